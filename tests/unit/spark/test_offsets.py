@@ -79,7 +79,7 @@ def test_a_batch_is_cut_to_what_is_there_and_the_cut_is_reported() -> None:
     ranges = batch_ranges({A0: 0, A1: 2}, {A0: 20, A1: 12}, TWO, losses)
     assert ranges == [OffsetRange(A0, 5, 20), OffsetRange(A1, 2, 10)]
     assert len(losses) == 2
-    assert "a-0: offsets 0 to 4 are gone" in losses[0]
+    assert "a-0: offsets 0 to 4 no longer exist" in losses[0]
 
 
 def test_a_batch_that_fits_reports_nothing_and_leaves_empty_ranges_out() -> None:
@@ -169,7 +169,7 @@ def test_offsets_survive_the_checkpoint_and_have_one_text() -> None:
 
 def test_a_start_behind_the_end_is_wrong_and_behind_the_last_record_a_loss() -> None:
     losses = Losses()
-    with pytest.raises(ConfigurationError, match=r"a-0.*offset 9, behind 7"):
+    with pytest.raises(ConfigurationError, match=r"a-0.*offset 9, is after the end, offset 7"):
         batch_ranges({A0: 9, A1: 0}, {A0: 7, A1: 10}, TWO, losses)
     assert batch_ranges({A0: 25, A1: 0}, {A0: 20, A1: 10}, TWO, losses) == [OffsetRange(A1, 0, 10)]
     assert losses == ["a-0: it ends at 20, before the startingOffsets 25"]

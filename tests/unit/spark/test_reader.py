@@ -77,7 +77,9 @@ def test_a_range_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_deleted_while_reading_fail_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataLossError, match=r"a-0: offsets 4 to 9 are not all there; it begins at 7.*failOnDataLoss"):
+    with pytest.raises(
+        DataLossError, match=r"a-0: offsets 4 to 9 do not all exist; the log starts at 7.*failOnDataLoss"
+    ):
         read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10))
 
 

@@ -142,7 +142,7 @@ def test_a_task_without_the_rows_that_it_had_is_refused(bootstrap: str, topic: s
     write_task(Task("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
     rows = {0: [batch(value=[b"v"])], 1: []}
     reported = [write_task(Task("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
-    with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(1\)"):
+    with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have no rows now \(1\)"):
         StreamWriter(TopicSink(options)).commit(reported, 0)
 
 
@@ -249,7 +249,7 @@ def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(bootstrap: st
     write_task(Task("changed", 7, 0), options, iter([batch(value=[b"v"] * 3)]))
     with pytest.raises(IllegalStateError, match="had 3 rows .* has 2 now"):
         write_task(Task("changed", 7, 0), options, iter([batch(value=[b"v"] * 2)]))
-    with pytest.raises(IllegalStateError, match="begins again at 6"):
+    with pytest.raises(IllegalStateError, match="starts again at 6"):
         write_task(Task("changed", 6, 0), options, iter([batch(value=[b"v"] * 3)]))
 
 

@@ -112,7 +112,7 @@ def test_a_partition_that_goes_is_a_loss() -> None:
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     del brokers.held[A1]
     later = reader.latestOffset(end, EVERYTHING)
-    with pytest.raises(DataLossError, match=r"a-1: gone.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"a-1: no longer exist.*failOnDataLoss"):
         planned(reader, end, later)
 
 

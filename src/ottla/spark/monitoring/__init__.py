@@ -1,1 +1,1 @@
-"""Monitoring of streaming queries: on the terminal, as metrics, as a page. `ottla.spark.watch` starts it."""
+"""Monitoring of streaming queries: on the terminal, as metrics, as a report. `ottla.spark.monitor` starts it."""

@@ -1,7 +1,7 @@
-"""The history of a session's streaming queries, each since it was first seen.
+"""The history of a session's streaming queries, from the time when the monitor first received an event of each.
 
-Written by the threads of Spark's events, read by terminal, metrics and report; `Histories` has the lock. A query keeps
-its history over restarts from its checkpoint, as Spark keeps its id.
+Threads with Spark's events write it; terminal, metrics and report read it. `Histories` has the lock. If a query is
+restarted from its checkpoint, its history continues, because its id stays the same.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.spark.monitoring.progress import MicroBatch, State, total
 
 MOST_QUERIES: Final = 100
 MOST_BATCHES: Final = 1000
-"""Maximum number of micro-batches that are kept per query; totals include all of them."""
+"""Maximum number of micro-batches that are stored per query. Totals include earlier ones, too."""
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
 
 
 @dataclass
 class QueryHistory:
-    """One query."""
+    """The history of one query: totals, and the last micro-batches. Times are in milliseconds."""
 
     query_id: str
     name: str
@@ -36,31 +36,33 @@ class QueryHistory:
     milliseconds: int = 0
     durations_ms: dict[str, int] = field(default_factory=dict)
     most_behind: dict[str, int] = field(default_factory=dict)
-    """The largest numbers of unread offsets so far, by topic."""
+    """The largest number of unread offsets of each topic so far."""
     recent: deque[MicroBatch] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
 
     @property
     def last(self) -> MicroBatch | None:
-        """The last micro-batch."""
+        """The last micro-batch; None before the first."""
         return self.recent[-1] if self.recent else None
 
     @property
     def rows_per_second(self) -> float:
-        """The processing rate, over the time that micro-batches took."""
+        """The number of rows divided by the total time of micro-batches."""
         return 1000 * self.rows / self.milliseconds if self.milliseconds else 0.0
 
     @property
     def behind(self) -> Mapping[str, int]:
-        """The number of unread offsets by topic, at the last micro-batch."""
+        """The number of unread offsets of each topic at the last micro-batch."""
         return {t: sum(p.values()) for t, p in self.last.behind.items()} if self.last else {}
 
     @property
     def state(self) -> State | None:
-        """The state of the query's operators at the last micro-batch."""
+        """The state of the query's stateful operators at the last micro-batch; None if there is none."""
         return self.last.state if self.last else None
 
     def add(self, batch: MicroBatch) -> None:
-        """Add a micro-batch, or the last one again: Spark reports an idle query under the id of the next one."""
+        """Add a micro-batch. It replaces the last one if that has the same id: Spark reports an idle query with the id
+        of its next micro-batch.
+        """
         if self.last is not None and self.last.batch_id == batch.batch_id:
             self._count(self.recent.pop(), -1)
         self._count(batch, 1)
@@ -76,7 +78,9 @@ class QueryHistory:
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
     def to_json(self, max_recent: int = MOST_BATCHES) -> dict[str, Any]:
-        """Return the history as JSON, under Spark's names for what Spark reports, with the last micro-batches."""
+        """Return the history as JSON values, with the last `max_recent` micro-batches. Spark's names are used for what
+        Spark reports.
+        """
         return {
             "id": self.query_id,
             "name": self.name,
@@ -98,7 +102,7 @@ class QueryHistory:
 
 
 class Histories:
-    """All queries of a session, the oldest first."""
+    """The histories of a session's queries, the oldest first. Thread-safe."""
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryHistory] = {}
@@ -124,7 +128,9 @@ class Histories:
             self._changed.notify_all()
 
     def wait_for_ends(self, still_active: frozenset[str], seconds: float) -> None:
-        """Wait for the termination events of all queries that are not active; Spark sends them with a delay."""
+        """Wait up to `seconds` for the termination events of all queries that are no longer active. Spark sends them
+        with a delay.
+        """
 
         def all_ended() -> bool:
             return all(q.status != RUNNING or q.query_id in still_active for q in self._queries.values())
@@ -134,7 +140,7 @@ class Histories:
 
     @contextmanager
     def reading(self) -> Iterator[list[QueryHistory]]:
-        """Yield the queries, and block changes meanwhile."""
+        """Context manager: return the histories. They do not change within the block."""
         with self._changed:
             yield list(self._queries.values())
 

@@ -1,6 +1,6 @@
-"""The queries as metrics: a gauge each, in `ottla.metrics`, so that every reporter knows them.
+"""Metrics of streaming queries, as gauges in `ottla.metrics`, so that its reporters can be used.
 
-The names of lag are those of the metrics that Spark's Kafka connector reports, in Kafka's spelling.
+Metrics of lag have the names of Spark's Kafka connector, in Kafka's spelling.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUP: Final = "streaming-query-metrics"
 
 
 class QueryMetric(NamedTuple):
-    """A metric of every query."""
+    """A metric that each query has: its name, its description, and the function that returns its value."""
 
     name: str
     description: str
@@ -33,30 +33,56 @@ def _lags(batch: MicroBatch) -> list[int]:
 
 
 QUERY_METRICS: Final = (
-    QueryMetric("running", "1 while the query runs, else 0.", lambda q: float(q.status == RUNNING)),
-    QueryMetric("input-rows-total", "Rows read.", lambda q: q.rows),
-    QueryMetric("micro-batches-total", "Micro-batches done.", lambda q: q.batches),
+    QueryMetric("running", "1 while the query runs, otherwise 0.", lambda q: float(q.status == RUNNING)),
+    QueryMetric("input-rows-total", "The number of rows read.", lambda q: q.rows),
+    QueryMetric("micro-batches-total", "The number of completed micro-batches.", lambda q: q.batches),
     QueryMetric("batch-id", "The id of the last micro-batch.", _of_last(lambda b: b.batch_id)),
-    QueryMetric("batch-duration-ms", "How long the last micro-batch took.", _of_last(lambda b: b.milliseconds)),
-    QueryMetric("input-rows-rate", "Rows that came in per second.", _of_last(lambda b: b.input_rows_per_second)),
-    QueryMetric("processed-rows-rate", "Rows worked on per second.", _of_last(lambda b: b.rows_per_second)),
-    QueryMetric("offsets-behind-latest", "Offsets not read yet, of all topics.", _of_last(lambda b: total(b.behind))),
-    QueryMetric("min-offsets-behind-latest", "The same, of the first partition.", _of_last(lambda b: min(_lags(b)))),
-    QueryMetric("max-offsets-behind-latest", "The same, of the last partition.", _of_last(lambda b: max(_lags(b)))),
+    QueryMetric("batch-duration-ms", "The duration of the last micro-batch in ms.", _of_last(lambda b: b.milliseconds)),
+    QueryMetric(
+        "input-rows-rate", "The number of rows that arrive per second.", _of_last(lambda b: b.input_rows_per_second)
+    ),
+    QueryMetric(
+        "processed-rows-rate", "The number of rows processed per second.", _of_last(lambda b: b.rows_per_second)
+    ),
+    QueryMetric(
+        "offsets-behind-latest", "The number of unread offsets of all topics.", _of_last(lambda b: total(b.behind))
+    ),
+    QueryMetric(
+        "min-offsets-behind-latest",
+        "The smallest number of unread offsets of a partition.",
+        _of_last(lambda b: min(_lags(b))),
+    ),
+    QueryMetric(
+        "max-offsets-behind-latest",
+        "The largest number of unread offsets of a partition.",
+        _of_last(lambda b: max(_lags(b))),
+    ),
     QueryMetric(
         "avg-offsets-behind-latest",
-        "The same, on average over partitions.",
+        "The average number of unread offsets of a partition.",
         _of_last(lambda b: sum(_lags(b)) / len(_lags(b))),
     ),
-    QueryMetric("state-rows", "Rows that stateful operators keep.", lambda q: q.state.rows if q.state else 0),
-    QueryMetric("state-memory-bytes", "Memory for them.", lambda q: q.state.memory_bytes if q.state else 0),
-    QueryMetric("state-disk-bytes", "Files of RocksDB for them.", lambda q: q.state.disk_bytes if q.state else 0),
+    QueryMetric(
+        "state-rows", "The number of rows in the state of stateful operators.", lambda q: q.state.rows if q.state else 0
+    ),
+    QueryMetric(
+        "state-memory-bytes",
+        "The memory used for the state, in bytes.",
+        lambda q: q.state.memory_bytes if q.state else 0,
+    ),
+    QueryMetric(
+        "state-disk-bytes",
+        "The size of RocksDB's files for the state, in bytes.",
+        lambda q: q.state.disk_bytes if q.state else 0,
+    ),
 )
-"""Every metric with the tag query; besides, offsets-behind-latest by topic and duration-ms by phase."""
+"""The metrics with only the tag query. In addition, offsets-behind-latest has the tag topic, and duration-ms the tag
+phase.
+"""
 
 
 class QueryMetrics:
-    """Keeps a registry up to date. Called on the threads of Spark's events, one after the other."""
+    """Registers the metrics of queries. Called by the threads with Spark's events, one after the other."""
 
     def __init__(self, metrics: Metrics, histories: Histories) -> None:
         self._metrics = metrics
@@ -64,16 +90,28 @@ class QueryMetrics:
         self._registered: set[tuple[str, ...]] = set()
 
     def update(self) -> None:
-        """Add what is new: a query, a topic, a phase."""
+        """Register the metrics of new queries, topics and phases."""
         with self._histories.reading() as queries:
             labels = [(query, list(query.behind), list(query.durations_ms)) for query in queries]
         for query, topics, phases in labels:
             for metric in QUERY_METRICS:
                 self._add(query, metric.name, metric.description, metric.value)
             for topic in topics:
-                self._add(query, "offsets-behind-latest", "Offsets not read yet.", _behind(topic), topic=topic)
+                self._add(
+                    query,
+                    "offsets-behind-latest",
+                    "The number of unread offsets of the topic.",
+                    _behind(topic),
+                    topic=topic,
+                )
             for phase in phases:
-                self._add(query, "duration-ms", "The last micro-batch's.", _duration(phase), phase=phase)
+                self._add(
+                    query,
+                    "duration-ms",
+                    "The duration of a phase of the last micro-batch in ms.",
+                    _duration(phase),
+                    phase=phase,
+                )
 
     def _add(
         self,

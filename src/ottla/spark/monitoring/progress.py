@@ -1,7 +1,8 @@
-"""One micro-batch, parsed from the JSON of Spark's StreamingQueryProgress: of any source, classic or through Connect.
+"""The progress of one micro-batch, parsed from the JSON of Spark's StreamingQueryProgress. It may come from any source,
+with or without Spark Connect.
 
-The lag of a query is known for sources that report both `endOffset` and `latestOffset` in the form of Spark's
-Kafka connector, `{"topic": {"0": 12}}`: format("ottla") and format("kafka").
+The lag of a query is known for sources that report both `endOffset` and `latestOffset` in the form of Spark's Kafka
+connector, `{"topic": {"0": 12}}`: format("ottla") and format("kafka").
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 Behind = Mapping[str, Mapping[str, int]]
-"""Offsets that are not read yet, by topic and partition."""
+"""The number of unread offsets by topic and partition."""
 
 
 class State(NamedTuple):
-    """The state of a query's stateful operators."""
+    """The size of the state of a query's stateful operators."""
 
     rows: int
     memory_bytes: int
     disk_bytes: int
-    """The disk space of the RocksDB state store; 0 for the one in memory."""
+    """The size of the files of the RocksDB state store; 0 if the state is in memory."""
 
 
 class MicroBatch(NamedTuple):
@@ -28,28 +29,26 @@ class MicroBatch(NamedTuple):
 
     query_id: str
     name: str
-    """The query's name, else the beginning of its id."""
+    """The name of the query or, without one, the beginning of its id."""
     batch_id: int
     at: str
-    """The time when the micro-batch began, in ISO 8601."""
+    """The start time of the micro-batch in ISO 8601."""
     rows: int
     rows_per_second: float
-    """The rate at which rows were processed."""
+    """The number of rows processed per second."""
     input_rows_per_second: float
-    """The rate at which rows have arrived since the previous micro-batch."""
+    """The number of rows per second that have arrived since the previous micro-batch."""
     milliseconds: int
     durations_ms: Mapping[str, int]
-    """The durations by Spark's names of the phases: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets
-    …
-    """
+    """The duration of each phase by Spark's name: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets…"""
     behind: Behind
-    """The offsets that are not read yet; empty if no source reports them."""
+    """The number of unread offsets; empty if no source reports it."""
     state: State | None
     watermark: str | None
 
 
 def micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
-    """Parse a progress, as JSON, into its micro-batch."""
+    """Parse the JSON document of a progress."""
     durations = {str(k): int(v) for k, v in (progress.get("durationMs") or {}).items()}
     return MicroBatch(
         query_id=str(progress["id"]),
@@ -68,12 +67,12 @@ def micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
 
 
 def label(name: str | None, query_id: str) -> str:
-    """Return the name under which a query is shown."""
+    """Return the name under which a query is shown: its name or, without one, the beginning of its id."""
     return name or query_id[:8]
 
 
 def total(behind: Behind) -> int:
-    """Return the number of offsets that have not been read yet."""
+    """Return the total number of unread offsets."""
     return sum(sum(partitions.values()) for partitions in behind.values())
 
 
@@ -101,7 +100,7 @@ def _behind(sources: Iterable[Mapping[str, Any]]) -> Behind:
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Parse offsets in the form of Spark's Kafka connector; empty for sources with another form."""
+    """Parse offsets in the form of Spark's Kafka connector. Return an empty dictionary for other forms."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

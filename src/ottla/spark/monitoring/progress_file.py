@@ -1,7 +1,9 @@
-"""Progress of a Spark session or of a pipeline's run as a file, which `ottla console --progress-dir` shows.
+"""Writes the progress of a Spark session, or of a run of a pipeline, to a file that `ottla console --progress-dir`
+shows.
 
-A file is replaced as a whole, each second while its content changes and every five seconds otherwise: an old one shows
-that its process was killed. It remains when its process ends; a directory keeps the newest 100.
+The file is replaced as a whole: every second while its content changes, and every five seconds otherwise. An older file
+therefore belongs to a process that was killed. The file remains when its process ends. The newest 100 files of a
+directory are retained.
 """
 
 from __future__ import annotations
@@ -27,20 +29,20 @@ FORMAT: Final = 1
 WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 MAX_FILES: Final = 100
-"""Files in a directory; older ones are deleted when another process starts."""
+"""Maximum number of files in a directory. Older ones are deleted when another process starts."""
 SUFFIX: Final = ".progress.json"
 
 QUERIES, PIPELINE = "queries", "pipeline"
 
 
 class ProgressFile:
-    """Writes a document into a directory on its own thread, from `start` to `close`.
+    """Writes a document to a file in a directory, in a thread of its own, from `start` to `close`.
 
     Args:
-        directory: created if it is missing. The file is readable as the umask says.
-        kind: QUERIES or PIPELINE.
-        name: the name to show: of the application, or of the project.
-        content: returns the kind's fields; called on the thread.
+        directory: the directory, which is created if it does not exist. The umask determines who may read the file.
+        kind: QUERIES or PIPELINE, which the content describes.
+        name: the name of the application or project, which is shown.
+        content: returns the fields of the document; called in the thread.
     """
 
     def __init__(self, directory: Path, kind: str, name: str, content: Callable[[], Mapping[str, Any]]) -> None:
@@ -56,7 +58,7 @@ class ProgressFile:
         self._thread = threading.Thread(target=self._run, name="ottla-progress", daemon=True)
 
     def start(self) -> ProgressFile:
-        """Write the file, and start the thread. Raises ConfigurationError if the directory cannot be written."""
+        """Write the file, and start the thread. Raises ConfigurationError if the directory cannot be written to."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._write(is_closed=False)
@@ -67,7 +69,7 @@ class ProgressFile:
         return self
 
     def close(self) -> None:
-        """Write the last state, and stop the thread. Idempotent."""
+        """Write the file a last time, and stop the thread. May be called repeatedly."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -82,7 +84,7 @@ class ProgressFile:
         try:
             self._write(is_closed=is_closed)
         except OSError as error:  # such as a full disk: the queries go on
-            log.debug("No progress is written to %s: %s", self.path, error)
+            log.debug("Cannot write the progress to %s: %s", self.path, error)
 
     def _write(self, *, is_closed: bool) -> None:
         content = self._content()
@@ -97,7 +99,9 @@ class ProgressFile:
 
 
 def progress_files(directory: Path) -> list[Path]:
-    """Return the files of a directory, the newest first; none if it does not exist."""
+    """Return the progress files in a directory, the newest first. Return an empty list if the directory does not
+    exist.
+    """
     by_age: list[tuple[float, Path]] = []
     with contextlib.suppress(OSError):
         for path in directory.iterdir():

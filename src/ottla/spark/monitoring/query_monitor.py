@@ -1,4 +1,6 @@
-"""The query monitor: a StreamingQueryListener that keeps a history for the terminal, metrics and reports."""
+"""The query monitor: a StreamingQueryListener that collects the history of queries for the terminal, metrics and
+reports.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.spark")
 
 LAST_WORDS_SECONDS: Final = 10.0
-"""Maximum time that `close` waits for Spark's last events of queries that have ended."""
+"""Maximum time in seconds for which `close` waits for Spark's termination events of queries that have ended."""
 MAX_RECENT: Final = 60
-"""Micro-batches of each query in a progress file."""
+"""Maximum number of micro-batches per query in a progress file."""
 
 
 class QueryMonitor:
-    """Listens to a session's queries until it is closed; a context manager. Reports work afterwards, too."""
+    """Receives the events of a session's queries until it is closed. A context manager. Reports can be written after
+    closing, too.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class QueryMonitor:
     ) -> None:
         self.histories = Histories()
         self.metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
-        """Metrics of the queries, for reporters."""
+        """The metrics of the queries. Reporters get them."""
         self._spark = spark
         self._listener = _Listener(self.histories, QueryMetrics(self.metrics, self.histories))
         self._terminal = Terminal(self.histories, _tasks_of(spark)) if terminal else None
@@ -61,7 +65,7 @@ class QueryMonitor:
         self._open = False
 
     def start(self) -> QueryMonitor:
-        """Start listening."""
+        """Start receiving events."""
         if self._progress is not None:
             self._progress.start()
         _settle_accumulators(self._spark)
@@ -78,7 +82,7 @@ class QueryMonitor:
         self.close()
 
     def close(self) -> None:
-        """Stop listening, after the events of ended queries have arrived. Idempotent."""
+        """Wait for the events of queries that have ended, and stop receiving events. May be called repeatedly."""
         if not self._open:
             return
         self._open = False
@@ -104,8 +108,8 @@ class QueryMonitor:
             return {"queries": [query.to_json(MAX_RECENT) for query in queries]}
 
     def report(self, path: str | Path, title: str = "Streaming queries") -> Path:
-        """Write a report (.html, with its chart) or the chart alone (.png), and return the path. Requires
-        `ottla[watch]`.
+        """Write a report, and return its path. The suffix .html selects a page with a chart, .png only the chart.
+        Requires `ottla[watch]`.
         """
         from ottla.spark.optional_dependencies import optional_dependency
 
@@ -116,7 +120,7 @@ class QueryMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Receives Spark's events, each on its own thread."""
+    """Receives Spark's events, each in a thread of its own."""
 
     def __init__(self, histories: Histories, metrics: QueryMetrics) -> None:
         self._histories = histories
@@ -138,10 +142,11 @@ class _Listener(StreamingQueryListener):
 
 
 def _settle_accumulators(spark: SparkSession) -> None:
-    """Flush accumulator updates so that Spark Connect's client can add a listener.
+    """Fetch pending accumulator updates, so that a client of Spark Connect can add a listener.
 
-    The server (4.3) sends what Python workers have accumulated, such as in a source's schema lookup, with the next
-    response. If that is the listener's, the client takes it for an error and drops all listeners.
+    The server (4.3) sends the updates from Python workers, such as those that looked up a source's schema, with its
+    next response. If that is the response to adding a listener, the client takes it for an error, and removes all
+    listeners.
     """
     from pyspark.sql.utils import is_remote
 
@@ -150,7 +155,9 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 
 def _tasks_of(spark: SparkSession) -> Any:
-    """Return a function for the finished and total tasks of running jobs; Spark Connect does not report them."""
+    """Return a function that returns the numbers of finished and of all tasks of running jobs. For Spark Connect, which
+    does not report them, it returns None.
+    """
     from pyspark.sql.utils import is_remote
 
     if is_remote():

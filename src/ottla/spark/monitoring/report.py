@@ -1,4 +1,4 @@
-"""A report of streaming queries: rows, time by phase, and lag."""
+"""The report on streaming queries: rows, time by phase, and lag."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.spark.report.report import Bars, Report, TableData
 
 MOST_BARS: Final = 120
 MOST_CHARTED: Final = 4
-"""Queries with a chart of their micro-batches: those with the most rows."""
+"""Maximum number of queries with a chart: those with the most rows."""
 
 
 def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
-    """Write the HTML page, or only the chart if the path ends in .png."""
+    """Write an HTML page, or only the chart if the path ends in .png. Return the path."""
     report = report_of(queries, title)
     if path.suffix == ".png":
         chart.draw(report, path)
@@ -43,7 +43,7 @@ def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
 
 
 def finding(query: QueryHistory) -> str:
-    """Return one sentence about a query."""
+    """Return a sentence that summarizes a query."""
     seconds = query.milliseconds / 1000
     text = f"{query.name}: {query.rows:,} rows in {query.batches:,} micro-batches of {seconds:,.1f} s in all"
     text += f", {query.rows_per_second:,.0f} rows/s"
@@ -111,6 +111,6 @@ def _bars(query: QueryHistory) -> list[Bars]:
 
 
 def _grouped(batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
-    """Return at most MOST_BARS groups of adjacent micro-batches."""
+    """Return the micro-batches in at most MOST_BARS groups of consecutive ones."""
     size = -(-len(batches) // MOST_BARS) or 1
     return [batches[i : i + size] for i in range(0, len(batches), size)]

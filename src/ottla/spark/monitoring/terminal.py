@@ -1,4 +1,6 @@
-"""The queries on a terminal: an updated table if rich is installed, otherwise a line from time to time."""
+"""Shows the queries on a terminal: as a table that is updated if rich is installed, otherwise as a line from time to
+time.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ LINE_SECONDS: Final = 5.0
 COLUMNS: Final = ("query", "batch", "rows", "rows/s", "behind", "state", "took")
 
 Tasks = Callable[[], tuple[int, int] | None]
-"""Returns the finished and total tasks of running jobs; None if no job runs."""
+"""Returns the numbers of finished and of all tasks of running jobs; None if no job is running."""
 
 
 class Terminal:
-    """Shows the queries on its own thread until it is closed."""
+    """Shows the queries, in a thread of its own, until it is closed."""
 
     def __init__(self, histories: Histories, tasks: Tasks, stream: IO[str] | None = None) -> None:
         self._histories = histories
@@ -34,7 +36,7 @@ class Terminal:
         self._thread.start()
 
     def close(self) -> None:
-        """Show the final state and stop the thread."""
+        """Show the final state, and stop the thread."""
         self._closing.set()
         self._thread.join()
 
@@ -88,7 +90,7 @@ class Terminal:
 
 
 def cells(query: QueryHistory) -> list[str]:
-    """Return a query as a row of COLUMNS."""
+    """Return the cells of a query's row, in the order of COLUMNS."""
     last = query.last
     status = query.name if query.status == "running" else f"{query.name} ({query.status})"
     if last is None:
@@ -105,7 +107,7 @@ def cells(query: QueryHistory) -> list[str]:
 
 
 def line(query: QueryHistory) -> str:
-    """Return a query as one line of text."""
+    """Return a line of text about a query."""
     row = dict(zip(COLUMNS, cells(query), strict=True))
     parts = [f"{row['query']}: batch {row['batch'] or '-'}", f"{row['rows']} rows"]
     if query.last is not None:
@@ -116,5 +118,5 @@ def line(query: QueryHistory) -> str:
 
 
 def task_count(tasks: tuple[int, int] | None) -> str:
-    """Return the task counts as text."""
+    """Return the task counts as text; empty for None."""
     return "" if tasks is None else f"tasks {tasks[0]:,} of {tasks[1]:,}"

@@ -1,1 +1,1 @@
-"""Options of source and sink, and their values."""
+"""The options of source and sink, and their validation."""

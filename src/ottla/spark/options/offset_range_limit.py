@@ -1,7 +1,7 @@
-"""The start or end of a read, as users specify it: five forms with a class each, and their JSON. Spark's
+"""The start or end of a read, as options specify it: a class for each of five forms, and their JSON. Spark's
 `KafkaOffsetRangeLimit`.
 
-Offsets are those of the next record to read. In JSON, -2 is the earliest and -1 the latest offset.
+An offset is that of the next record to read. In JSON, -2 is the earliest and -1 the latest offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EARLIEST_MARK = -2
 LATEST_MARK = -1
 
 Offsets = dict[TopicPartition, int]
-"""The next offset to read of each partition."""
+"""The offset of the next record to read, by partition."""
 
 
 @dataclass(frozen=True)
@@ -28,39 +28,39 @@ class Earliest:
 
 @dataclass(frozen=True)
 class Latest:
-    """The end of each partition at planning time."""
+    """The end of each partition when the read is planned."""
 
 
 @dataclass(frozen=True)
 class Specific:
-    """An offset per partition; -2 is earliest, -1 latest. Must name every partition of the read."""
+    """An offset per partition; -2 is the earliest, -1 the latest. All partitions of the read must be present."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """A timestamp per partition (ms since 1970): the first record that is at least as late."""
+    """A timestamp per partition in milliseconds since 1970, for the first record at or after it."""
 
     timestamps: Mapping[TopicPartition, int]
     latest_if_none: bool
-    """Whether a partition without such a record is read from its end; otherwise it is an error."""
+    """Whether a partition without such a record is read from its end. If not, it is an error."""
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """One timestamp (ms since 1970) for all partitions."""
+    """A timestamp in milliseconds since 1970, for the first record at or after it in each partition."""
 
     timestamp: int
     latest_if_none: bool
-    """Whether a partition without such a record is read from its end; otherwise it is an error."""
+    """Whether a partition without such a record is read from its end. If not, it is an error."""
 
 
 OffsetRangeLimit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
 
 
 def moves(bound: OffsetRangeLimit) -> bool:
-    """Return whether new records change the position, so that a second lookup could return another one."""
+    """Return whether the position depends on new records, so that a second lookup may return another offset."""
     match bound:
         case Earliest():
             return False
@@ -73,7 +73,9 @@ def moves(bound: OffsetRangeLimit) -> bool:
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return offsets as in Spark's checkpoints: {"topic": {"0": 12}}. Sorted, because Spark compares the text."""
+    """Return offsets in the form of Spark's checkpoints, {"topic": {"0": 12}}. They are sorted, because Spark compares
+    the text.
+    """
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -81,12 +83,12 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Return the offsets of `offsets_to_json`."""
+    """Parse offsets in the form that `offsets_to_json` returns."""
     return {TopicPartition(t, int(p)): int(n) for t, partitions in nested.items() for p, n in partitions.items()}
 
 
 def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
-    """Parse `{"topic": {"0": 12, "1": -2}}`. Raises ConfigurationError with option and text."""
+    """Parse `{"topic": {"0": 12, "1": -2}}`. Raises ConfigurationError, which contains the option and the text."""
     example = '{"topicA": {"0": 23, "1": -2}, "topicB": {"0": -1}}'
     try:
         return offsets_from_json({t: _integers(p) for t, p in _object(text).items()})
@@ -95,7 +97,7 @@ def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
-    """Parse `{"topic": [0, 1]}`. Raises ConfigurationError with option and text."""
+    """Parse `{"topic": [0, 1]}`. Raises ConfigurationError, which contains the option and the text."""
     try:
         partitions_by_topic = {
             TopicPartition(topic, p) for topic, partitions in _object(text).items() for p in _list(partitions)
@@ -136,5 +138,5 @@ def _is_whole(number: Any) -> bool:
 
 
 def partition_list(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions for messages: `a-0, a-1`."""
+    """Return partitions as text for messages: `a-0, a-1`."""
     return ", ".join(map(str, sorted(partitions)))

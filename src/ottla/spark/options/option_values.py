@@ -1,4 +1,6 @@
-"""Parsers of option values. Each takes the user's text and raises ValueError with a description of valid values."""
+"""Parsers of option values. Each takes the text of an option, and raises ValueError with a description of valid
+values.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ T = TypeVar("T")
 
 
 def get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """Return the parsed value of an option, None if it is not set. Raises ConfigurationError with option, value and
-    reason.
+    """Return the parsed value of an option; None if it is not set. Raises ConfigurationError, which contains the
+    option, the value and the reason.
     """
     text = lowered.get(name.lower())
     if text is None:
@@ -25,7 +27,7 @@ def get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T |
 
 
 def get_or(lowered: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
-    """Return the parsed value of an option, `default` if it is not set."""
+    """Return the parsed value of an option; `default` if it is not set. Raises ConfigurationError as `get` does."""
     value = get(lowered, name, parse)
     return default if value is None else value
 
@@ -54,7 +56,7 @@ def boolean(text: str) -> bool:
 
 
 def group(text: str) -> str:
-    """Parse the id of a consumer group."""
+    """Check that the id of a consumer group is not empty, and return it."""
     if not text:
         raise ValueError("expected the id of a consumer group")
     return text
@@ -69,7 +71,7 @@ def paths(text: str) -> tuple[str, ...]:
 
 
 def strategy(text: str) -> str:
-    """Parse error or latest."""
+    """Parse "error" or "latest"."""
     if text.lower() not in ("error", "latest"):
         raise ValueError("expected error or latest")
     return text.lower()
@@ -79,7 +81,7 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 def duration_ms(text: str) -> int:
-    """Parse a duration in Spark's notation, such as 15m. Returns milliseconds."""
+    """Parse a duration in Spark's notation, such as 15m, and return it in milliseconds."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match or match[2] not in _UNITS_MS:
         raise ValueError("expected a duration such as 500ms, 30s, 15m or 1h")

@@ -1,6 +1,6 @@
-"""Options of `format("ottla")`: those of Spark's Kafka connector, validated into one frozen value.
+"""The options of reads with `format("ottla")`, which are those of Spark's Kafka connector, and their validation.
 
-`OPTIONS` is the table from which the docs and the check for unknown names are derived.
+The docs and the check for unknown options are derived from the table `OPTIONS`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger("ottla.spark")
 
 
 class OptionRow(NamedTuple):
-    """A row of the options' documentation."""
+    """An option in the table of the docs."""
 
     name: str
     default: str
@@ -57,67 +57,86 @@ OPTIONS = (
     OptionRow("subscribePattern", "", "both", "Regular expression: topics that contain a match are read."),
     OptionRow("startingOffsets", "earliest (batch), latest (stream)", "both", "earliest, latest or offsets as JSON."),
     OptionRow("endingOffsets", "latest", "batch", "latest or offsets as JSON; a stream has no end."),
-    OptionRow("startingTimestamp", "", "both", "Milliseconds since 1970; wins over the two other starts."),
-    OptionRow("endingTimestamp", "", "batch", "Milliseconds since 1970; wins over the two other ends."),
     OptionRow(
-        "startingOffsetsByTimestamp", "", "both", "Milliseconds per partition as JSON; wins over startingOffsets."
+        "startingTimestamp",
+        "",
+        "both",
+        "Timestamp in milliseconds since 1970 at which to start; overrides the other two options for the start.",
     ),
-    OptionRow("endingOffsetsByTimestamp", "", "batch", "Milliseconds per partition as JSON; wins over endingOffsets."),
+    OptionRow(
+        "endingTimestamp",
+        "",
+        "batch",
+        "Timestamp in milliseconds since 1970 at which to end; overrides the other two options for the end.",
+    ),
+    OptionRow("startingOffsetsByTimestamp", "", "both", "Timestamp per partition as JSON; overrides startingOffsets."),
+    OptionRow("endingOffsetsByTimestamp", "", "batch", "Timestamp per partition as JSON; overrides endingOffsets."),
     OptionRow(
         "startingOffsetsByTimestampStrategy",
         "error",
         "both",
-        "For partitions without such a record: error, or latest (the partition's end).",
+        "For partitions without a record at or after the timestamp: error, or latest (start at the end).",
     ),
     OptionRow(
         "minPartitions",
         "",
         "both",
-        "Minimum number of Spark tasks: large ranges are split until there are about as many.",
+        "Minimum number of Spark tasks: large ranges are split to have about this many.",
     ),
-    OptionRow("maxRecordsPerPartition", "", "stream", "Maximum records per task: larger ranges are split."),
+    OptionRow("maxRecordsPerPartition", "", "stream", "Maximum number of records per task: larger ranges are split."),
     OptionRow(
         "maxOffsetsPerTrigger",
         "",
         "stream",
-        "Maximum offsets per micro-batch, shared among the partitions in proportion.",
+        "Maximum number of offsets per micro-batch, divided among the partitions in proportion to their lag.",
     ),
     OptionRow(
         "minOffsetsPerTrigger",
         "",
         "stream",
-        "Minimum offsets per micro-batch; waits for them, but no longer than maxTriggerDelay.",
+        "Minimum number of offsets per micro-batch; it is delayed until there are as many, or until maxTriggerDelay.",
     ),
-    OptionRow("maxTriggerDelay", "15m", "stream", "Longest time that minOffsetsPerTrigger may delay a micro-batch."),
+    OptionRow("maxTriggerDelay", "15m", "stream", "Maximum delay of a micro-batch by minOffsetsPerTrigger."),
     OptionRow(
-        "commitGroupId", "", "stream", "Consumer group to which read offsets are committed, for tools that show lag."
+        "commitGroupId",
+        "",
+        "stream",
+        "Consumer group for which processed offsets are committed, so that tools can show the lag.",
     ),
-    OptionRow("includeHeaders", "false", "both", "Whether rows have the column headers."),
+    OptionRow("includeHeaders", "false", "both", "Whether rows contain a column headers."),
     OptionRow(
-        "failOnDataLoss", "true", "both", "Whether missing offsets fail the query; false logs a warning and reads on."
+        "failOnDataLoss",
+        "true",
+        "both",
+        "Whether the query fails if offsets are missing; if false, a warning is logged.",
     ),
     OptionRow(
         "filterPushdown",
         "false",
         "batch",
-        "Whether conditions on topic, partition, offset and timestamp skip ranges; for DataFrames used once.",
+        "Whether offsets are skipped that conditions on topic, partition, offset and timestamp exclude; only for "
+        "DataFrames that are used once.",
     ),
-    OptionRow("ottla.log.dirs", "", "batch", "Data directories to read instead of brokers, separated by commas."),
+    OptionRow("ottla.log.dirs", "", "batch", "Log directories to read instead of brokers, separated by commas."),
     OptionRow(
-        "groupIdPrefix", "", "both", "Accepted for compatibility, without effect: nothing is read through a group."
+        "groupIdPrefix",
+        "",
+        "both",
+        "No effect (accepted for compatibility): records are read without a consumer group.",
     ),
     OptionRow(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
         "both",
-        "Longest time in milliseconds that a task waits for the next record.",
+        "Maximum time in milliseconds for which a task waits for the next record.",
     ),
-    OptionRow("fetchOffset.numRetries", "3", "both", "Number of retries of a lookup of offsets."),
+    OptionRow("fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of offsets."),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
-"""All options except kafka.*, which are passed to the consumer unchanged."""
+"""All options except those that begin with kafka., which are passed to the consumer unchanged."""
 
-# Options of the connector for features that this source lacks: accepted, so that jobs need only change the format.
+# Options of the connector for features that this source lacks. They are accepted, so that a job only has to change the
+# format.
 _WITHOUT_EFFECT = (
     "kafka.consumer.cache.capacity",
     "checkpointLocation",
@@ -126,11 +145,11 @@ _WITHOUT_EFFECT = (
 )
 
 FORBIDDEN_KAFKA = {
-    "auto.offset.reset": "set the option startingOffsets to earliest or latest; Spark keeps track of offsets itself",
-    "key.deserializer": "keys arrive as binary; cast or parse the column key",
-    "value.deserializer": "values arrive as binary; cast or parse the column value",
-    "enable.auto.commit": "leave it out; offsets live in Spark's checkpoint",
-    "interceptor.classes": "leave it out; interceptors could change what Spark reads",
+    "auto.offset.reset": "set the option startingOffsets to earliest or latest; Spark manages offsets",
+    "key.deserializer": "keys are binary; cast or parse the column key",
+    "value.deserializer": "values are binary; cast or parse the column value",
+    "enable.auto.commit": "remove it; Spark stores offsets in its checkpoint",
+    "interceptor.classes": "remove it; interceptors could change what Spark reads",
 }
 """Consumer options that Spark controls, and what to use instead."""
 _BOOTSTRAP = "kafka.bootstrap.servers"
@@ -138,14 +157,14 @@ _BOOTSTRAP = "kafka.bootstrap.servers"
 
 @dataclass(frozen=True)
 class Subscription:
-    """The topics or partitions to read: exactly one of the three is set."""
+    """The topics or partitions to read. Exactly one of the three attributes is set."""
 
     assigned: frozenset[TopicPartition] | None = None
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
 
     def matches(self, topic: str) -> bool:
-        """Return whether a topic is subscribed. As in the connector, a pattern may match anywhere in the name."""
+        """Return whether a topic is subscribed. As in the connector, a pattern may match anywhere in its name."""
         if self.assigned is not None:
             return any(tp.topic == topic for tp in self.assigned)
         if self.topics is not None:
@@ -155,7 +174,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The validated options of one read."""
+    """The validated options of a read."""
 
     subscription: Subscription
     starting: OffsetRangeLimit
@@ -168,7 +187,7 @@ class SourceOptions:
     commit_group_id: str | None = None
     include_headers: bool = False
     columns: tuple[str, ...] = ()
-    """The columns of the query's own schema; empty means all."""
+    """The columns that the query's own schema contains; empty for all columns."""
     fail_on_data_loss: bool = True
     retries: int = 3
     retry_interval_ms: int = 10
@@ -176,24 +195,28 @@ class SourceOptions:
     filter_pushdown: bool = False
     """Whether offsets that the query's conditions exclude are skipped."""
     log_dirs: tuple[str, ...] = ()
-    """Data directories to read without a broker."""
+    """Log directories to read instead of brokers."""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """Consumer options under Kafka's names, including bootstrap.servers."""
+    """Consumer configs with Kafka's names, including bootstrap.servers."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of one or more brokers."""
+        """The addresses of brokers, separated by commas."""
         return self.kafka["bootstrap.servers"]
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Validate the user's options. Names are case-insensitive. Raises ConfigurationError with the option."""
+    """Validate the options of a read. Their names are case-insensitive. Raises ConfigurationError, which contains the
+    option.
+    """
     warn_of_unknown(options, [row.name for row in OPTIONS], "source")
     return _checked(options, streaming)
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise the ConfigurationErrors that batches and streams have in common, before Spark creates either reader."""
+    """Raise a ConfigurationError for the options that both a batch and a stream would raise, before Spark creates a
+    reader.
+    """
     faults = []
     for streaming in (False, True):
         try:
@@ -239,7 +262,10 @@ def _checked(options: Mapping[str, str], streaming: bool) -> SourceOptions:
 def kafka_options(
     lowered: Mapping[str, str], forbidden: Mapping[str, str], *, with_brokers: bool = True
 ) -> dict[str, str]:
-    """Return the client's options under Kafka's names. Raises ConfigurationError for one that Spark controls."""
+    """Return the client configs with Kafka's names.
+
+    Raises ConfigurationError for one that Spark controls, and if bootstrap.servers is missing.
+    """
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     for name, remedy in forbidden.items():
         if name in kafka:
@@ -265,7 +291,7 @@ def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
-    """Log unknown names, with the nearest known one."""
+    """Log a warning for each unknown option, with the most similar known one."""
     names_by_lower_case = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
@@ -326,7 +352,9 @@ def _ending(lowered: Mapping[str, str]) -> OffsetRangeLimit:
 
 
 def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> OffsetRangeLimit | None:
-    """Return the limit of one side in the connector's order of precedence; None if no option is set."""
+    """Return the start or end that the options specify, in the connector's order of precedence; None if no option is
+    set.
+    """
     timestamp = get(lowered, f"{side}Timestamp", not_negative)
     if timestamp is not None:
         return AtTimestamp(timestamp, latest_if_none)
@@ -350,7 +378,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Offse
 
 
 def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
-    """Raise ConfigurationError for a start after the end, if this can be decided without brokers."""
+    """Raise ConfigurationError if the start is after the end, as far as that can be decided without the brokers."""
     match starting, ending:
         case AtTimestamp(start), AtTimestamp(end):
             name, wrong = "Timestamp", [f"{start} and {end}"] if start > end else []

@@ -1,4 +1,6 @@
-"""The options of writing with `format("ottla")`, and the columns that it takes: those of Spark's Kafka connector."""
+"""The options of writes with `format("ottla")`, and the columns that they accept. Both are those of Spark's Kafka
+connector.
+"""
 
 from __future__ import annotations
 
@@ -15,53 +17,70 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ONCE_OPTIONS: Final = (
-    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
-    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
+    OptionRow(
+        "sinkId",
+        "",
+        "batch",
+        "In foreachBatch: a name for this write, which then happens exactly once per micro-batch.",
+    ),
+    OptionRow(
+        "batchId",
+        "",
+        "batch",
+        "With Spark Connect in foreachBatch: the id of the micro-batch; sinkId must then be unique among all queries.",
+    ),
 )
-"""The options of every sink for writes in foreachBatch."""
+"""The options of all sinks for writes in foreachBatch."""
 SINK_OPTIONS: Final = (
-    OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
-    OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
+    OptionRow("topic", "", "both", "The topic to write to; overrides the column topic."),
+    OptionRow(
+        "transactionalIdPrefix",
+        "ottla-sink",
+        "both",
+        "The prefix of transactional ids and of the consumer groups with markers.",
+    ),
     *ONCE_OPTIONS,
 )
-"""All options of the sink except kafka.*, which are passed to the producer unchanged."""
+"""All options of the sink except those that begin with kafka., which are passed to the producer unchanged."""
 
 FORBIDDEN: Final = {
     "key.serializer": "cast the column key to string or binary",
     "value.serializer": "cast the column value to string or binary",
-    "transactional.id": "set transactionalIdPrefix; the ids are made of it, the query and the partition",
-    "enable.idempotence": "leave it out or set it to true; the sink writes in transactions",
-    "interceptor.classes": "leave it out; interceptors could change what Spark writes",
+    "transactional.id": "set transactionalIdPrefix; the ids consist of it, the query and the partition",
+    "enable.idempotence": "remove it or set it to true; the sink writes in transactions",
+    "interceptor.classes": "remove it; interceptors could change what Spark writes",
 }
 IDEMPOTENCE: Final = "kafka.enable.idempotence"
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The most that a broker allows by its default: a task writes for as long as it takes to compute its rows."""
+"""The maximum timeout that brokers accept by default. A transaction is open as long as its task computes rows."""
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of one write, checked."""
+    """The validated options of a write."""
 
     topic: str | None = None
     prefix: str = "ottla-sink"
     sink_id: str | None = None
     batch_id: int | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """Producer options under Kafka's names, bootstrap.servers included."""
+    """Producer configs with Kafka's names, including bootstrap.servers."""
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """The time in milliseconds after which the brokers abort the transaction of a task that has not committed."""
+        """The time in milliseconds after which brokers abort the transaction of a task that has not committed it."""
         return int(self.kafka["transaction.timeout.ms"])
 
     @property
     def connection(self) -> dict[str, str]:
-        """The options that any client needs to reach the cluster, without the producer's own."""
+        """The configs that any client needs in order to connect to the cluster, without those of the producer."""
         return connection_options(self.kafka)
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    """Validate the options of a write. Their names are case-insensitive. Raises ConfigurationError, which contains the
+    option.
+    """
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
         lowered.pop(IDEMPOTENCE)  # Many jobs set it; transactions require it anyway.
@@ -78,7 +97,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for producer options without which transactions cannot work, under the user's names."""
+    """Raise ConfigurationError for producer configs with which transactions cannot work."""
     decisive = ("bootstrap.servers", "acks", "retries", "max.in.flight.requests.per.connection")
     conflicting = {name: kafka[name] for name in decisive if name in kafka}
     for name, _, allowed in ProducerConfig.from_kafka(conflicting).idempotence_conflicts():
@@ -89,7 +108,9 @@ def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
 
 
 def batch_id(lowered: Mapping[str, str]) -> int | None:
-    """Return the option batchId, for a foreachBatch whose micro-batch Spark does not report."""
+    """Return the option batchId, for a foreachBatch in which Spark does not report the micro-batch. Raises
+    ConfigurationError if sinkId is missing.
+    """
     value = get(lowered, "batchId", not_negative)
     if value is not None and not lowered.get("sinkid", "").strip():
         raise ConfigurationError(f"batchId ({value}) needs the option sinkId, which names the write")
@@ -111,11 +132,11 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("int",),
     "headers": (HEADERS_TYPE,),
 }
-"""The columns that may be written, with their types; other columns are ignored."""
+"""The columns that are written, with their types. Other columns are ignored."""
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """Raise ConfigurationError, with the remedy, for a DataFrame that cannot be written."""
+    """Raise ConfigurationError, which says what to do, if a DataFrame cannot be written."""
     types: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
     if "value" not in types:
         raise ConfigurationError(f"the column value is missing (there are {', '.join(types) or 'none'}); name it so")

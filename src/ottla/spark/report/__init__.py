@@ -1,1 +1,1 @@
-"""The report at the end of long work: one HTML file with its chart inside."""
+"""The report at the end of a long run: an HTML file that contains its chart."""

@@ -1,4 +1,4 @@
-"""A report's bars as one PNG."""
+"""Draws the bar charts of a report as one PNG file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_LABELS = 24
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the chart."""
+    """Write the chart as a PNG file."""
     # The object interface: pyplot would look for a display, and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

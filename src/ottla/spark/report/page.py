@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: the chart is inside."""
+"""Writes a report as an HTML file that contains everything, including the chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 def write(report: Report, chart: Path, path: Path, template: Path = TEMPLATE) -> None:
-    """Write the page. A custom template may extend the default one, page.html.jinja."""
+    """Write the page. A custom template may extend the default template, page.html.jinja."""
     from jinja2 import Environment, FileSystemLoader
 
     loader = FileSystemLoader([template.parent, TEMPLATE.parent])

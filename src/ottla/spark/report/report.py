@@ -1,4 +1,4 @@
-"""The content of a report: sentences, tables, bars and rates. `chart` and `page` render it."""
+"""The content of a report: sentences, tables, bar charts and rates. `chart` and `page` render it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class TableData(NamedTuple):
-    """A table: its title, its columns and its cells as text; all columns but the first are numbers."""
+    """A table: its title, its columns, and its cells as text. All columns but the first contain numbers."""
 
     title: str
     columns: Sequence[str]
@@ -16,7 +16,7 @@ class TableData(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A bar chart: a number per label."""
+    """A bar chart: a value for each label."""
 
     title: str
     unit: str
@@ -26,7 +26,7 @@ class Bars(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report at the end of long work."""
+    """The content of a report at the end of a long run."""
 
     title: str
     findings: Sequence[str]

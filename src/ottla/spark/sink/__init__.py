@@ -1,1 +1,1 @@
-"""Writing: topics and SQL databases, each batch exactly once."""
+"""Writing to topics and SQL databases, exactly once."""

@@ -1,4 +1,4 @@
-"""The table `ottla_sink_batches`: the micro-batch that each task of a query has last written to a table."""
+"""The table `ottla_sink_batches`: for each task of a query, the last micro-batch that it has written to a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.spark.sink.sql_types import exact_text
 from ottla.spark.sink.writer import Marker, StaleTask, Task
 
 TABLE_LENGTH: Final = 128
-"""Maximum length of dbtable."""
+"""Maximum length of dbtable in characters."""
 
 INSERTS: Final[dict[str, Any]] = {
     "mysql": mysql.insert,
@@ -19,7 +19,7 @@ INSERTS: Final[dict[str, Any]] = {
     "postgresql": postgresql.insert,
     "sqlite": sqlite.insert,
 }
-"""The INSERT of each dialect; SQLAlchemy's generic one has no conflict clause."""
+"""The INSERT construct of each dialect. SQLAlchemy's generic one has no clause for conflicts."""
 
 METADATA: Final = sa.MetaData()
 BATCHES: Final = sa.Table(
@@ -35,7 +35,9 @@ BATCHES: Final = sa.Table(
 
 
 def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
-    """Return the task's last marker, with its row locked until the end of the transaction."""
+    """Return the task's last marker, which is created if it does not exist. Its row is locked until the end of the
+    transaction.
+    """
     nothing = {"query": task.query, "written_table": table, "task": task.partition, "batch_id": -1, "row_count": 0}
     connection.execute(_insert_missing(connection.dialect.name), nothing)
     chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(task, table))
@@ -44,13 +46,13 @@ def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
 
 
 def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
-    """Record that the task's rows are written."""
+    """Store the task's marker: it has written this micro-batch with this number of rows."""
     here = _line_of(task, table)
     connection.execute(sa.update(BATCHES).where(here).values(batch_id=task.batch_id, row_count=rows))
 
 
 def stale_task(connection: sa.Connection, task: Task, table: str, tasks: set[int]) -> StaleTask | None:
-    """Return what tasks other than `tasks` have written of this micro-batch; None if nothing."""
+    """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none."""
     is_of_batch = _is_ours(task, table) & (BATCHES.c.batch_id == task.batch_id) & (BATCHES.c.row_count > 0)
     rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
     left = {row.task: row.row_count for row in rows if row.task not in tasks}
@@ -66,7 +68,7 @@ def _is_ours(task: Task, table: str) -> Any:
 
 
 def _line_of(task: Task, table: str) -> Any:
-    """Return the condition that selects a task's row."""
+    """Return the condition that selects the row with a task's marker."""
     return _is_ours(task, table) & (BATCHES.c.task == task.partition)
 
 

@@ -1,13 +1,14 @@
-"""The producers of a Python worker, which stay open from one task to the next.
+"""The producers of a Python worker, which stay open after a task, so that the next task can use them.
 
-A producer of its own costs a task threads, connections and metadata. Instead it takes over (`take_over`) an
-idle producer of its worker that has the same options. The first request is InitProducerId all the same: brokers abort
-what an earlier attempt left open, and fence that one, wherever it runs. So correctness never depends on the state of an
-idle producer: after a failure, with retries, speculation and lost executors the task does what it did with its own.
+A new producer needs a thread, connections and metadata. Therefore a task uses an idle producer of its worker that has
+the same options (`take_over`). Its first request is InitProducerId, as for a new producer: the coordinator aborts the
+open transaction of an earlier attempt of the task, and fences its producer, wherever that is running. Correctness
+therefore does not depend on the state of the idle producer, also in case of failures, retries, speculative execution
+and lost executors.
 
-A producer goes back only after a commit, or before its transaction has begun; after any error it is closed. Idle
-producers are closed after `IDLE_SECONDS`, and by the end of the process; they are used for at most `LIFE_SECONDS`,
-so that renewed certificates take effect. A forked process has none of its parent's.
+A producer returns to the pool only after a commit, or if it has not begun a transaction. After any error it is closed.
+Idle producers are closed after `IDLE_SECONDS`, and when the process ends. Producers are used for `LIFE_SECONDS` at
+most, so that renewed certificates take effect. The pool of a forked process starts empty.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ Options = Mapping[str, str]
 
 
 class TaskProducer(KafkaProducer):
-    """A producer that writes the transactions of one task after the other."""
+    """A producer that is used by several tasks, one after the other, each with its transactional id."""
 
     def take_over(self, transactional_id: str) -> None:
-        """Initialize the transactional id of a task. Raises as init_transactions() does."""
+        """Initialize the transactional id of a task. Raises the errors of init_transactions()."""
         self._run(self._core.transactions.take_over(transactional_id))
 
 
 class TaskClients(NamedTuple):
-    """A producer, and an admin client that reads markers."""
+    """A producer, and an admin client with which markers are read."""
 
     producer: TaskProducer
     admin: KafkaAdminClient
@@ -67,14 +68,16 @@ class ProducerPool:
         self.forget()
 
     def forget(self) -> None:
-        """Drop all producers without closing them: in a forked process they are those of its parent."""
+        """Remove all producers without closing them. Called in a forked process, because they belong to its parent."""
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
         self._timer: threading.Timer | None = None
 
     @contextmanager
     def clients(self, options: Options, connection: Options) -> Iterator[TaskClients]:
-        """Lend clients with these options for a task. They are closed if the block raises."""
+        """Yield clients with these options, for this task only until the context exits. They are closed if the
+        block raises.
+        """
         key = tuple(sorted(options.items()))
         clients = self._take(key) or _start(options, connection)
         try:
@@ -106,7 +109,7 @@ class ProducerPool:
             idle.clients.close()
 
     def _watch(self) -> None:
-        """Close idle producers in time. Under the lock."""
+        """Start the timer that closes idle producers, if it is not running. The caller holds the lock."""
         if self._timer is None and self._idle:
             self._timer = threading.Timer(self._idle_seconds, self._close_expired)
             self._timer.daemon = True

@@ -14,7 +14,7 @@ NO_PARTITION = -1
 
 
 class RowGroup(NamedTuple):
-    """Rows for one topic, and for one partition if the rows name it."""
+    """Rows for a topic and, if they contain a partition number, for a partition."""
 
     topic: str
     partition: int | None
@@ -24,8 +24,8 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[RowGroup]:
-    """Yield the rows of a batch by topic and partition, in their order. Raises ConfigurationError for a row without a
-    topic.
+    """Yield the rows of a batch by topic and partition, otherwise in their order. Raises ConfigurationError for a row
+    without a topic.
     """
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()
@@ -47,7 +47,9 @@ _PARTITIONS = 1 << 32
 
 
 def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | None) -> pa.Array:
-    """Return topic and partition of each row as a number; the partition is 0 if the row has none, else one more."""
+    """Encode the topic and partition of each row as a number. The partition is encoded as its number plus one, or as 0
+    if the row has none.
+    """
     numbers = pa.repeat(pa.scalar(0, pa.int64()), rows) if topics is None else topics.indices.cast(pa.int64())
     codes = pc.multiply(numbers, _PARTITIONS)
     if partitions is None:

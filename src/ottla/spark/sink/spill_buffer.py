@@ -1,6 +1,6 @@
-"""The rows of a task that may have to write them again: in memory while they are few, else in a file.
+"""Stores the rows of a task that may have to write them more than once: in memory, or in a file if they are too large.
 
-A task may be given any number of rows, and a worker's memory is not Spark's to bound.
+A task may have any number of rows, and Spark does not limit the memory of Python workers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 import pyarrow as pa
 
 HELD_BYTES: Final = 64 * 1024 * 1024
-"""Size of the rows that a task keeps in memory; more rows go to a file."""
+"""The maximum size in bytes of rows in memory. If there are more, all rows are stored in a file."""
 
 
 class SpillBuffer:
-    """Batches that can be read more than once, one after the other. A context manager, which deletes the file."""
+    """Record batches that can be iterated over more than once. A context manager, which deletes the file at the end."""
 
     def __init__(self, most_in_memory: int = HELD_BYTES) -> None:
         self.count = 0
@@ -28,7 +28,9 @@ class SpillBuffer:
         self._file = SpooledTemporaryFile(most_in_memory, dir=place)  # noqa: SIM115 - it is closed with this
 
     def extend(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Keep all rows of `batches`, which have one schema. Raises OSError if the disk is full."""
+        """Add all rows of `batches`, which have the same schema. May be called once. Raises OSError if the disk is
+        full.
+        """
         writer = None
         for batch in batches:
             if batch.num_rows:
@@ -39,7 +41,7 @@ class SpillBuffer:
             writer.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, from the first one on."""
+        """Yield the batches from the beginning."""
         if self.count:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)

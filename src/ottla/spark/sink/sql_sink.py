@@ -1,9 +1,9 @@
-"""Writing tables with `format("ottla.sql")`: PostgreSQL, MySQL/MariaDB and SQLite, without JDBC, from the executors.
+"""The SQL sink, `format("ottla.sql")`: executors write rows to PostgreSQL, MySQL/MariaDB and SQLite, without JDBC.
 
-Each task writes its rows in one transaction, and in the same one its line of the table `ottla_sink_batches`: which
-micro-batch of which query that was. See `writer` for what that makes of it. That line is locked first, so a task that
-was thought dead and its second attempt are serialized, and the second one finds the rows written. A task
-holds its rows until then (`held_rows`), as it may have to write them again.
+Each task writes its rows in a transaction, together with a marker in the table `ottla_sink_batches`, which contains the
+query and the micro-batch. `writer` describes how this makes writes exactly once. The row of the marker is locked first.
+If an attempt of a task that Spark considers lost is still running, the next attempt waits for it, and then finds its
+marker. A task stores its rows until the commit (`spill_buffer`), because it may have to write them again.
 """
 
 from __future__ import annotations
@@ -42,26 +42,38 @@ except ImportError as error:
     raise ConfigurationError('format("ottla.sql") needs sqlalchemy: pip install "ottla[sql]"') from error
 
 SQL_OPTIONS: Final = (
-    OptionRow("url", "", "both", "sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."),
-    OptionRow("dbtable", "", "both", "TABLE or SCHEMA.TABLE to write; made of the DataFrame's columns where missing."),
-    OptionRow("keyColumns", "", "both", "Columns, separated by commas, that rows are updated by; without: appended."),
+    OptionRow(
+        "url", "", "both", "URL of the database: sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."
+    ),
+    OptionRow(
+        "dbtable",
+        "",
+        "both",
+        "TABLE or SCHEMA.TABLE to write to; created with the DataFrame's columns if it does not exist.",
+    ),
+    OptionRow(
+        "keyColumns",
+        "",
+        "both",
+        "Columns, separated by commas, that identify a row, so that it is updated; without them rows are appended.",
+    ),
     *ONCE_OPTIONS,
 )
-"""Every option of the sink."""
+"""All options of the sink."""
 
 DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 ROWS_AT_ONCE: Final = 5_000
 TRIES: Final = 5
-"""Maximum number of attempts of a transaction that the database rolls back to resolve a deadlock."""
+"""Maximum number of attempts of a transaction that the database rolls back because of other transactions."""
 CONNECT_SECONDS: Final = 30
-"""The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
+"""Default of the URL's connect_timeout in seconds. The drivers' own defaults may be minutes."""
 SINK_ID_LENGTH: Final = 160
-"""Characters of a sinkId. With a query's id (36) before it, it has to fit into BATCHES."""
+"""Maximum length of sinkId in characters. Together with the query's id (36 characters) it must fit into BATCHES."""
 
 
 @dataclass(frozen=True)
 class SqlOptions:
-    """The options of one write, checked."""
+    """The validated options of a write."""
 
     url: str
     table: str
@@ -71,7 +83,9 @@ class SqlOptions:
 
 
 def sql_options(options: Mapping[str, str]) -> SqlOptions:
-    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    """Validate the options of a write. Their names are case-insensitive. Raises ConfigurationError, which contains the
+    option.
+    """
     lowered = {name.lower(): value.strip() for name, value in options.items()}
     warn_of_unknown(options, [row.name for row in SQL_OPTIONS], "sink", "ottla.sql")
     for name in ("url", "dbtable"):
@@ -80,7 +94,9 @@ def sql_options(options: Mapping[str, str]) -> SqlOptions:
     for name, most in (("dbtable", TABLE_LENGTH), ("sinkId", SINK_ID_LENGTH)):
         length = len(lowered.get(name.lower(), ""))
         if length > most:
-            raise ConfigurationError(f"{name}: it has {length} characters; at most {most} are kept: take a shorter one")
+            raise ConfigurationError(
+                f"{name}: it has {length} characters, but at most {most} are allowed; choose a shorter name"
+            )
     _checked_url(lowered["url"])
     keys = tuple(dict.fromkeys(key.strip() for key in lowered.get("keycolumns", "").split(",") if key.strip()))
     return SqlOptions(lowered["url"], lowered["dbtable"], keys, lowered.get("sinkid") or None, batch_id(lowered))
@@ -92,17 +108,21 @@ def _checked_url(text: str) -> sa.URL:
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         # The text is not shown: the password cannot be separated from the rest of it.
         example = "postgresql://user:password@host:port/database"
-        raise ConfigurationError(f"url: it is not a URL such as {example}; write special characters as %40") from None
+        raise ConfigurationError(
+            f"url: expected a URL such as {example}, with special characters encoded like %40"
+        ) from None
     backend = url.get_backend_name()
     if backend not in DRIVERS:
-        raise ConfigurationError(f"url: {backend} is not known: use sqlite, postgresql or mysql")
+        raise ConfigurationError(f"url: {backend} is not supported: use sqlite, postgresql or mysql")
     if backend == "sqlite" and (not url.database or ":memory:" in url.database):
-        raise ConfigurationError(f"url: {text} is in memory, and another database in each task: use sqlite:///FILE")
+        raise ConfigurationError(
+            f"url: {text} is in memory, so each task would have its own database: use sqlite:///FILE"
+        )
     return url.set(drivername=DRIVERS[backend]) if "+" not in url.drivername else url
 
 
 class SqlSource(DataSource):
-    """`format("ottla.sql")`: a sink; tables are read by Spark's own JDBC source."""
+    """`format("ottla.sql")`: it can only be written to. Spark's own JDBC source reads tables."""
 
     @classmethod
     def name(cls) -> str:
@@ -110,13 +130,17 @@ class SqlSource(DataSource):
         return "ottla.sql"
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer for `df.write`."""
+        """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite")."""
         if overwrite:
-            raise ConfigurationError('mode("overwrite") is not offered: empty the table, and use mode("append")')
+            raise ConfigurationError(
+                'mode("overwrite") is not supported: delete the rows of the table, and use mode("append")'
+            )
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """Return the writer for `df.writeStream`. Output mode complete requires keyColumns, and updates rows."""
+        """Return the writer for `df.writeStream`. Raises ConfigurationError for output mode complete without
+        keyColumns. With them, rows are updated.
+        """
         if overwrite and not sql_options(self.options).keys:
             raise ConfigurationError(
                 'outputMode("complete") needs the option keyColumns, by which rows are updated; or use append'
@@ -131,7 +155,7 @@ class SqlSource(DataSource):
 
 
 class SqlSink:
-    """Writes rows. Spark serializes it for the workers."""
+    """Writes rows to a table. Spark serializes it for the workers."""
 
     def __init__(self, options: SqlOptions, types: Mapping[str, Any]) -> None:
         self.options = options
@@ -140,7 +164,9 @@ class SqlSink:
         self.types = dict(types)
 
     def make_tables(self) -> None:
-        """Make the tables that are missing, in the driver: tasks that did would get into each other's way."""
+        """Create the tables that do not exist, and check the others. Runs in the driver, because tasks would interfere
+        with each other. Raises ConfigurationError.
+        """
         engine = self._engine()
         try:
             with _reached(engine) as connection:
@@ -152,12 +178,12 @@ class SqlSink:
                 self._check_keys(inspector)
                 self._check_transactions(connection)
         except DBAPIError as error:
-            raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
+            raise ConfigurationError(f"dbtable: cannot create or use {self.options.table}: {error.orig}") from error
         finally:
             engine.dispose()
 
     def _check_columns(self, inspector: sa.Inspector) -> None:
-        """Raise ConfigurationError if an existing table lacks columns: otherwise tasks would fail one by one."""
+        """Raise ConfigurationError if an existing table lacks columns. Otherwise all tasks would fail."""
         schema, name = _schema_and_name(self.options.table)
         columns = [str(column["name"]) for column in inspector.get_columns(name, schema)]
         # Only PostgreSQL has case-sensitive names.
@@ -170,7 +196,9 @@ class SqlSink:
             )
 
     def _check_keys(self, inspector: sa.Inspector) -> None:
-        """Raise ConfigurationError if an existing table has no unique keyColumns: MySQL would append silently."""
+        """Raise ConfigurationError if an existing table has no unique index on keyColumns. MySQL would then append rows
+        instead of updating them.
+        """
         keys = self.options.keys
         if not keys:
             return
@@ -181,11 +209,13 @@ class SqlSink:
         if {key.lower() for key in keys} not in [{str(column).lower() for column in one} for one in constraints]:
             raise ConfigurationError(
                 f"keyColumns: the table {self.options.table} has no primary key or unique index of just"
-                f" {', '.join(keys)}, so rows cannot be updated by them: make one, or name other columns"
+                f" {', '.join(keys)}, so they do not identify rows: create one, or set other columns"
             )
 
     def _check_transactions(self, connection: sa.Connection) -> None:
-        """Raise ConfigurationError for tables without transactions in MySQL: rows of a failed task would stay there."""
+        """Raise ConfigurationError if a table in MySQL does not support transactions, because the rows of a failed task
+        would remain.
+        """
         if connection.dialect.name != "mysql":
             return
         schema, name = _schema_and_name(self.options.table)
@@ -222,7 +252,7 @@ class SqlSink:
         return engine
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
+        """Write a task's rows and its marker in one transaction, unless the marker says that they have been written."""
         engine = self._engine()
         try:
             with SpillBuffer() as rows:
@@ -242,8 +272,8 @@ class SqlSink:
                     ) from error
             except DBAPIError as error:
                 raise ConfigurationError(
-                    f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
-                    " to the types that the table has, and leave rows out that it is not to have"
+                    f"dbtable: the table {self.options.table} rejects a row: {error.orig}. Cast the columns"
+                    " to the types of the table, and remove rows that it does not accept"
                 ) from error
         raise AssertionError("unreachable")
 
@@ -261,15 +291,15 @@ class SqlSink:
         return Written(task, rows.count)
 
     def place(self, task: Task) -> str:
-        """Query, table and database."""
+        """Return query, table and database, which identify the target for all tasks."""
         return f"{task.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of the task's micro-batch that tasks other than `tasks` have written, if any. Runs in the
-        driver.
+        """Return the rows of the task's micro-batch that tasks other than `tasks` have written; None if there are none.
+        Runs in the driver.
         """
         if self.options.keys:
-            return None  # Who writes a row again updates it to the same.
+            return None  # Writing a row again updates it to the same values.
         engine = self._engine()
         try:
             with engine.connect() as connection:
@@ -282,11 +312,11 @@ _WITHOUT_TRANSACTIONS: Final = sa.text(
     "select e.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine"
     " where t.table_schema = coalesce(:place, database()) and t.table_name = :name and e.transactions <> 'YES'"
 )
-"""The engine of a table of MySQL that has no transactions; no row for another one."""
+"""Selects the engine of a MySQL table if it does not support transactions; no row otherwise."""
 
 
 def _reached(engine: sa.Engine) -> sa.Connection:
-    """Return a connection. Raises ConfigurationError if the database cannot be used at all, whatever the table is."""
+    """Return a connection. Raises ConfigurationError if the database cannot be connected to."""
     try:
         return engine.connect()
     except DBAPIError as error:
@@ -298,13 +328,13 @@ def _shown(engine: sa.Engine) -> str:
 
 
 def _schema_and_name(table: str) -> tuple[str | None, str]:
-    """Split `table` or `schema.table`, as in Spark's JDBC."""
+    """Split `table` or `schema.table`, as Spark's JDBC source does."""
     schema, _, name = table.rpartition(".")
     return schema or None, name
 
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
-    """Return the statement that appends rows, or updates the rows with the same keys."""
+    """Return the statement that appends rows or, with keys, updates the rows that have the same keys."""
     statement = INSERTS[dialect](table)
     if not keys:
         return statement
@@ -321,7 +351,9 @@ def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
 
 
 def _is_collision(error: OperationalError) -> bool:
-    """Return whether the database has rolled the transaction back only because of another one."""
+    """Return whether the database has rolled the transaction back because of another transaction, so that it can be
+    retried.
+    """
     original = error.orig
     if getattr(original, "sqlstate", None) in ("40001", "40P01"):
         return True
@@ -330,13 +362,15 @@ def _is_collision(error: OperationalError) -> bool:
 
 
 def _patience(url: sa.URL) -> dict[str, Any]:
-    """Return the connect timeout, unless the URL sets one or the database is a file."""
+    """Return the connect timeout, unless the URL contains one or the database is a file."""
     named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
     return {} if named else {"connect_timeout": CONNECT_SECONDS}
 
 
 def _make_strict(engine: sa.Engine) -> None:
-    """Make the server reject values that do not fit; by default it may truncate text, even keys, and clip numbers."""
+    """Let the MySQL server reject values that do not fit. By default it may truncate texts, even keys, and limit
+    numbers.
+    """
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -345,8 +379,8 @@ def _make_strict(engine: sa.Engine) -> None:
 
 
 def _make_transactions_real(engine: sa.Engine) -> None:
-    """Begin transactions at once: SQLite's driver only does so at the first write, when what was read may be
-    outdated.
+    """Let SQLite lock the database when a transaction begins. Its driver would do so only at the first write, when
+    values that were read may be outdated.
     """
 
     @sa.event.listens_for(engine, "connect")

@@ -1,4 +1,4 @@
-"""Database types for Spark's types, and text types that compare keys exactly."""
+"""The database type for each of Spark's types, and a text type that compares keys exactly."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from sqlalchemy.ext.compiler import compiles
 from ottla.errors import ConfigurationError
 
 KEY_LENGTH: Final = 255
-"""Characters of a text column that is part of a key: MySQL indexes no text without a length."""
+"""Length in characters of text columns that are part of a key. MySQL cannot index text without a length."""
 NO_PAD_SINCE: Final = (8, 0, 17)
-"""The MySQL that has utf8mb4_0900_bin."""
+"""The first version of MySQL with the collation utf8mb4_0900_bin."""
 
 
 class ExactText(mysql.VARCHAR):
-    """Text that MySQL compares byte by byte.
+    """A text type that MySQL and MariaDB compare byte by byte.
 
-    By its default collation /a and /A are the same key, and by utf8mb4_bin still what differs in blanks at its end: one
-    row would be updated with the other. MySQL and MariaDB have another name each for a collation without that.
+    With the default collation, /a and /A would be the same key, so that one row would overwrite the other. With
+    utf8mb4_bin, so would keys that differ only in spaces at the end. MySQL and MariaDB have different names for the
+    collation that distinguishes all of these.
     """
 
 
@@ -51,13 +52,13 @@ def _exact(kind: ExactText, compiler: Any, **_: Any) -> str:
 
 
 def exact_text(length: int) -> Any:
-    """Return the type of a key column."""
+    """Return the type of a text column that is part of a key."""
     return sa.String(length).with_variant(ExactText(length), "mysql", "mariadb")
 
 
 def column_types(schema: StructType, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the SQL type of each column. Raises ConfigurationError for unsupported types and for keys without a
-    column.
+    """Return the SQL type of each column. Raises ConfigurationError for a type that has none, and for a key that is not
+    a column.
     """
     missing = [key for key in keys if key not in schema.fieldNames()]
     if missing:
@@ -88,4 +89,4 @@ TYPES: Final[dict[type[DataType], Any]] = {
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
 }
-"""SQL types of Spark's types."""
+"""The SQL type of each of Spark's types."""

@@ -41,7 +41,7 @@ class TopicSink:
         self.batch_id = options.batch_id
 
     def name(self, task: Task) -> str:
-        """Return a task's transactional id, which is also the consumer group id of its marker.
+        """Return a task's transactional id. It is also the id of the consumer group with its marker.
 
         It contains the topic, if one is configured, so that a copied checkpoint, or one sinkId for two writes, does not
         mix up two topics.
@@ -54,17 +54,17 @@ class TopicSink:
         return f"{self.options.prefix}-{where}-"
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows and its marker in one transaction, unless the marker exists."""
+        """Write a task's rows and its marker in one transaction, unless the marker says that they have been written."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return Written(task, 0)
-        # Here, as Spark's driver has a process that only plans: clients take 70 ms to import.
+        # Imported here because Spark's driver has a process that only plans, and importing the clients takes 70 ms.
         from ottla.spark.sink import producer_pool
 
         name = self.name(task)
         with producer_pool.POOL.clients(self.options.kafka, self.options.connection) as (producer, admin, _):
-            # First, so that an earlier attempt that still runs is fenced, and one that was killed is aborted.
+            # This comes first, so that an earlier attempt of the task is fenced, and its transaction aborted.
             self._take_over(producer, name)
             before = self._marker(admin, name)
             if before is not None and before.batch_id >= task.batch_id:
@@ -77,23 +77,27 @@ class TopicSink:
         return Written(task, rows)
 
     def _take_over(self, producer: TaskProducer, name: str) -> None:
-        """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
+        """Initialize the task's transactional id. Errors of configs are raised with a message that says what to
+        change.
+        """
         try:
             producer.take_over(name)
         except errors.KafkaTimeoutError as error:
             raise errors.KafkaTimeoutError(
-                f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
-                " address and that its brokers run; kafka.max.block.ms says how long is waited"
+                f"no response from kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check"
+                " the address, and that its brokers are running; the time limit is kafka.max.block.ms"
             ) from error
         except errors.InvalidTransactionTimeoutError as error:
             raise errors.InvalidTransactionTimeoutError(
-                f"kafka.transaction.timeout.ms is {self.options.transaction_timeout_ms}, which the brokers refuse:"
+                f"kafka.transaction.timeout.ms is {self.options.transaction_timeout_ms}, which the brokers reject:"
                 " set it to at most their transaction.max.timeout.ms, or raise that"
             ) from error
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Explain the fencing of a task whose transaction has timed out: brokers report only that it is fenced."""
+        """Context manager: if the task is fenced because its transaction has timed out, raise an error that says so.
+        Brokers report only that it is fenced.
+        """
         began, limit_ms = time.monotonic(), self.options.transaction_timeout_ms
         try:
             yield
@@ -102,13 +106,15 @@ class TopicSink:
             if took_ms < limit_ms:
                 raise
             raise errors.ProducerFencedError(
-                f"the task has written for {took_ms / 1000:.0f} s, longer than kafka.transaction.timeout.ms"
-                f" ({limit_ms}) allows, so the brokers have taken its rows back. Raise that (and, if need be, the"
-                " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
+                f"the task was writing for {took_ms / 1000:.0f} s, longer than kafka.transaction.timeout.ms"
+                f" ({limit_ms}), so the brokers have aborted its transaction. Increase it (and, if necessary, the"
+                " brokers' transaction.max.timeout.ms), or use more tasks with fewer rows each"
             ) from error
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return what tasks other than `tasks` wrote of this micro-batch; None if nothing. Runs in the driver."""
+        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none. Runs
+        in the driver.
+        """
         try:
             with self._admin() as admin:
                 markers = {n: self._marker(admin, name) for n, name in self._others(admin, task, tasks).items()}
@@ -116,7 +122,9 @@ class TopicSink:
             raise
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
-            log.warning("Could not check whether %s was divided into other tasks before: %s", task.query, error)
+            log.warning(
+                "Could not check whether other tasks have written rows of query %s before: %s", task.query, error
+            )
             return None
         left = {n: m.rows for n, m in sorted(markers.items()) if m is not None and m.batch_id == task.batch_id}
         if not left:
@@ -127,7 +135,7 @@ class TopicSink:
         return StaleTask(sum(left.values()), list(left), remedy)
 
     def _others(self, admin: KafkaAdminClient, task: Task, tasks: set[int]) -> dict[int, str]:
-        """Return the marker groups of the query's other tasks, including past ones, by partition."""
+        """Return the consumer groups with markers of the query's other tasks, past ones included, by partition."""
         stem = self.place(task)
         groups = [listed.group_id for listed in admin.list_consumer_groups()]
         ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
@@ -140,7 +148,7 @@ class TopicSink:
         return KafkaAdminClient(self.options.connection)
 
     def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
-        """Return the last micro-batch that was committed to a group."""
+        """Return the marker in a consumer group: the last committed micro-batch. Return None if there is none."""
         # Stable: the commit of an earlier attempt may not be applied yet.
         committed = admin.list_consumer_group_offsets(group, require_stable=True)
         # Another write may have the same group: "a-b" to topic "c", and "a" to topic "b-c". Its marker is an offset of
@@ -150,13 +158,16 @@ class TopicSink:
             return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
         except (ValueError, KeyError, TypeError) as error:
             raise errors.IllegalStateError(
-                f"the offsets of group {group} are not markers of this sink, so the written micro-batches are"
-                " unknown: they were reset, or another application uses the group. Set another transactionalIdPrefix"
+                f"the offsets of group {group} are not markers of this sink, so it is unknown which"
+                " micro-batches were written: they were reset, or another application uses the group. Set"
+                " another transactionalIdPrefix"
             ) from error
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
-    """Send all rows. Return their number and an existing partition, for the marker. The commit waits."""
+    """Send all rows, without waiting for acknowledgements (the commit does). Return their number, and a partition for
+    the marker.
+    """
     from ottla.spark.sink.row_groups import row_groups
 
     rows, written = 0, ""
@@ -185,7 +196,9 @@ def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
 
 
 def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a row. Raises ConfigurationError for a header without a key."""
+    """Return the headers of a row as pairs. Raises ConfigurationError for a header without a key, or with one that is
+    not UTF-8.
+    """
     try:
         pairs = headers.as_py() or []
     except UnicodeDecodeError as error:

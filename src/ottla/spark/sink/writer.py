@@ -1,17 +1,18 @@
-"""Common parts of the exactly-once sinks: identity of a task, markers, and Spark's two kinds of writers.
+"""The common parts of the exactly-once sinks: tasks, markers, and Spark's two kinds of writers.
 
 A task's rows and a marker with the micro-batch's id are stored in one transaction of the target. When Spark runs a
 micro-batch again after a crash, the task finds the marker and does not write the rows again.
 
-This requires that a task has the same rows when a micro-batch runs again. Spark guarantees it for functions of the
-sources, divided into the same tasks; `rand()`, the current time, or another number of tasks break it. Two checks turn
-this into an error instead of silent duplicates: a marker has the number of rows, and after all tasks have finished, no
-marker of the micro-batch may belong to a task that does not exist now. The rows are not compared: after a shuffle their
-order within a task may differ, and `rand()` in a column may be intended.
+This requires that each task has the same rows when a micro-batch runs again. Spark guarantees that if the rows depend
+only on the sources, and are divided into the same tasks. It is not the case with `rand()`, with the current time, or
+with another number of tasks. Two checks raise an error instead of writing duplicates: a marker contains the number of
+rows, and after all tasks have ended, no marker of the micro-batch may belong to a task that does not exist now. The
+rows are not compared, because their order within a task may differ after a shuffle, and `rand()` in a column may be
+intended.
 
-A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. So
-the check finds rows that are already written. It runs for the first micro-batch of each run of a query; later ones are
-new.
+A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. The
+second check therefore runs after the rows have been written. It is made only for the first micro-batch of each run of a
+query, because later micro-batches are new.
 """
 
 from __future__ import annotations
@@ -32,73 +33,76 @@ log = logging.getLogger("ottla.spark")
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
-"""Job property in which Spark stores the run id of a streaming query."""
+"""The job property in which Spark stores the run id of a streaming query."""
 MOST_RUNS: Final = 1000
 
 _last_runs: dict[str, str | None] = {}
-"""The last checked run by target. Spark keeps the driver's Python process while it is in use; a new one checks again.
+"""The run that was last checked, by target. Spark uses the driver's Python process for several micro-batches; a new
+process checks again.
 """
 
 
 class Task(NamedTuple):
-    """The work of one task: a partition of a micro-batch of a query (or of a batch job)."""
+    """The identity of a task: a partition of a micro-batch of a query, or of a batch job."""
 
     query: str
     batch_id: int
     partition: int
     run: str | None = None
-    """The run of the query, from one start to its end; None if Spark does not report it."""
+    """The run id: it identifies the time from a start of the query to its end. None if Spark does not report it."""
 
 
 class Marker(NamedTuple):
-    """The last committed transaction of a task: the micro-batch and the number of its rows."""
+    """A marker, which is committed together with the rows: the micro-batch that a task has written, and the number of
+    rows.
+    """
 
     batch_id: int
     rows: int
 
 
 class Written(WriterCommitMessage):
-    """A task's commit message to the driver."""
+    """The message that a task sends to the driver after its commit."""
 
     def __init__(self, task: Task, rows: int, already_committed: bool = False) -> None:
         self.task = task
         self.rows = rows
         self.known = already_committed
-        """Whether the rows had been written before."""
+        """Whether an earlier attempt had written the rows."""
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch that were written by tasks that no longer exist."""
+    """Rows of a micro-batch that were written by tasks which do not exist any more."""
 
     rows: int
     tasks: list[int]
     remedy: str
-    """Instructions for removing their markers, after which the query can continue."""
+    """Instructions for deleting the markers of these tasks, so that the query can continue."""
 
 
 class Sink(Protocol):
-    """The destination of the rows. Spark serializes it for the workers."""
+    """The target of the rows. Spark serializes it for the workers."""
 
     sink_id: str | None
-    """In foreachBatch: identifies the write, which then happens once per micro-batch."""
+    """The name of a write in foreachBatch, which then happens exactly once per micro-batch; None otherwise."""
     batch_id: int | None
-    """The micro-batch, if Spark does not report it."""
+    """The id of the micro-batch if the user sets it because Spark does not report it."""
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Store the rows and the marker in one transaction, unless the marker exists."""
+        """Store a task's rows and its marker in one transaction, unless the marker says that they have been stored."""
         ...
 
     def place(self, task: Task) -> str:
-        """Return a name of the target that is the same for all tasks of the query."""
+        """Return a name of the target that is the same for all tasks of a query."""
         ...
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return what tasks other than `tasks` have written of this micro-batch; None if nothing."""
+        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none."""
         ...
 
 
 class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
-    """Writer of `df.writeStream`."""
+    """The writer of `df.writeStream`."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -112,17 +116,21 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         return self.sink.write(Task(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
+        """Check that the micro-batch was not written by other tasks before. Raises IllegalStateError if it was."""
         _log_commit(messages, f"micro-batch {batchId}")
         check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log the failure. Committed tasks stay; the micro-batch runs again and finds their markers."""
+        """Log the failure. Rows of tasks that have committed remain. When the micro-batch runs again, these tasks find
+        their markers.
+        """
         _log_commit(messages, f"micro-batch {batchId} failed after")
 
 
 class BatchWriter(SentToWorkers, DataSourceArrowWriter):
-    """Writer of `df.write`: retried tasks write once. With a sinkId, so does foreachBatch."""
+    """The writer of `df.write`. A retried task does not write its rows twice; with a sinkId, neither does
+    foreachBatch.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -150,13 +158,15 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         return Task(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
+        """With a sinkId, check that the micro-batch was not written by other tasks before. Raises IllegalStateError if
+        it was.
+        """
         _log_commit(messages, "written")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Do nothing: committed tasks stay."""
+        """Log the failure. Rows of tasks that have committed remain."""
         _log_commit(messages, "failed after")
 
 
@@ -169,8 +179,8 @@ def _context() -> Any:
 
 
 def _run_of(context: Any) -> str | None:
-    """Return the run id: Spark's job group, if it is a UUID. Others were set by the user and may be the same in every
-    run.
+    """Return the run id, which is Spark's job group if that is a UUID. Other job groups were set by the user, and may
+    be the same in each run.
     """
     group = context.getLocalProperty(RUN_ID)
     try:
@@ -180,14 +190,14 @@ def _run_of(context: Any) -> str | None:
 
 
 def _log_commit(messages: Sequence[Any], what: str) -> None:
-    """Log the number of written and skipped rows."""
+    """Log the number of rows, and how many of them an earlier attempt had written."""
     written = [message for message in messages if message is not None]
     rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
     log.info("%s: %d rows%s", what, rows, f", {skipped} of them written before" if skipped else "")
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
-    """Raise IllegalStateError if tasks of an earlier run have written rows of this micro-batch that other tasks have
+    """Raise IllegalStateError if rows of this micro-batch were written by tasks of an earlier run that have no rows
     now.
     """
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
@@ -200,10 +210,11 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     left = sink.stale_task(task, {message.task.partition for message in filled})
     if left is not None:
         raise IllegalStateError(
-            f"micro-batch {task.batch_id} of query {task.query} was interrupted, and has run again in other tasks:"
-            f" {left.rows} rows were written by tasks that have none now ({', '.join(map(str, left.tasks))}), and again"
-            " by others. What cuts it (minPartitions, maxRecordsPerPartition, repartition, the number of cores) has to"
-            f" stay as it was until the micro-batch is done. To go on with these rows there twice, {left.remedy}"
+            f"micro-batch {task.batch_id} of query {task.query} was interrupted, and has run again with other tasks:"
+            f" {left.rows} rows were written by tasks that have no rows now ({', '.join(map(str, left.tasks))}), and"
+            " again by others. Do not change the number of tasks (minPartitions, maxRecordsPerPartition, repartition,"
+            " cores) while a micro-batch is incomplete. To continue although these rows exist twice,"
+            f" {left.remedy}"
         )
     if len(_last_runs) >= MOST_RUNS:
         _last_runs.clear()
@@ -211,21 +222,22 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
 
 
 def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Written:
-    """Return the result for a micro-batch that was written before. Raises IllegalStateError for another number of rows.
+    """Return the result for a micro-batch that an earlier attempt has written. Raises IllegalStateError if it had
+    another number of rows, or if the marker is of a later micro-batch.
 
-    `other_name` is the option with which a restarted query gets another identity.
+    `other_name` is the option that gives the query another identity, for the message.
     """
     if before.batch_id == task.batch_id and rows != before.rows:
         raise IllegalStateError(
             f"micro-batch {task.batch_id} of query {task.query}, partition {task.partition}, had {before.rows} rows"
             f" when it was written and has {rows} now: the query is not a function of its sources (rand(), the current"
-            " time), or is cut into other tasks than when it was interrupted (minPartitions, maxRecordsPerPartition,"
-            " repartition, the number of cores: set them as they were), so it cannot be written exactly once"
+            " time), or has other tasks than when it was interrupted (minPartitions, maxRecordsPerPartition,"
+            " repartition, the number of cores: restore their values), so it cannot be written exactly once"
         )
     if before.batch_id > task.batch_id:
         raise IllegalStateError(
-            f"query {task.query} has written micro-batch {before.batch_id} already and begins again at"
-            f" {task.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
+            f"query {task.query} has written micro-batch {before.batch_id} already, and starts again at"
+            f" {task.batch_id}: its checkpoint is older than the written rows; use a new checkpoint or another"
             f" {other_name}"
         )
     log.info("Micro-batch %d, partition %d: %d rows have been written already", task.batch_id, task.partition, rows)

@@ -1,1 +1,1 @@
-"""Reading: offsets, filters, readers and streams, from brokers or from their log directories."""
+"""Reading from brokers or from log directories: offsets, filters, readers and streams."""

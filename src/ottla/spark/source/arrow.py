@@ -1,4 +1,5 @@
-"""Columns of records as Arrow record batches in the schema of Spark's Kafka connector, without an object per record.
+"""Converts columns of records to Arrow record batches with the schema of Spark's Kafka connector, without creating an
+object per record.
 
 Keys, values, offsets and timestamps are wrapped without a copy; only the constant columns and the conversion from
 milliseconds to microseconds, the only time unit that Spark accepts, allocate memory.
@@ -17,13 +18,17 @@ from ottla.records.arrow import HEADER, fixed_array
 from ottla.records.columns import Columns
 
 TARGET_ROWS = 30_000
-"""Target rows per batch: with fewer than 10,000 the cost per batch shows, with many more the caches are too small."""
+"""Target number of rows per batch. With less than 10,000 the cost per batch is noticeable; many more exceed the CPU's
+caches.
+"""
 TARGET_BYTES = 4 * 1024 * 1024
-"""Target size of keys, values and headers per batch: about one fetch, so that fetches need not be joined."""
+"""Target size in bytes of keys, values and headers per batch. It is about that of a fetch, so that fetches need not be
+joined.
+"""
 
 
 class Column(NamedTuple):
-    """A column of the rows: its Spark type, its Arrow type, and the function that builds it from a chunk."""
+    """A column: its type in Spark and in Arrow, and the function that builds its values from a chunk of records."""
 
     spark_type: str
     arrow_type: Any
@@ -69,22 +74,22 @@ COLUMNS: Final[dict[str, Column]] = {
 
 
 def column_names(include_headers: bool) -> tuple[str, ...]:
-    """Return the default columns of a row."""
+    """Return the default columns."""
     return tuple(name for name in COLUMNS if include_headers or name != "headers")
 
 
 def spark_schema(names: Iterable[str]) -> str:
-    """Return a schema in Spark's notation."""
+    """Return the schema of columns in Spark's notation."""
     return ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in names)
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
-    """Return the schema of the batches that `record_batches` yields."""
+    """Return the Arrow schema of the batches that `record_batches` yields."""
     return pa.schema([(name, COLUMNS[name].arrow_type) for name in names])
 
 
 def record_batches(chunks: Iterable[Columns], tp: TopicPartition, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the chunks as batches, joining small ones up to TARGET_ROWS or TARGET_BYTES."""
+    """Convert chunks of records to batches. Small chunks are joined until there are TARGET_ROWS or TARGET_BYTES."""
     schema = arrow_schema(names)
     pending: list[pa.RecordBatch] = []
     rows = size = 0
@@ -110,5 +115,5 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def record_batch(columns: Columns, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a chunk as a batch of `arrow_schema`. The batch keeps the chunk's memory alive."""
+    """Convert a chunk of records to a batch with this schema. The batch keeps the chunk's memory alive."""
     return pa.RecordBatch.from_arrays([COLUMNS[name].array(columns, tp) for name in schema.names], schema=schema)

@@ -1,4 +1,4 @@
-"""All broker access of the Spark source: lookups for planning, and reading a range of offsets."""
+"""The access of the Spark source to brokers: lookups for planning, and reading ranges of offsets."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ T = TypeVar("T")
 
 
 class Brokers:
-    """Lookups of partitions and offsets, retried as `fetchOffset.numRetries` says. A `Lookup` for planning.
+    """Looks up partitions and offsets, with `fetchOffset.numRetries` retries. Implements `Lookup`.
 
-    Until a broker has answered once, a lookup has one time limit (kafka.default.api.timeout.ms) and no retry, as the
+    A lookup that times out (kafka.default.api.timeout.ms) is not retried if no broker has ever responded, because the
     address is probably wrong.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        # An admin client: a consumer's lookup could create the topic.
+        # A metadata request of a consumer could create the topic, so that is disabled.
         self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
         self._admin: KafkaAdminClient | None = None
         self._reached = False
-        """Whether a broker has answered: a running query waits longer for brokers than a new one."""
+        """Whether a broker has ever responded. If so, timeouts are retried."""
 
     def __enter__(self) -> Self:
         return self
@@ -55,10 +55,10 @@ class Brokers:
             self._admin.close()
 
     def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
-        """Return the partitions that the subscription currently matches.
+        """Return the partitions that the subscription matches at the moment.
 
-        Raises UnknownTopicOrPartitionError for a named topic that does not exist, except for a running stream, which
-        reports it as data loss.
+        Raises UnknownTopicOrPartitionError if a subscribed topic does not exist, unless `all_must_exist` is false: a
+        running stream reports that as data loss.
         """
         return self._retrying(lambda: self._partitions(subscription, all_must_exist))
 
@@ -85,13 +85,13 @@ class Brokers:
         return self._retrying(lambda: self._planner.beginning_offsets(listed)) if listed else {}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offset of each partition up to which a consumer may read."""
+        """Return the offset after the last readable record of each partition."""
         listed = list(partitions)
         return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
 
     def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the end offsets, looked up again if one is before `begin`: a new leader may not know its end offset
-        yet.
+        """Return the end offset of each partition. If one is before `begin`, look it up again, because a new leader may
+        not know it yet.
         """
         listed = list(partitions)
         latest = self.latest(listed)
@@ -103,12 +103,12 @@ class Brokers:
         return latest
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
+        """Return the offset of the first record at or after each timestamp (ms since 1970); None if there is none."""
         offsets = self._retrying(lambda: self._planner.offsets_for(timestamps))
         return {tp: None if at is None else at.offset for tp, at in offsets.items()}
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Commit offsets to a group. A failure is logged as a warning: only tools that show lag use them."""
+        """Commit offsets for a consumer group. If that fails, log a warning: only tools that show the lag need them."""
         try:
             if self._admin is None:
                 # Imported here because every Spark worker imports this module.
@@ -128,8 +128,8 @@ class Brokers:
             except KafkaError as error:
                 if isinstance(error, KafkaTimeoutError) and not self._reached:
                     raise KafkaTimeoutError(
-                        f"no answer at {self._where}: {error}. Check the address and that its brokers run;"
-                        " kafka.default.api.timeout.ms says how long is waited"
+                        f"no response from {self._where}: {error}. Check the address, and that its brokers are running;"
+                        " the time limit is kafka.default.api.timeout.ms"
                     ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
@@ -141,8 +141,8 @@ class Brokers:
 def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
     """Yield the records of a range as columns.
 
-    Raises OffsetOutOfRangeError if the range is not complete, and KafkaTimeoutError if no record arrives within
-    kafkaConsumer.pollTimeoutMs.
+    Raises OffsetOutOfRangeError if a part of the range does not exist, and KafkaTimeoutError if no record arrives
+    within kafkaConsumer.pollTimeoutMs.
     """
     tp, start, end = offset_range
     return ranges.read_range(

@@ -1,7 +1,8 @@
-"""Filter pushdown: a query's conditions on topic, partition, offset and timestamp as ranges that need not be read.
+"""Filter pushdown: offset ranges without the offsets that a query's conditions on topic, partition, offset and
+timestamp exclude.
 
-Pure, except for lookups by timestamp. Spark evaluates every filter again, so ranges may only lose rows that cannot
-match.
+There is no I/O except lookups by timestamp. Spark evaluates all filters again, so ranges may contain rows that do not
+match, but must not lack rows that do.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ EVER: Final = 1 << 63
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on matching rows: all conditions combined."""
+    """Bounds that contain all rows which match the conditions so far. `behind_offset` is exclusive."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     first_offset: int = 0
     behind_offset: int = EVER
     first_time_ms: int | None = None
-    """Only a lower bound is possible: records need not be in timestamp order."""
+    """The earliest timestamp of matching rows; None for no bound. There is no upper bound, because records need not be
+    in the order of timestamps.
+    """
 
     def narrowed_by(self, filters: Iterable[Filter]) -> Bounds:
-        """Return bounds with more conditions; conditions on other columns are ignored."""
+        """Return these bounds, narrowed by further conditions. Conditions on other columns are ignored."""
         bounds = self
         for one in filters:
             bounds = bounds._and(one)
@@ -42,7 +45,7 @@ class Bounds:
         return self if narrow is None else narrow(self, one)
 
     def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
-        """Return the ranges without offsets that cannot match."""
+        """Return the ranges without the offsets that are outside the bounds."""
         remaining = [
             OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))
             for tp, start, end in ranges
@@ -64,7 +67,7 @@ def _from_time(ranges: list[OffsetRange], first_ms: int, lookup: Lookup) -> list
 
 
 def _values(one: Filter) -> frozenset[Any] | None:
-    """Return the values that a column may have, if the condition lists them."""
+    """Return the values that a condition allows for its column, if it lists them; otherwise None."""
     match one:
         case EqualTo():
             return frozenset([one.value])
@@ -124,4 +127,4 @@ _COLUMNS: Final[dict[str, Callable[[Bounds, Filter], Bounds]]] = {
     "offset": _offset,
     "timestamp": _timestamp,
 }
-"""The columns whose conditions restrict the ranges."""
+"""The function that applies a condition on each column to bounds."""

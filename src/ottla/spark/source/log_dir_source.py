@@ -1,6 +1,7 @@
-"""`option("ottla.log.dirs", …)`: batch reads straight from data directories, for backfills and audits.
+"""`option("ottla.log.dirs", …)`: batch reads directly from log directories, for backfills and audits.
 
-No broker is involved; one may be writing at the same time. Executors must see the directories under the same paths.
+They need no broker; a broker may write to the directories at the same time. The directories must have the same paths on
+all executors.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from ottla.storage.producer_state import ABORT, read_marker
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: the producer's batches from `first` up to the marker are not visible."""
+    """An aborted transaction: the producer's batches from offset `first` up to the offset of the marker are not
+    returned.
+    """
 
     producer_id: int
     first: int
@@ -39,7 +42,7 @@ class Aborted(NamedTuple):
 
 
 class LogDirPartition(InputPartition):
-    """The range of one task, as Spark serializes it."""
+    """The range of one task, as Spark serializes it, with its directory and aborted transactions."""
 
     def __init__(self, offsets: OffsetRange, directory: Path, aborted: Sequence[Aborted]) -> None:
         super().__init__(offsets)
@@ -49,10 +52,10 @@ class LogDirPartition(InputPartition):
 
 
 class LogDirReader(RangeReader, DataSourceReader):
-    """The reader of log directories, which needs no brokers."""
+    """The reader of log directories. It needs no broker."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task per topic partition, or more if minPartitions requires it."""
+        """Return one task per partition, or more if minPartitions requires it."""
         options = self.options
         logs = LogFiles(options)
         ranges = split(self.ranges(logs), options.min_partitions)
@@ -65,7 +68,7 @@ class LogDirReader(RangeReader, DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Return the records of one range as Arrow batches. Runs in a worker."""
         if not isinstance(partition, LogDirPartition):
-            # If nothing was planned, Spark reads a partition of its own.
+            # If there are no ranges, Spark creates a partition itself.
             return iter(())
         keep_what_is_loaded()
 
@@ -79,11 +82,11 @@ class LogDirReader(RangeReader, DataSourceReader):
 
 
 class FilteredLogDirReader(FilterPushdown, LogDirReader):
-    """The same for a session that lets Python sources see filters."""
+    """The reader of log directories for sessions with filter pushdown."""
 
 
 class LogFiles:
-    """The logs in the directories. A planning `Lookup`, like the brokers."""
+    """The logs in the directories. Implements `Lookup`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.logs = offline_logs([Path(path) for path in options.log_dirs])
@@ -92,7 +95,9 @@ class LogFiles:
         self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
-        """Return the partitions of a subscription. Raises UnknownTopicOrPartitionError for missing ones."""
+        """Return the partitions that a subscription matches. Raises UnknownTopicOrPartitionError for a topic that does
+        not exist.
+        """
         partitions = self.logs.keys()
         if subscription.pattern is not None:
             return frozenset(
@@ -108,15 +113,16 @@ class LogFiles:
         return {tp: self.logs[tp].start for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the high watermarks or, with read_committed, the first offsets of open transactions."""
+        """Return the high watermark of each partition or, with read_committed, its last stable offset."""
         return {tp: self._outcomes(tp)[0] for tp in partitions}
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after each timestamp in ms, or None if a partition has no such record."""
+        """Return the offset of the first record at or after each timestamp (ms since 1970); None if there is none."""
         return {tp: self._at_time(tp, timestamp) for tp, timestamp in timestamps.items()}
 
     def _at_time(self, tp: TopicPartition, timestamp: int) -> int | None:
-        # As brokers look it up: markers of transactions have a time, too, and what may not be read has none.
+        # As in brokers, transaction markers count as well, because they have a timestamp; records that may not be read
+        # do not.
         log, end = self.logs[tp], self._outcomes(tp)[0]
         for batch in log.batches(log.start, end):
             if batch.header.max_timestamp < timestamp:
@@ -130,7 +136,7 @@ class LogFiles:
         return None
 
     def aborted(self, tp: TopicPartition) -> list[Aborted]:
-        """Return the transactions to leave out: none unless the reader uses read_committed."""
+        """Return the aborted transactions of a partition; an empty list unless isolation.level is read_committed."""
         return self._outcomes(tp)[1]
 
     def _outcomes(self, tp: TopicPartition) -> tuple[int, list[Aborted]]:
@@ -142,7 +148,7 @@ class LogFiles:
 
 
 def _only_committed(level: str) -> bool:
-    # No consumer is there to refuse it, and a slip of the pen would read what was rolled back.
+    # There is no consumer that would reject an invalid value, and after a typing error aborted records would be read.
     if level.strip().lower() not in ("read_uncommitted", "read_committed"):
         raise ConfigurationError(
             f"kafka.isolation.level: {level!r} is not allowed: expected read_uncommitted or read_committed"
@@ -151,7 +157,7 @@ def _only_committed(level: str) -> bool:
 
 
 def outcomes(log: ReadOnlyLog) -> tuple[int, list[Aborted]]:
-    """Return the last stable offset and the aborted transactions, computed from the markers as in a broker."""
+    """Compute the last stable offset and the aborted transactions from the transaction markers in the log."""
     begun: dict[int, int] = {}
     aborted = []
     for batch in log.batches(log.start, log.end):
@@ -171,9 +177,10 @@ def _is_abort(batch: StoredBatch) -> bool:
 
 
 def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
-    """Return the records of a range, decoded in place from the mapped files.
+    """Yield the records of a range as columns, decoded from the memory-mapped files.
 
-    Raises OffsetOutOfRangeError if the range begins with records that have been deleted.
+    Raises OffsetOutOfRangeError if the range starts before the first record in the log, and CorruptBatchError for a
+    batch that cannot be decoded.
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)
@@ -210,10 +217,11 @@ def _is_hidden(header: BatchHeader, aborted: Sequence[Aborted]) -> bool:
 
 
 def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:
-    """Decode a batch of any format; False when the columns are full."""
+    """Add a batch of any magic. Return False if the columns have no room for it."""
     data, position, header = batch
     if header.magic == MAGIC:
         return decoder.add_batch(data, position, header, start, end)
-    # One batch, however many messages a compressed one holds: part of a batch must not be added.
+    # It is converted as a whole, even if it is compressed and contains many messages, because a batch must not be added
+    # in part.
     converted = legacy_message_set.in_place(data[position : position + header.size_in_bytes])
     return decoder.add_batch(converted, 0, read_header(converted), start, end)

@@ -1,6 +1,7 @@
-"""Planning: from offset limits and the partitions' current offsets to ranges. Pure: no network, no Spark, no clock.
+"""Planning of reads: computes ranges from limits and from the current offsets of partitions. It uses neither network
+nor Spark nor clock.
 
-The reader looks the offsets up and passes them in, so tests use plain dictionaries.
+Offsets are looked up through `Lookup`, so that tests can use dictionaries.
 """
 
 from __future__ import annotations
@@ -25,22 +26,24 @@ from ottla.spark.options.offset_range_limit import (
 )
 
 ReportLoss = Callable[[str], None]
-"""Called with a message if records are missing; raises or logs, as failOnDataLoss says."""
+"""Called with a message if records are missing. It raises DataLossError or logs a warning, depending on
+failOnDataLoss.
+"""
 
 
 class Lookup(Protocol):
-    """The lookups that planning needs."""
+    """Lookups of offsets for planning."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
         ...
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offset of each partition up to which a consumer may read."""
+        """Return the offset after the last readable record of each partition."""
         ...
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
+        """Return the offset of the first record at or after each timestamp (ms since 1970); None if there is none."""
         ...
 
 
@@ -53,12 +56,14 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets; compaction and transaction markers may leave fewer records."""
+        """The number of offsets. There may be fewer records, because of compaction and transaction markers."""
         return self.end - self.start
 
 
 def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
-    """Return an offset for each partition. Raises ConfigurationError that names the user's `option`."""
+    """Return an offset for each partition. Raises ConfigurationError, which contains the `option`, if that is not
+    possible.
+    """
     match bound:
         case Earliest():
             return lookup.earliest(partitions)
@@ -109,9 +114,9 @@ def _resolve_times(
 
 
 def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """Return the ranges of a batch read, restricted to existing offsets; missing ones are reported.
+    """Return the ranges of a batch read, limited to existing offsets. Missing offsets are reported to `report_loss`.
 
-    Raises ConfigurationError for a start after the end.
+    Raises ConfigurationError if a start is after the end.
     """
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     ranges = []
@@ -121,11 +126,14 @@ def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: Re
             report_loss(f"{tp}: it ends at {latest[tp]}, before the startingOffsets {start}")
         elif start > end and start > earliest[tp]:
             raise ConfigurationError(
-                f"{tp}: what starting… says is offset {start}, behind {end}, which ending… says: choose an earlier"
+                f"{tp}: the start, offset {start}, is after the end, offset {end}: choose an earlier"
                 " start or a later end"
             )
         if start < end and start < earliest[tp]:
-            report_loss(f"{tp}: offsets {start} to {min(end, earliest[tp]) - 1} are gone; it begins at {earliest[tp]}")
+            report_loss(
+                f"{tp}: offsets {start} to {min(end, earliest[tp]) - 1} no longer exist; the log starts at"
+                f" {earliest[tp]}"
+            )
         if end > latest[tp]:
             report_loss(f"{tp}: it ends at {latest[tp]}, before the endingOffsets {end}")
         ranges.append(OffsetRange(tp, max(start, earliest[tp]), min(end, latest[tp])))
@@ -133,40 +141,48 @@ def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: Re
 
 
 def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Offsets:
-    """Return a stream's first offsets, moved into the existing offsets; moves are reported."""
+    """Return the first offsets of a stream, moved into the range of existing offsets. Each move is reported to
+    `report_loss`.
+    """
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     checked = {}
     for tp, start in starts.items():
         checked[tp] = min(max(start, earliest[tp]), latest[tp])
         if checked[tp] != start:
-            report_loss(f"{tp}: startingOffsets {start} lies outside what it holds, {earliest[tp]} to {latest[tp]}")
+            report_loss(
+                f"{tp}: startingOffsets {start} is outside the log, which has the offsets {earliest[tp]} to"
+                f" {latest[tp]}"
+            )
     return checked
 
 
 def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """Return the ranges of a micro-batch. New partitions are read from their start; removed ones are reported."""
+    """Return the ranges of a micro-batch. New partitions are read from their start. Missing offsets are reported to
+    `report_loss`.
+    """
     new = end.keys() - start.keys()
     earliest = lookup.earliest(new)
     for tp in sorted(new):
         if earliest[tp] != 0:
-            report_loss(f"{tp}: the new partition begins at {earliest[tp]} instead of 0")
+            report_loss(f"{tp}: the new partition starts at {earliest[tp]} instead of 0")
     removed = start.keys() - end.keys()
     if removed:
-        report_loss(f"{partition_list(removed)}: gone, and with them perhaps records that were not read")
+        report_loss(f"{partition_list(removed)}: no longer exist; records that were not read may be lost")
     ranges = []
     for tp in sorted(end):
         begin = start[tp] if tp in start else earliest[tp]
         if end[tp] < begin:
-            report_loss(f"{tp}: its end went back from {begin} to {end[tp]}")
+            report_loss(f"{tp}: its end offset has decreased from {begin} to {end[tp]}")
         ranges.append(OffsetRange(tp, begin, end[tp]))
     return [r for r in ranges if r.size > 0]
 
 
 def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: Offsets) -> Offsets:
-    """Share `limit` offsets among the partitions in proportion to their available offsets.
+    """Return end offsets for a micro-batch of about `limit` offsets, which are divided among the partitions in
+    proportion to their available offsets.
 
-    Rounded down, but a partition with any available offset gets at least one, so that none starves: limit 100 over
-    three equal partitions advances each by 33.
+    Shares are rounded down, but a partition with available offsets gets at least one. For example, limit 100 advances
+    each of three equal partitions by 33.
     """
     begins = {tp: start[tp] if tp in start else earliest_of_new[tp] for tp in latest}
     waiting = {tp: latest[tp] - begins[tp] for tp in latest if latest[tp] > begins[tp]}
@@ -180,8 +196,8 @@ def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: 
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Return one task per range, or more: at most `max_records` each, then about `min_partitions` in proportion to
-    size.
+    """Return the ranges of tasks: each range, or parts of it. First ranges are split into parts of `max_records` at
+    most, then into about `min_partitions` parts in total, in proportion to their sizes.
     """
     if max_records is not None:
         ranges = [part for r in ranges for part in _cut(r, -(-r.size // max_records))]

@@ -1,6 +1,6 @@
-"""Offset ranges of a read, and continuing after lost records: shared by reads from brokers and from data directories.
+"""Common parts of reads from brokers and from log directories: the ranges of a read, and continuing after lost records.
 
-Imported by every Spark planner and worker, so it does not import the client.
+Each of Spark's Python processes imports this module, so it does not import the client.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ log = logging.getLogger("ottla.spark")
 
 
 class TopicLookup(Lookup, Protocol):
-    """The lookups for planning a whole read, including topics."""
+    """The lookups for planning a read: partitions, and their offsets."""
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
-        """Return the partitions that the subscription currently matches."""
+        """Return the partitions that the subscription matches at the moment."""
         ...
 
 
 class DataLossError(KafkaError):
-    """Records that should be read no longer exist."""
+    """Records that should be read do not exist any more."""
 
 
 class FilterPushdown:
-    """Mixin for readers that skip offsets that the query's conditions exclude."""
+    """Mixin for readers that skip the offsets which a query's conditions exclude."""
 
     bounds: Bounds
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Remember the filters, and return all of them: Spark evaluates them, too."""
+        """Store the filters, and return all of them, because Spark has to evaluate them as well."""
         self.bounds = self.bounds.narrowed_by(filters)
         return filters
 
 
 class RangeReader(SentToWorkers):
-    """Base of all readers: options, and reporting of lost records."""
+    """Base class of all readers: options, ranges, and reporting of lost records."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -60,16 +60,16 @@ class RangeReader(SentToWorkers):
         return self.options.columns or column_names(self.options.include_headers)
 
     def report_loss(self, message: str) -> None:
-        """Raise, or log a warning and continue, as failOnDataLoss says."""
+        """Raise DataLossError or, if failOnDataLoss is false, log a warning."""
         if self.options.fail_on_data_loss:
             raise DataLossError(
                 f"{message}. Retention, a deleted or a recreated topic may be the cause; "
-                "set failOnDataLoss to false to read on without them"
+                "set failOnDataLoss to false to continue without them"
             )
         log.warning("%s (failOnDataLoss is false, so reading continues)", message)
 
     def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
-        """Return the ranges of a batch, without offsets that the filters exclude."""
+        """Return the ranges of a batch, without the offsets that the filters exclude."""
         options = self.options
         partitions = lookup.partitions(options.subscription)
         starts = resolve(options.starting, partitions, lookup, "startingOffsets")
@@ -82,8 +82,8 @@ def what_is_left(
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
-    """Yield the chunks of a range. If records are missing, `lost` reports it (or raises) and returns the log start
-    offset.
+    """Yield the records of a range. If records are missing, `lost` raises an error, or reports it and returns the
+    offset at which the log starts now.
     """
     left = offset_range
     while left.start < left.end:
@@ -103,9 +103,9 @@ def what_is_left(
 def check_exists(
     topics: Set[str], assigned: Set[TopicPartition] | None, existing: Set[TopicPartition], where: str
 ) -> None:
-    """Raise UnknownTopicOrPartitionError for a missing topic.
+    """Raise UnknownTopicOrPartitionError if a topic does not exist.
 
-    As in the connector, a missing partition is skipped with a warning.
+    For a partition that does not exist, a warning is logged, as by the connector.
     """
     missing = topics - {tp.topic for tp in existing}
     if missing:

@@ -1,4 +1,4 @@
-"""Batch reads from brokers: planning of offset ranges, and reading one range in a Spark task.
+"""Batch reads from brokers: planning of ranges, and reading of a range in a Spark task.
 
 Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
 the reader itself are serialized.
@@ -28,15 +28,15 @@ class RangePartition(InputPartition):
 
 
 class BrokerReader(RangeReader):
-    """Base of batch and stream readers: tasks, and reading the range of a task."""
+    """Base class of the batch reader and the stream reader: planning of tasks, and reading of a task's range."""
 
     def planned(self, ranges: Sequence[OffsetRange]) -> list[RangePartition]:
-        """Return a task for each range; large ranges are split as the options say."""
+        """Return the tasks for ranges. Large ranges are split as minPartitions and maxRecordsPerPartition require."""
         options = self.options
         return [RangePartition(r) for r in split(ranges, options.min_partitions, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range as Arrow batches. Runs in a worker."""
+        """Yield the records of a task's range as Arrow batches. Runs in a worker."""
         if not isinstance(partition, RangePartition):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
@@ -48,18 +48,18 @@ class BrokerReader(RangeReader):
         tp = left.topic_partition
         with Brokers(self.options) as brokers:
             earliest = brokers.earliest([tp])[tp]
-        self.report_loss(f"{tp}: offsets {left.start} to {left.end - 1} are not all there; it begins at {earliest}")
+        self.report_loss(f"{tp}: offsets {left.start} to {left.end - 1} do not all exist; the log starts at {earliest}")
         return earliest
 
 
 class BatchReader(BrokerReader, DataSourceReader):
-    """Reader of `spark.read.format("ottla")`."""
+    """The reader of `spark.read.format("ottla")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return a task per topic partition, or more with minPartitions."""
+        """Return one task per partition, or more if minPartitions requires it."""
         with Brokers(self.options) as brokers:
             return self.planned(self.ranges(brokers))
 
 
 class FilteredReader(FilterPushdown, BatchReader):
-    """Batch reader for sessions with filter pushdown."""
+    """The batch reader for sessions with filter pushdown."""

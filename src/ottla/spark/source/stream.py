@@ -1,12 +1,13 @@
 """The stream reader of `spark.readStream.format("ottla")`: offsets of micro-batches.
 
-Spark calls initialOffset (new query only), latestOffset(start, limit), partitions(start, end), and so on, then commit.
-Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, the next to read. Exactly-once reading rests
-on Spark's offset log: Spark writes `end` before the micro-batch runs and requests the same range again after a crash.
+Spark calls initialOffset once for a new query. For each micro-batch it calls latestOffset(start, limit),
+partitions(start, end) and commit. Offsets are those of the next record to read, in the form of Spark's Kafka connector,
+`{"topic": {"0": 12}}`. Exactly-once reading depends on Spark's offset log: Spark writes `end` to it before the
+micro-batch runs, and requests the same range again after a crash.
 
-The offset log lacks the start of the first micro-batch. If `latest` were looked up again after a crash in the first
-micro-batch, its records would be skipped. So a query whose start could change has an empty first micro-batch, whose
-end, which is in the log, is the start of the query.
+The offset log does not contain the start of the first micro-batch. If `latest` were looked up again after a crash in
+that micro-batch, records would be skipped. Therefore, if the start of a query could change, its first micro-batch is
+empty: its end, which is in the offset log, is the start of the query.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         super().__init__(options)
         self._brokers: Brokers | None = None
         self._beginning: dict[str, Any] | None = None
-        """Start of a new query, if a second lookup could return another one, until its first micro-batch is planned."""
+        """The start of a new query, if a second lookup could return another one. Cleared when the first micro-batch has
+        been planned.
+        """
         self._available_now = False
         self._target: Offsets | None = None
         self._last_trigger = float("-inf")
         self._held: Offsets | None = None
-        """The partitions' end offsets at the last lookup."""
+        """The end offsets of the partitions at the last lookup."""
         self._committed: Offsets = {}
-        """The last offsets committed to the group of commitGroupId."""
+        """The offsets that were last committed for the group of commitGroupId."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection cannot be serialized to the workers.
@@ -50,13 +53,13 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @property
     def brokers(self) -> Brokers:
-        """The connection for lookups, opened on first use."""
+        """The lookups at the brokers. They connect when this is first used."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
-        """Return the start of a new query: startingOffsets."""
+        """Return the start of a new query, which startingOffsets determines."""
         options = self.options
         partitions = self.brokers.partitions(options.subscription)
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
@@ -65,16 +68,16 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - the name is Spark's
-        """Return maxOffsetsPerTrigger, if set."""
+        """Return maxOffsetsPerTrigger as a limit, or no limit."""
         most = self.options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - the name is Spark's
-        """Make the next lookup final: the query ends there."""
+        """Let the query end at the end offsets that are looked up next (Trigger.AvailableNow)."""
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch, or `start` if there is nothing to read yet."""
+        """Return the end of the next micro-batch; `start` if there is nothing to read yet."""
         if self._takes_beginning(start):
             return start
         begin = offsets_from_json(start)
@@ -90,15 +93,16 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
-        """Return the end offsets at the planning of the last micro-batch, from which a query's progress computes its
-        lag.
+        """Return the end offsets when the last micro-batch was planned. Spark computes the lag in the query's progress
+        from them.
         """
         return offsets_to_json(self._held) if self._held else None
 
     def _commit_to_group(self, read: Offsets) -> None:
-        """Commit to the group of commitGroupId. Not in `commit`, which Spark calls one micro-batch late.
+        """Commit offsets for the group of commitGroupId.
 
-        Spark plans a micro-batch after the previous one, so the start of the next is what was read.
+        This happens when a micro-batch is planned, because its start is the end of the previous one. Spark calls
+        `commit` a micro-batch later.
         """
         group = self.options.commit_group_id
         if group is not None and read != self._committed:
@@ -106,7 +110,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._committed = read
 
     def _takes_beginning(self, start: dict[str, Any]) -> bool:
-        """Return whether this is the first micro-batch of a query whose start could change with a second lookup."""
+        """Return whether this is the first micro-batch of a query whose start a second lookup could change."""
         is_first = self._beginning == start
         self._beginning = None
         return is_first
@@ -121,14 +125,18 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return latest
 
     def _finds_nothing(self, latest: Offsets) -> bool:
-        """Return whether a pattern matches no topic any more. As in the connector, the query then keeps its position.
+        """Return whether the pattern matches no topic any more. The query then stays at its position, as with the
+        connector.
 
-        A broker that has just started may not know its topics yet; if they were recreated, their end offsets show it.
+        A broker that has just started may not know its topics yet. If topics were recreated, their end offsets will
+        show it.
         """
         return not latest and self.options.subscription.pattern is not None
 
     def _is_too_early(self, begin: Offsets, latest: Offsets) -> bool:
-        """Return whether minOffsetsPerTrigger delays the micro-batch; never with Trigger.AvailableNow."""
+        """Return whether the micro-batch is delayed because of minOffsetsPerTrigger; never with
+        Trigger.AvailableNow.
+        """
         least = self.options.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
@@ -143,16 +151,17 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of one micro-batch."""
         if self._takes_beginning(start):
-            # Run again after a crash: empty as before, although `start` was looked up again and may be after `end`.
+            # The micro-batch runs again after a crash. It is empty as before, even if the start was looked up again and
+            # is after `end`.
             return []
         begin, until = offsets_from_json(start), offsets_from_json(end)
         return self.planned(stream_ranges(begin, until, self.brokers, self.report_loss))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint holds the offsets."""
+        """Do nothing: Spark's checkpoint contains the offsets."""
 
     def stop(self) -> None:
-        """Close the connection for lookups."""
+        """Close the connections for lookups."""
         if self._brokers is not None:
             self._brokers.close()
             self._brokers = None
