@@ -1,6 +1,8 @@
-"""The data pipelines: `ingest` writes events to topics, `refine` turns topics into tables, `serve` presents the tables.
+"""The data pipelines of `ottla demo` and `ottla pipeline`.
 
-`catalog` lists every topic, table and dataset; `demo` runs all of it on one machine.
+`ingest` writes events to topics, `refine` computes tables from topics, `serve` presents the tables. `catalog` defines
+all topics, tables and datasets, `demo` runs everything on one machine, and `declarative` has Spark Declarative
+Pipelines.
 """
 
 import logging

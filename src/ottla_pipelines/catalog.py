@@ -1,7 +1,7 @@
-"""Every topic, SQL table and Parquet dataset of the pipelines, in one place.
+"""The definitions of all topics, SQL tables and Parquet datasets of the demo.
 
-All SQL tables have the prefix `ottla_`, because each run drops and recreates them in a database that may hold other
-tables.
+All SQL tables have the prefix `ottla_`, because each new run drops and creates them in a database that may contain
+other tables.
 """
 
 from __future__ import annotations
@@ -16,24 +16,30 @@ TABLES = MetaData()
 
 
 class Topic(NamedTuple):
-    """A topic of the pipelines, and the reason for its number of partitions."""
+    """A topic, its number of partitions, and a description of its records."""
 
     name: str
     partitions: int
     doc: str
 
 
-FLIGHTS = Topic("flights", 4, "Departures; key: tail number, null where there is none.")
-WEATHER = Topic("weather", 3, "Hourly observations; key: airport, so that one airport's hours keep their order.")
-EVENTS = Topic("events", 4, "Lines of a file; key: the field that is counted by.")
+FLIGHTS = Topic("flights", 4, "Departures; key: tail number, null if it is unknown.")
+WEATHER = Topic(
+    "weather", 3, "Hourly observations; key: airport, so that the observations of an airport stay in order."
+)
+EVENTS = Topic("events", 4, "Lines of a file; key: the value of the field by which events are counted.")
 VISITS = Topic(
-    "visits", 4, "Lines of a web server's log; key: the visitor's address, so that his visits keep their order."
+    "visits",
+    4,
+    "Lines of a web server's log; key: the visitor's address, so that the visits of one visitor stay in order.",
 )
 
 TOPICS = (FLIGHTS, WEATHER, EVENTS, VISITS)
 
 TOPIC_CONFIG = {"retention.ms": "-1"}
-"""Configs of all topics: events have timestamps of years ago, and the default retention would delete them at once."""
+"""Configs of all topics. The events have timestamps of years ago, so that the default retention would delete them
+immediately.
+"""
 
 
 class Dataset(NamedTuple):
@@ -41,12 +47,12 @@ class Dataset(NamedTuple):
 
     name: str
     columns: str
-    """The columns in Spark's DDL."""
+    """The columns as a DDL string of Spark."""
     doc: str
 
 
 WEATHER_VALUES = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
-"""The measurements of an observation: °F, °F, %, degrees, mph, mph, inches, millibar, miles."""
+"""The names of an observation's measurements. Units: °F, °F, %, degrees, mph, mph, inches, millibar, miles."""
 
 FLIGHT_VALUES = (
     "dep_time",
@@ -59,7 +65,9 @@ FLIGHT_VALUES = (
     "air_time",
     "distance",
 )
-"""The whole numbers of a flight; times of day as HHMM, delays and air time in minutes, distance in miles."""
+"""The names of a flight's integer fields. Times of day are HHMM (1730 is 17:30); delays and air time are in minutes,
+distance in miles.
+"""
 
 JOINED_FLIGHTS = Dataset(
     "joined_flights",
@@ -69,7 +77,7 @@ JOINED_FLIGHTS = Dataset(
     + ", "
     + ", ".join(f"{name} double" for name in WEATHER_VALUES)
     + ", weather string",
-    "Each flight with its airline, its plane and the weather of its hour at its airport.",
+    "Each flight with its airline, its plane, and the weather at its airport in the hour of departure.",
 )
 EVENT_ROWS = Dataset("event_rows", "row int, time timestamp, group string, event string", "Each line of the input.")
 
@@ -77,7 +85,9 @@ DATASETS = (JOINED_FLIGHTS, EVENT_ROWS)
 
 
 def batch_directory(dataset: Path, batch_id: int) -> Path:
-    """Return the directory of a micro-batch's rows in a dataset; Spark and pyarrow read `batch=` as a column."""
+    """Return the directory of a micro-batch's rows in a dataset. Spark and pyarrow read its name (`batch=000012`) as a
+    column.
+    """
     return dataset / f"batch={batch_id:06d}"
 
 
@@ -89,7 +99,7 @@ BATCHES = Table(
     Column("records_in", BigInteger, nullable=False),
     Column("rows_out", BigInteger, nullable=False),
     Column("committed_at", DateTime(timezone=True), nullable=False),
-    comment="Micro-batches whose results are in the other tables: written in the same transaction as they.",
+    comment="The committed micro-batches. A row is written in the same transaction as the results of its micro-batch.",
 )
 PROGRESS = Table(
     "ottla_progress",
@@ -98,7 +108,7 @@ PROGRESS = Table(
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("next_offset", BigInteger, nullable=False),
     Column("records", BigInteger, nullable=False),
-    comment="Up to where each topic partition has been read, and how many records that were.",
+    comment="The next offset to read of each topic partition, and the number of records read.",
 )
 OBSERVATIONS = Table(
     "ottla_weather",
@@ -106,21 +116,21 @@ OBSERVATIONS = Table(
     Column("origin", String(8), primary_key=True),
     Column("time_hour", DateTime(timezone=False), primary_key=True),
     *(Column(name, Float(53)) for name in WEATHER_VALUES),
-    comment="The weather seen so far (UTC): what flights are joined with.",
+    comment="The weather observations read so far, by airport and hour (UTC).",
 )
 FRONTIERS = Table(
     "ottla_frontiers",
     TABLES,
     Column("origin", String(8), primary_key=True),
     Column("time_hour", DateTime(timezone=False), nullable=False),
-    comment="The last hour seen of each airport; every earlier one is decided, since a key's records keep their order.",
+    comment="The hour of the last observation of each airport. No observation of an earlier hour can follow.",
 )
 PENDING = Table(
     "ottla_pending",
     TABLES,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("value", Text, nullable=False),
-    comment="Flights that wait for the weather of their hour.",
+    comment="Flights whose weather may still arrive.",
 )
 DELAYS = Table(
     "ottla_delays",
@@ -136,7 +146,7 @@ DELAYS = Table(
     Column("delay_max", BigInteger),
     Column("arrived", BigInteger, nullable=False),
     Column("arrival_delay_sum", BigInteger, nullable=False),
-    comment="Delay statistics in windows of one local day; delays in minutes, delayed means 15 or more.",
+    comment="Delay statistics by local day. Delays are in minutes; a flight is delayed from 15 minutes.",
 )
 COUNTS = Table(
     "ottla_counts",
@@ -144,7 +154,7 @@ COUNTS = Table(
     Column("window_start", String(32), primary_key=True),
     Column("event_group", String(200), primary_key=True),
     Column("events", BigInteger, nullable=False),
-    comment="Events of --input by window of event time and by group.",
+    comment="The number of events of --input, by hour of event time and by group.",
 )
 
 WEATHER_CLASSES = (
@@ -155,4 +165,4 @@ WEATHER_CLASSES = (
     ("fair", "any other observation"),
     ("unknown", "no observation for the hour"),
 )
-"""The weather classes and their meanings; the first one that fits applies."""
+"""The weather classes and their meanings. An observation has the first class that applies."""

@@ -1,7 +1,7 @@
-"""The main job on one machine: broker, replay and Spark side by side, then the report and the account.
+"""The demo on one machine: start the broker, the replay and Spark, and then print the report and the account.
 
-Each part is a process of its own. Whichever is killed, this one included, the run can be resumed, and its account is
-exact: the topics show what was sent, the database what was read; there is no other state.
+Each of them is a process. Whichever process is killed, including this one, the run can be resumed and still processes
+every row exactly once: the only state is in the topics and in the database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Rates = list[tuple[str, str]]
 
 
 def run_demo(args: argparse.Namespace) -> int:
-    """Run, resume or only report, and return the exit code: 0 for an exact account."""
+    """Run or resume the demo, or only print the report if the run is complete. Return the exit code, which is 0 if the
+    results are exact.
+    """
     console = Console(highlight=False)
     try:
         run = prepare(args, console)
@@ -54,14 +56,14 @@ def run_demo(args: argparse.Namespace) -> int:
 
 
 def resume_hint(data: Path) -> str:
-    """Return the command that resumes the run after an interruption."""
+    """Return a sentence with the command that resumes the run."""
     arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {data}"
     quoted = arguments if " " not in arguments else f'"{arguments}"'
-    return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) goes on from here."
+    return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) resumes the run."
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:
-    """Return the run to work on: the one that was started before, or a fresh one in an empty directory."""
+    """Return the run to resume with --resume, otherwise a new run in an empty directory."""
     from ottla_pipelines.refine.store import Store
 
     source = args.input.resolve() if args.input else None
@@ -70,10 +72,10 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
         return Run.resumed(run)
     check_input(args.input, args.by)
     if args.database:
-        # Before anything is cleared: a wrong URL must not destroy an earlier run.
+        # Checked before anything is removed, so that a wrong URL does not destroy an earlier run.
         Store.open(args.database).close()
     if run.clear():
-        console.print(f"Cleared {args.data}, which an earlier run had left.", soft_wrap=True)
+        console.print(f"Removed the files of an earlier run from {args.data}.", soft_wrap=True)
     run.save()
     with Store.open(run.database_url) as store:
         store.drop()
@@ -82,18 +84,18 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
 
 
 def check_input(source: Path | None, by: str | None) -> None:
-    """Raise ConfigurationError if a file cannot be read as events, or if a field is named without a file."""
+    """Raise ConfigurationError if the input cannot be read as events, or if --by is set without --input."""
     if source is None:
         if by is not None:
-            raise ConfigurationError("--by: names a field of --input; give both")
+            raise ConfigurationError("--by: requires --input, because it is a field of that file")
         return
     if not source.is_file():
-        raise ConfigurationError(f"--input {source}: there is no such file")
+        raise ConfigurationError(f"--input {source}: no such file")
     files.layout(source, by)
 
 
 def finished_rates(run: Run) -> Rates | None:
-    """Return the rates of a run that is complete, or None if it is not."""
+    """Return the measured rates of a run that is complete, or None if it is not."""
     try:
         return [(str(a), str(b)) for a, b in json.loads(_finished(run).read_text())]
     except FileNotFoundError:
@@ -110,7 +112,7 @@ def _save_finished(run: Run, rates: Rates) -> None:
 
 @contextmanager
 def _terminating() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl+C: stop the other processes, too, in order."""
+    """Raise KeyboardInterrupt on SIGTERM, so that the other processes are stopped as with Ctrl+C."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -123,7 +125,7 @@ def _terminating() -> Iterator[None]:
 
 
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
-    """Complete the run from its current state."""
+    """Continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError."""
     from ottla_pipelines.ingest.replay import create_topics
 
     started = time.monotonic()
@@ -142,7 +144,7 @@ def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
             replay = start_module("replay", "ottla_pipelines.ingest.replay", common + _pace(args), run.logs)
             children.append(replay)
         console.print(f"Processes: broker {broker.process.pid}, spark {spark.process.pid}, ", end="")
-        console.print(f"replay {replay.process.pid}" if replay else "and the replay is complete")
+        console.print(f"replay {replay.process.pid}" if replay else "the replay is already complete")
         spark_seconds = watch(console, broker, spark, replay)
         size = sum(file.stat().st_size for file in run.broker_data.rglob("*.log"))
     finally:
@@ -158,9 +160,9 @@ def _pace(args: argparse.Namespace) -> list[str]:
 
 
 def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
-    """Show progress until Spark is done, and return the seconds since its first micro-batch could begin.
+    """Show progress until Spark has processed everything. Return the seconds since its first micro-batch could start.
 
-    Raises ProcessEndedError as soon as a process that is still needed has ended.
+    Raises ProcessEndedError if a process ends too early.
     """
     columns = (
         TextColumn("{task.description:<7}"),
@@ -177,7 +179,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
                 ready = time.monotonic()
             view.update()
             if not broker.is_running:
-                raise ProcessEndedError(f"the broker ended early; {broker.log} ends with:\n{broker.log_tail()}")
+                raise ProcessEndedError(f"the broker ended too early; {broker.log} ends with:\n{broker.log_tail()}")
             if replay:
                 replay.check()
             time.sleep(_POLL_S)
@@ -188,7 +190,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 
 
 class _View:
-    """Two progress bars on a terminal; elsewhere a line every few seconds."""
+    """Shows progress: two progress bars on a terminal, otherwise a line every five seconds."""
 
     def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
         self._progress = progress
@@ -222,7 +224,7 @@ class _View:
 
 
 def replay_rate(replay: Child) -> str:
-    """Return the events per second of this attempt."""
+    """Return the events per second of this attempt, such as `1,200/s`; empty if it is unknown."""
     sent, seconds = replay.facts.get("sent", 0), replay.facts.get("seconds", 0)
     return f"{sent / seconds:,.0f}/s" if seconds else ""
 
@@ -240,12 +242,12 @@ def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: fl
 
 
 def report(run: Run, rates: Rates, console: Console) -> bool:
-    """Print the report, and whether the account is exact."""
+    """Print the report and the account, write the page and the chart, and return whether the results are exact."""
     from ottla.spark.report import chart, page
     from ottla_pipelines.serve import terminal
     from ottla_pipelines.serve.build import PAGE_TEMPLATE, build_report
 
-    console.print("Reading the input once more, in plain Python, for the account.")
+    console.print("Computing the expected results from the input in plain Python.")
     made = build_report(run, rates)
     terminal.show(made, console)
     chart.draw(made, run.chart)
@@ -273,5 +275,5 @@ def _without_password(url: str) -> str:
 
 
 def _line(console: Console) -> Callable[[str], None]:
-    # soft_wrap: paths and the last line must not be broken if the terminal is narrow.
+    # soft_wrap, so that paths and the last line are not broken in a narrow terminal.
     return lambda text: console.print(text, soft_wrap=True, markup=False)

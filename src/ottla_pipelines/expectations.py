@@ -1,6 +1,6 @@
 """Expectations for the rows of a pipeline, and the actions for rows that do not meet them.
 
-They are declared once, by name, and then select the rows for each of the actions:
+They are declared once, by name, and then select the rows for each action:
 
     CHECKS = Expectations(
         expect("is a visit", "visit is not null", "dead_letter"),
@@ -8,14 +8,16 @@ They are declared once, by name, and then select the rows for each of the action
         expect("has a referrer", "referrer <> '-'", "warn"),
     )
 
-    good = CHECKS.good(rows)            # every row that is neither dead nor dropped
-    dead = CHECKS.dead_letters(rows)    # the original key, value and headers, with the reason and the origin as headers
-    tally = CHECKS.tally(rows)          # per expectation: how many rows were seen, how many did not meet it
+    good = CHECKS.good(rows)            # rows that are neither dead letters nor dropped
+    dead = CHECKS.dead_letters(rows)    # the original key, value and headers, with the reason and origin in headers
+    tally = CHECKS.tally(rows)          # per expectation: the number of rows checked, and of those that do not meet it
 
-Each row is in exactly one of `good`, `dead_letters` and the dropped rows, because one expression decides it, in
-whichever flow and micro-batch. So conditions must be functions of the row: no `rand()`, no current time.
+Each row is in exactly one of `good`, `dead_letters` and `dropped`, also if these are used in different flows and
+micro-batches, since the same expressions select them. So conditions must be deterministic: no `rand()`, no current
+time.
 
-A condition is met if it is true, not if it is null: a missing field does not meet an expectation about it.
+A condition is met only if it is true, not if it is null: a row with a missing field does not meet an expectation about
+that field.
 """
 
 from __future__ import annotations
@@ -35,16 +37,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ACTIONS: Final = {
-    "warn": "the row goes on, and is counted",
-    "drop": "the row ends here, and is counted",
-    "dead_letter": "the row goes to the dead letters, as it came and with the reason",
-    "fail": "the run ends with an error that names the expectation and the row",
+    "warn": "the row is kept, and counted",
+    "drop": "the row is removed, and counted",
+    "dead_letter": "the row becomes a dead letter: the original record with the reason in a header",
+    "fail": "the query ends with an error that names the expectation and the row",
 }
 """The actions for a row that does not meet an expectation."""
 
 HEADER_PREFIX: Final = "__ottla.errors."
-"""Prefix of the headers of a dead letter, like `__connect.errors.` of Kafka Connect: names of the unmet expectations
-under `message`, and `topic`, `partition`, `offset` and `timestamp` (milliseconds) of the record.
+"""Prefix of the names of a dead letter's headers, like `__connect.errors.` of Kafka Connect.
+
+`message` has the names of the unmet expectations; `topic`, `partition`, `offset` and `timestamp` (milliseconds) are
+those of the original record.
 """
 
 TALLY: Final = (
@@ -58,7 +62,9 @@ TALLY: Final = (
     .add("seen", LongType())
     .add("unmet", LongType())
 )
-"""The columns of `Expectations.tally`: a row per expectation, topic partition and task; `seen` and `unmet` add up."""
+"""The columns of `Expectations.tally`, which has a row per expectation, topic partition and task. `seen` is the number
+of rows checked, `unmet` of those that do not meet the expectation.
+"""
 _TALLY_ARROW: Final = pa.schema(
     [
         ("name", pa.string()),
@@ -83,7 +89,7 @@ _COUNTED: Final = (
 
 
 class Expectation(NamedTuple):
-    """One expectation: its name, a condition in SQL over the row's columns, and one of ACTIONS."""
+    """An expectation: its name, a condition (SQL expression over the columns of a row), and one of ACTIONS."""
 
     name: str
     condition: str
@@ -91,47 +97,50 @@ class Expectation(NamedTuple):
 
 
 def expect(name: str, condition: str, action: str = "warn") -> Expectation:
-    """Return an expectation. Raises ConfigurationError for an unknown action, or an empty name or condition."""
+    """Return an expectation. Raises ConfigurationError if the action is unknown, or the name or condition is empty."""
     if action not in ACTIONS:
         raise ConfigurationError(
             f"expectation {name!r}: there is no action {action!r}{nearest(action, list(ACTIONS))}; "
-            f"{', '.join(ACTIONS)} are allowed"
+            f"use one of {', '.join(ACTIONS)}"
         )
     if not name.strip() or not condition.strip():
-        raise ConfigurationError(f"expectation {name!r}: a name and a condition are wanted")
+        raise ConfigurationError(f"expectation {name!r}: the name and the condition must not be empty")
     return Expectation(name, condition, action)
 
 
 class Expectations:
-    """Expectations for rows of `format("ottla")` to which columns may have been added (topic, partition, offset are
-    used).
+    """A set of expectations for rows of `format("ottla")`. The columns topic, partition and offset must be present;
+    others may have been added.
     """
 
     def __init__(self, *expectations: Expectation) -> None:
         names = [e.name for e in expectations]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise ConfigurationError(f"expectation {min(twice)!r}: the name is used twice; counts go by name")
+            raise ConfigurationError(
+                f"expectation {min(twice)!r}: the name is used twice, but rows are counted by name"
+            )
         self.expectations = expectations
 
     def good(self, rows: DataFrame) -> DataFrame:
-        """Return the rows that go on, with all their columns. A row that does not meet a `fail` ends the query."""
+        """Return the rows that are kept, with all columns. The query fails if a row does not meet an expectation with
+        the action `fail`.
+        """
         return rows.filter(self._passes() & ~self._is_unmet("dead_letter", "drop"))
 
     def dropped(self, rows: DataFrame) -> DataFrame:
-        """Return the dropped rows with all their columns. Dead letters are not included."""
+        """Return the dropped rows with all columns. Dead letters are not included."""
         return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
 
     def dead_rows(self, rows: DataFrame) -> DataFrame:
-        """Return the dead letters with all their columns, and in `reason` the names of the expectations they do not
-        meet.
-        """
+        """Return the dead letters with all columns, and the names of the unmet expectations in the column `reason`."""
         return rows.filter(self._is_unmet("dead_letter")).select("*", self._reason().alias("reason"))
 
     def dead_letters(self, rows: DataFrame) -> DataFrame:
-        """Return the dead letters as records: the original key, value and headers, and the headers of HEADER_PREFIX.
+        """Return the dead letters as records to write: the original key, value and headers, and headers with
+        HEADER_PREFIX.
 
-        The rows need the column `headers`: read the topic with `includeHeaders`.
+        The rows must have the column `headers`: set the option `includeHeaders` of the source.
         """
         error_headers = {
             "message": F.col("reason"),
@@ -149,15 +158,15 @@ class Expectations:
         return self.dead_rows(rows).select("key", "value", headers.alias("headers"))
 
     def tally(self, rows: DataFrame) -> DataFrame:
-        """Return counts per expectation, with the columns of TALLY."""
+        """Return the number of rows checked and not meeting each expectation, with the columns of TALLY."""
         counted = rows.select(*_ROW_PLACE, F.array(*[_unmet(e) for e in self.expectations]).alias(_UNMET))
-        # With explicit types Spark need not analyse the rows' plan, which a pipeline forbids here.
+        # With explicit types Spark need not analyse the plan of the rows, which is forbidden in a pipeline.
         return counted.to(_COUNTED).mapInArrow(_Counter(self.expectations), TALLY)
 
     def _is_unmet(self, *actions: str) -> Column:
-        """Return a condition that is true for rows that violate an expectation with one of these actions.
+        """Return a condition that is true for rows that do not meet an expectation with one of these actions.
 
-        It is never null, so that `filter(c)` and `filter(~c)` together return every row.
+        It is never null, so that `filter(c)` and `filter(~c)` together return all rows.
         """
         unmet = F.lit(False)
         for expectation in self.expectations:
@@ -170,12 +179,14 @@ class Expectations:
         return F.concat_ws(", ", *names)
 
     def _passes(self) -> Column:
-        """Return a condition that is true, or raises an error in the task."""
+        """Return a condition that is true if all expectations with the action `fail` are met, and otherwise fails the
+        task.
+        """
         passes = F.lit(True)
         for e in self.expectations:
             if e.action == "fail":
                 place = F.concat_ws(" ", F.lit(f"expectation not met: {e.name}; at"), *_ROW_PLACE)
-                # As a value, not a condition: Spark may drop a branch that is always true.
+                # In a value, not in a condition, because Spark may remove a branch that is always true.
                 error = F.raise_error(place).cast("boolean")
                 passes = passes & F.when(_unmet(e), error).otherwise(F.lit(True))
         return passes
@@ -186,13 +197,13 @@ def _unmet(expectation: Expectation) -> Column:
 
 
 class _Counter:
-    """Counts the rows of one task. Spark serializes it for the workers."""
+    """Counts the rows of one task. Spark pickles this object for its workers."""
 
     def __init__(self, expectations: tuple[Expectation, ...]) -> None:
         self.expectations = expectations
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one batch of TALLY for all batches of the task."""
+        """Yield one batch with the columns of TALLY, for all batches of the task."""
         counts: dict[tuple[str, int], _Seen] = {}
         for batch in batches:
             for (topic, partition), rows in _by_place(batch):
@@ -208,7 +219,7 @@ class _Counter:
 
 
 class _Seen:
-    """Counts for one topic partition."""
+    """The counts for one topic partition."""
 
     def __init__(self, expectations: int) -> None:
         self.rows = 0
@@ -228,7 +239,9 @@ class _Seen:
 
 
 def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
-    """Yield the rows of a batch by topic partition. A task of the source has one partition, a shuffled one more."""
+    """Yield the topic partitions of a batch with their rows. A task of the source reads one partition; after a shuffle,
+    a batch has several.
+    """
     if not batch.num_rows:
         return
     topics, partitions = batch.column("topic"), batch.column("partition")

@@ -1,4 +1,4 @@
-"""The processes of a run: broker, replay and Spark. Each may be killed, and none outlives its parent."""
+"""The child processes of a run: broker, replay and Spark. On Linux, they end when their parent ends."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ _TAIL_LINES = 12
 
 
 class ProcessEndedError(KafkaError):
-    """A process of the run ended before its work was done."""
+    """Raised if a process of the run ended before its work was complete."""
 
 
 class Child:
-    """One child process: started, observed, stopped. `facts` has the JSON that it has written to stdout."""
+    """A child process with a log file. `facts` has the JSON objects that it has written to stdout."""
 
     def __init__(self, name: str, command: Sequence[str], logs: Path) -> None:
         self.name = name
         self.log = logs / f"{name}.log"
         self.facts: dict[str, Any] = {}
-        """The last value of each fact that the process has reported. Written by one thread, read by others, key by
-        key.
-        """
+        """The last value of each fact that the process has reported. Another thread updates it."""
         logs.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -46,7 +44,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                # A session of its own, so that Ctrl+C only reaches the parent, which ends the others in order.
+                # A new session, so that Ctrl+C only reaches the parent, which then stops the children in order.
                 start_new_session=True,
                 preexec_fn=_die_with_parent(),
             )
@@ -59,13 +57,13 @@ class Child:
             try:
                 said = json.loads(line)
             except ValueError:
-                continue  # Libraries print to stdout as well.
+                continue  # Output of a library.
             if isinstance(said, dict):
                 self.facts.update(said)
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists."""
+        """Whether the process is running."""
         return self.process.poll() is None
 
     def check(self) -> None:
@@ -73,21 +71,21 @@ class Child:
         code = self.process.poll()
         if code not in (None, 0):
             raise ProcessEndedError(
-                f"{self.name} ended early ({_reason(code)}); {self.log} ends with:\n{self.log_tail()}"
+                f"{self.name} ended too early ({_reason(code)}); {self.log} ends with:\n{self.log_tail()}"
             )
 
     def log_tail(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last twelve lines of its log."""
         with self.log.open(errors="replace") as log:
             return "".join(deque(log, _TAIL_LINES)).rstrip()
 
     def finish(self) -> None:
-        """Wait until all output of the ended process has been read."""
+        """Wait until the process has ended and all of its output has been read."""
         self.process.wait()
         self._listener.join(STOP_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Terminate the process, and kill it if it does not end."""
+        """Send SIGTERM to the process, kill it if it does not end within 15 seconds, and wait for its end."""
         if self.is_running:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -102,21 +100,25 @@ def _reason(code: int) -> str:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return a function for the child by which the kernel ends it with its parent, on Linux; None elsewhere."""
+    """Return a function that makes the kernel send SIGTERM to the child when its parent ends. Return None if the
+    platform is not Linux.
+    """
     if sys.platform != "linux":
         return None
-    # Loaded before the fork: between fork and exec only simple calls are safe.
+    # Loaded before the fork, because only simple calls are safe between fork and exec.
     libc = ctypes.CDLL(None, use_errno=True)
     set_death_signal = 1
 
-    def ask_kernel() -> None:
+    def set_parent_death_signal() -> None:
         libc.prctl(set_death_signal, signal.SIGTERM)
 
-    return ask_kernel
+    return set_parent_death_signal
 
 
 def wait_for_release(lock: Path) -> None:
-    """Wait while another process holds a lock file: a broker whose demo was killed needs a moment to end in order."""
+    """Wait at most 15 seconds while another process has locked a file. A broker whose parent was killed needs some time
+    to shut down.
+    """
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while lock.exists() and time.monotonic() < deadline:
         with lock.open() as file:
@@ -128,7 +130,9 @@ def wait_for_release(lock: Path) -> None:
 
 
 def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
-    """Start `ottla broker` and wait until it accepts connections. Return the process and its address."""
+    """Start a broker and wait until it accepts connections. Return its process and address. Raises ProcessEndedError if
+    it does not start within 30 seconds.
+    """
     wait_for_release(data / ".lock")
     port = free_port()
     settings = {
@@ -152,5 +156,5 @@ def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
 
 
 def start_module(name: str, module: str, arguments: Sequence[str], logs: Path) -> Child:
-    """Start `python -m module` with this interpreter."""
+    """Start `python -m module` with this interpreter, and return its process."""
     return Child(name, [sys.executable, "-m", module, *arguments], logs)

@@ -1,4 +1,4 @@
-"""Progress reports of a run's processes to their parent: one JSON object per line on stdout."""
+"""Progress reports from the processes of a run to their parent: one JSON object per line on stdout."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 
 def report(**facts: Any) -> None:
-    """Report facts at once."""
+    """Write the facts to stdout as a JSON object."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
 class Ticker:
-    """Limits how often a loop does something. Checking is cheap, so that a hot loop may check often."""
+    """Limits how often a loop does something. Calling `is_due` is cheap."""
 
     def __init__(self, interval_s: float = 0.2) -> None:
         self.interval_s = interval_s
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """Return True at most once per interval."""
+        """Return whether at least `interval_s` seconds have passed since this last returned True."""
         now = time.monotonic()
         if now < self._next:
             return False

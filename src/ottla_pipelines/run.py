@@ -1,4 +1,4 @@
-"""One run of a pipeline: its settings and paths, stored in a file so that the run can resume."""
+"""A run of the demo: its settings and paths, stored in a file so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _CLEARING = "clearing.json"
 
 @dataclass(frozen=True)
 class Run:
-    """The settings that must stay the same when a run is resumed."""
+    """The settings of a run. They cannot be changed when it is resumed."""
 
     directory: Path
     limit: int | None = None
-    """The maximum number of flights to read."""
+    """The maximum number of flights to process; None for all."""
     input: Path | None = None
-    """A file whose events are counted, instead of the flights."""
+    """A file whose events are counted instead of the flights; None for the flights."""
     by: str | None = None
-    """The field by which events are counted."""
+    """The field by which events are counted; None to detect it."""
     database: str | None = None
     """The SQLAlchemy URL of the database; None for SQLite in `directory`."""
 
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def noun(self) -> str:
-        """The noun for the records that are counted."""
+        """The plural noun for the records that are counted."""
         return "events" if self.input else "flights"
 
     @property
@@ -56,12 +56,12 @@ class Run:
 
     @property
     def datasets(self) -> Path:
-        """The directory of Parquet files, with a directory per dataset."""
+        """The directory of the Parquet datasets."""
         return self.directory / "parquet"
 
     @property
     def logs(self) -> Path:
-        """The directory of the logs of broker, replay and Spark."""
+        """The directory for the logs of broker, replay and Spark."""
         return self.directory / "logs"
 
     @property
@@ -92,20 +92,24 @@ class Run:
 
     @classmethod
     def resumed(cls, requested: Run) -> Run:
-        """Return the run in the directory of `requested`. Raises ConfigurationError if a requested setting differs."""
+        """Return the run that was started in the directory of `requested`. Raises ConfigurationError if there is none,
+        or if a requested setting is different.
+        """
         run = cls.load(requested.directory)
         for option in ("limit", "input", "by", "database"):
-            # Without the values: a database's may have a password.
+            # The values are not shown, because the URL of a database may contain a password.
             if getattr(requested, option) not in (None, getattr(run, option)):
                 raise ConfigurationError(
-                    f"--resume: a run goes on as it was started, which was not with this --{option}; leave --{option}"
-                    " out, or --resume to start afresh"
+                    f"--resume: this run was started with another --{option}, which cannot be changed; remove"
+                    f" --{option}, or remove --resume to start a new run"
                 )
         return run
 
     @classmethod
     def load(cls, directory: Path) -> Run:
-        """Return the run that was started in `directory`. Raises ConfigurationError if there is none."""
+        """Return the run that was started in `directory`. Raises ConfigurationError if there is none, or if its file is
+        damaged.
+        """
         path = directory / _FILE
         try:
             settings = json.loads(path.read_text())
@@ -114,14 +118,14 @@ class Run:
                 directory, settings["limit"], Path(source) if source else None, settings["by"], settings["database"]
             )
         except FileNotFoundError:
-            raise ConfigurationError(f"--resume: no run was started in {directory}; leave --resume out") from None
+            raise ConfigurationError(f"--resume: no run was started in {directory}; remove --resume") from None
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
-                f"--resume: {path} is damaged ({error}); leave --resume out to start afresh"
+                f"--resume: {path} is damaged ({error}); remove --resume to start a new run"
             ) from None
 
     def end_offsets(self) -> dict[TopicPartition, int] | None:
-        """Return the end offsets of all partitions once everything has been sent; None before."""
+        """Return the end offset of each partition, or None until the replay is complete."""
         try:
             nested = json.loads(self._end.read_text())
         except FileNotFoundError:
@@ -129,26 +133,28 @@ class Run:
         return {TopicPartition(topic, int(p)): end for topic, ends in nested.items() for p, end in ends.items()}
 
     def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Record that everything was sent."""
+        """Record the end offset of each partition when the replay is complete."""
         nested: dict[str, dict[str, int]] = {}
         for tp, end in ends.items():
             nested.setdefault(tp.topic, {})[str(tp.partition)] = end
         write_json(self._end, nested)
 
     def clear(self) -> bool:
-        """Remove the files of an earlier run, if any. Raises ConfigurationError if the directory is not one of a
-        run.
+        """Remove the directory with the files of an earlier run, and return whether it existed. Raises
+        ConfigurationError if it has other files.
         """
         if not self.directory.exists():
             return False
         if not self.directory.is_dir():
-            raise ConfigurationError(f"--data {self.directory} is a file: name a directory")
+            raise ConfigurationError(f"--data {self.directory} is a file; set a directory")
         settings, mark = self.directory / _FILE, self.directory / _CLEARING
         if any(self.directory.iterdir()) and not (settings.exists() or mark.exists()):
-            raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
+            raise ConfigurationError(
+                f"--data {self.directory}: contains other files, so it is not changed; set another directory"
+            )
         with self.locked():
-            # After a kill in between, the rest is neither resumed nor mistaken for foreign files: the mark is removed
-            # last.
+            # The mark is removed last. If this process is killed in between, the remaining files are neither resumed
+            # nor mistaken for files of another program.
             if settings.exists():
                 settings.replace(mark)
             for path in self.directory.iterdir():
@@ -159,19 +165,21 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the directory. Raises ConfigurationError if another process has locked it."""
-        with locked(self.directory, f"--data {self.directory}: another `ottla demo` is at work there"):
+        """Lock the directory until the context exits. Raises ConfigurationError if another process has locked it."""
+        with locked(self.directory, f"--data {self.directory}: another `ottla demo` is running there"):
             yield
 
     def clear_working_files(self) -> None:
-        """Remove the files that only a resume needs; results stay."""
+        """Remove the files that are only needed to resume the run. The results are kept."""
         for path in (self.broker_data, self.checkpoint, self._end):
             _remove(path)
 
 
 @contextmanager
 def locked(directory: Path, problem: str) -> Iterator[None]:
-    """Lock a directory. Raises ConfigurationError with `problem` if another process has locked it."""
+    """Lock a directory until the context exits. Raises ConfigurationError with the message `problem` if another process
+    has locked it.
+    """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         try:
@@ -191,7 +199,9 @@ def _remove(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file by renaming it into place: a killed process leaves the old one or the new one, never half of one."""
+    """Write a JSON file atomically, by renaming a temporary file. A killed process leaves the old file or the complete
+    new one.
+    """
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(value, indent=1))
     draft.replace(path)

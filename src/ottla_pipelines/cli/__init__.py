@@ -9,7 +9,10 @@ from ottla.cli.main import CommandEntry
 COMMANDS: Final = (
     CommandEntry("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
     CommandEntry(
-        "demo", "demo", "stream a year of flights through a broker into Spark and account for every row", __name__
+        "demo",
+        "demo",
+        "stream a year of flights through a broker into Spark and check that every row is processed once",
+        __name__,
     ),
 )
-"""Entry point of the group `ottla.commands`."""
+"""The entries of the entry point group `ottla.commands`."""

@@ -1,4 +1,4 @@
-"""`ottla demo`: a year of flights through broker, clients and Spark, with an exact account at the end."""
+"""`ottla demo`: stream a year of flights through a broker and clients into Spark, and check the results row by row."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def _positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
             raise ValueError
         return value
 
-    # argparse prints this name: "invalid positive number value: '0'".
+    # argparse shows this name in its error: "invalid positive number value: '0'".
     number.__name__ = "positive number"
     return number
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo, and return 0 if the account is exact."""
+    """Run the demo, and return the exit code: 0 if the results are exact, otherwise not 0."""
     try:
         from ottla_pipelines.demo import run_demo
     except ModuleNotFoundError as error:
-        print(f"ottla demo: {error.name} is missing; install it with `pip install 'ottla[demo]'`", file=sys.stderr)
+        print(f"ottla demo: {error.name} is not installed; run `pip install 'ottla[demo]'`", file=sys.stderr)
         return 1
     return run_demo(args)
 
@@ -39,16 +39,21 @@ def run(args: argparse.Namespace) -> int:
 COMMAND = Command(
     run=run,
     options=(
-        Flag("--resume", "continue the run that was interrupted in --data"),
-        Flag("--keep", "keep the broker's log and Spark's checkpoint at the end"),
-        Option("--data DIR", "directory", Path, default=Path("demo-data")),
-        Option("--database URL", "database for the statistics: sqlite:///FILE or postgresql://…"),
-        Option("--limit N", "only the first N flights", _positive(int)),
-        Option("--input FILE", "JSON lines, CSV or an access log in place of flights", Path),
-        Option("--by FIELD", "with --input: field to count by"),
+        Flag("--resume", "continue the interrupted run in --data"),
+        Flag("--keep", "keep the broker's data and Spark's checkpoint after the run"),
+        Option("--data DIR", "directory for the data of the run", Path, default=Path("demo-data")),
+        Option(
+            "--database URL",
+            "database for the statistics: sqlite:///FILE or postgresql://… (default: SQLite in --data)",
+        ),
+        Option("--limit N", "process only the first N flights", _positive(int)),
+        Option(
+            "--input FILE", "file to process instead of the flights: JSON lines, CSV or a web server's access log", Path
+        ),
+        Option("--by FIELD", "field of --input by which events are counted (default: detected)"),
         OneOf(
-            Option("--seconds S", "spread the replay over S seconds", _positive(float)),
-            Option("--rate N", "at most N events per second", _positive(float)),
+            Option("--seconds S", "send the events evenly over S seconds", _positive(float)),
+            Option("--rate N", "send at most N events per second", _positive(float)),
             required=False,
         ),
     ),

@@ -1,10 +1,10 @@
-"""Declarative pipelines: create a project, check it, run it.
+"""The command `ottla pipeline`: create, check and run declarative pipelines.
 
     ottla pipeline init visits --template page-visits
     cd visits && ottla pipeline run --demo
     ottla pipeline run --bootstrap-server localhost:9092
 
-A run processes what has arrived since the last one and ends. It may be killed and started again.
+A run processes the data that has arrived since the last run, and ends. It may be killed and started again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REACH_MS = 10_000
 """Timeout for reaching the brokers before a run starts."""
 REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
-"""Options of `run` alone."""
+"""Options that only `run` has."""
 
 
 def _names(text: str) -> list[str]:
@@ -38,21 +38,21 @@ def _names(text: str) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run or check a pipeline, and return 2 if options contradict each other."""
+    """Run or check a pipeline, and return the exit code. Raises CommandFailedError."""
     problem = contradiction(args)
     if problem:
         raise CommandFailedError(f"ottla pipeline: {problem}", exit_code=2)
     try:
         return _run(args)
     except ModuleNotFoundError as error:
-        remedy = "install it with `pip install 'ottla[pipelines]'`"
-        raise CommandFailedError(f"ottla pipeline: {error.name} is missing; {remedy}") from error
+        remedy = "run `pip install 'ottla[pipelines]'`"
+        raise CommandFailedError(f"ottla pipeline: {error.name} is not installed; {remedy}") from error
     except (KafkaError, OSError) as error:
         raise CommandFailedError(f"ottla pipeline: {error}") from error
 
 
 def init(args: argparse.Namespace) -> int:
-    """Create a project."""
+    """Create a project, and print its files and the command that runs it. Raises CommandFailedError."""
     from ottla_pipelines.declarative import projects
 
     try:
@@ -67,13 +67,13 @@ def init(args: argparse.Namespace) -> int:
 
 
 def contradiction(args: argparse.Namespace) -> str | None:
-    """Return the options that contradict each other."""
+    """Return an error message if options contradict each other, otherwise None."""
     if args.action == "run" and args.full_refresh_all and (args.full_refresh or args.refresh):
-        return "--full-refresh-all takes all tables; leave --full-refresh and --refresh out"
+        return "--full-refresh-all refreshes all tables, so it cannot be combined with --full-refresh or --refresh"
     if args.action == "run" and args.demo and args.bootstrap_server:
-        return "--demo brings its own broker; leave --bootstrap-server out"
+        return "--demo starts a broker, so it cannot be combined with --bootstrap-server"
     if args.master and args.remote:
-        return "--remote has its own master; leave --master out"
+        return "--remote uses the master of that server, so it cannot be combined with --master"
     return None
 
 
@@ -115,13 +115,13 @@ def _setting(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
-    """Yield the address of the brokers; with --demo, of a broker for the duration of the run."""
+    """Yield the address of the brokers, or None for the default. With --demo, run a broker and fill it first."""
     from ottla_pipelines.declarative import topics
-    from ottla_pipelines.declarative.runs import AT_WORK
+    from ottla_pipelines.declarative.runs import ALREADY_RUNNING
     from ottla_pipelines.run import locked
 
     if args.action == "dry-run" or not args.demo:
-        # A Spark Connect server elsewhere may reach brokers that this machine does not.
+        # A Spark Connect server on another machine may reach brokers that this machine cannot reach.
         if args.action == "run" and (args.bootstrap_server or (args.remote is None and reads_topics(project))):
             check_reachable(args.bootstrap_server or topics.bootstrap_servers())
         yield args.bootstrap_server
@@ -129,24 +129,29 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
     from ottla.broker.embedded import Broker
 
     fill = _demo_input(project)
-    # Checked here, too: the broker's own error would name its data directory.
-    with locked(project, AT_WORK.format(project)):
+    # Checked here already, because the broker's own error would name its data directory.
+    with locked(project, ALREADY_RUNNING.format(project)):
         pass
     with Broker(data_dir=project / "broker") as broker:
         sent = fill(broker.bootstrap_servers)
         if not args.json:
-            print(f"broker on {broker.bootstrap_servers}, {f'{sent:,} records sent' if sent else 'with its records'}")
+            records = f"{sent:,} records sent" if sent else "with the records of earlier runs"
+            print(f"broker on {broker.bootstrap_servers}, {records}")
         yield broker.bootstrap_servers
 
 
 def reads_topics(project: Path) -> bool:
-    """Return whether definitions use the address; others may name other brokers, or none."""
+    """Return whether a definition uses `declarative.topics`, and thus the address. Other definitions may name other
+    brokers, or none.
+    """
     module = "ottla_pipelines.declarative.topics"
     return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
 
 
 def check_reachable(bootstrap_servers: str) -> None:
-    """Fail at once if no broker answers, instead of after the start of Spark and five attempts."""
+    """Raise ConfigurationError if no broker answers. Otherwise the error would only appear after Spark has started and
+    tried five times.
+    """
     from ottla import KafkaAdminClient
 
     try:
@@ -158,14 +163,15 @@ def check_reachable(bootstrap_servers: str) -> None:
         if not error.retriable:
             raise
         raise ConfigurationError(
-            f"--bootstrap-server {bootstrap_servers}: no broker answers ({error}); start one there, or name another one"
+            f"--bootstrap-server {bootstrap_servers}: no broker responds ({error}). Start one there, or set"
+            " another address"
         ) from error
 
 
 def _demo_input(project: Path) -> Callable[[str], int]:
     path = project / "demo_input.py"
     if not path.is_file():
-        raise ConfigurationError(f"--demo: {path} is missing; it must define fill(bootstrap_servers)")
+        raise ConfigurationError(f"--demo: {path} does not exist; it must define the function fill(bootstrap_servers)")
     spec = importlib.util.spec_from_file_location("demo_input", path)
     assert spec is not None
     assert spec.loader is not None
@@ -176,7 +182,7 @@ def _demo_input(project: Path) -> Callable[[str], int]:
 
 
 def _shown_since(began: float) -> Callable[[Event], None]:
-    """Print a line per event."""
+    """Return a function that prints an event as a line with the seconds since `began`."""
 
     def show(event: Event) -> None:
         what = f"{event.flow or 'run'}: {event.state.lower()}" if event.state else event.headline
@@ -195,15 +201,15 @@ def _show_json(event: Event) -> None:
 _COMMON = (
     Option(
         "--spec PATH",
-        "directory of the project, or its spark-pipeline.yml (default: the current directory or one above)",
+        "directory of the project, or its spark-pipeline.yml (default: found in the current directory or its parents)",
         Path,
         default=Path(),
     ),
-    Option("--bootstrap-server HOST:PORT[,…]", "brokers (default: 127.0.0.1:9092)"),
+    Option("--bootstrap-server HOST:PORT[,…]", "addresses of brokers (default: 127.0.0.1:9092)"),
     Option("--database URL", "database of SQL sinks (default: results.db in the project)"),
     Option("--master URL", "Spark master (default: local[*,4])"),
-    Option("--remote sc://HOST:PORT", "Spark Connect server, in place of a session of its own"),
-    Repeatable("--conf KEY=VALUE", "a Spark config"),
+    Option("--remote sc://HOST:PORT", "Spark Connect server to use instead of starting one"),
+    Repeatable("--conf KEY=VALUE", "Spark config, such as spark.sql.shuffle.partitions=4"),
     Flag("--json", "print events as JSON, an object per line"),
 )
 
@@ -212,11 +218,11 @@ COMMAND = Command(
     actions=(
         Action(
             "init",
-            "create a project that runs as it is",
+            "create a project that can be run without changes",
             init,
             options=(
                 Option("name NAME", "name of the project and of its directory", Path),
-                Option("--template page-visits|empty", "what the project starts with", default="empty"),
+                Option("--template page-visits|empty", "template of the project", default="empty"),
             ),
         ),
         Action(
@@ -225,9 +231,13 @@ COMMAND = Command(
             run,
             options=(
                 *_COMMON,
-                Flag("--demo", "start a broker and fill it with the input of the project's demo"),
+                Flag("--demo", "start a broker and fill it with the project's sample data"),
                 Option(
-                    "--refresh A,B", "update only these tables; sinks are left out", _names, action="extend", default=[]
+                    "--refresh A,B",
+                    "update only these tables, and write to no sink",
+                    _names,
+                    action="extend",
+                    default=[],
                 ),
                 Option(
                     "--full-refresh A,B",

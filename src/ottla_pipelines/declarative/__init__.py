@@ -1,1 +1,1 @@
-"""Spark Declarative Pipelines over topics: projects, runs, expectations, and two templates of pipelines."""
+"""Spark Declarative Pipelines over topics: projects, their templates, runs, and helpers for definitions."""

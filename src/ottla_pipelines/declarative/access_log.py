@@ -1,4 +1,4 @@
-"""Lines of a web server's log (combined format) as columns, in Spark's own expressions."""
+"""Parsing of a web server's access log (combined format) with Spark's expressions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ LINE: Final = (
     r'^([^ \t]+) [^ \t]+ [^ \t]+ \[([^\]\t]+)\] "([A-Z]+) ([^ "\t]+)(?: [^"\t]*)?" ([0-9]{3}) ([0-9]{1,18}|-)'
     r' "([^"\t]*)" "([^"\t]*)"\z'
 )
-"""The pattern of a line. No field may contain a tab, at which the fields are split."""
+"""The regular expression of a line. No field may contain a tab, because a match is split at tabs."""
 FIELDS: Final = ("visitor", "time", "method", "page", "status", "bytes", "referrer", "agent")
 TIME_FORMAT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
 BOT: Final = "(?i)bot|crawl|spider|curl"
 
 
 def parsed(rows: DataFrame) -> DataFrame:
-    """Return the rows with `line` (text, null if the bytes are no UTF-8), `is_visit`, FIELDS and `is_bot`.
+    """Return the rows with the additional columns `line` (text, null if the bytes are not UTF-8), `is_visit`, FIELDS
+    and `is_bot`.
 
-    All FIELDS are null if the line does not parse; `time` also if it is no date, `bytes` and `referrer` for `-`.
+    All FIELDS are null if the line cannot be parsed. `time` is also null if it is not a date, and `bytes` and
+    `referrer` if they are `-`.
     """
     text = F.col("value").cast("string")
     rows = rows.withColumn("line", F.when(F.is_valid_utf8(text), text))
-    # One match for all fields: eight extractions would match eight times.
+    # One match for all fields; regexp_extract would match the line once per field.
     cut = F.split(F.regexp_replace("line", LINE, "\t".join(f"${i}" for i in range(1, len(FIELDS) + 1))), "\t", -1)
     rows = rows.withColumn("fields", F.when(F.col("line").rlike(LINE), cut))
     taken = {name: F.col("fields")[i] for i, name in enumerate(FIELDS)}

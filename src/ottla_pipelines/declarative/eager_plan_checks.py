@@ -1,8 +1,8 @@
-"""Warnings about tables that a flow reads in a way that Spark 4.3 resolves too early.
+"""Warnings about tables that a flow reads with an operation that Spark 4.3 analyses too early.
 
 For some operations Spark Connect's server analyses the input when the flow is defined. A table of the same pipeline
-that exists from an earlier run is then resolved in the catalog like an external one: the flow no longer waits for it,
-and reads the state of the last run. The first run is correct, which makes the error hard to notice.
+that exists from an earlier run is then treated as an external table: the flow does not wait for the flow that updates
+it, and reads the rows of the last run. The first run is correct, so that the error is easily overlooked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ EARLY: Final = {
     "with_columns": 'withColumn: use select("*", column.alias("name"))',
     "with_columns_renamed": "withColumnRenamed: use select with aliases",
     "to_schema": "to: use select with casts",
-    "with_watermark": "withWatermark: read the topic instead, or watermark what the table is made of",
+    "with_watermark": "withWatermark: read the topic instead, or set the watermark in the query that defines the table",
 }
-"""Operations by their names in Spark Connect's protocol, with alternatives. The error was observed with the first
-one; the others are implemented in the same way."""
+"""Operations by their names in Spark Connect's protocol, with alternatives. The error was observed with `with_columns`;
+the others are implemented in the same way.
+"""
 
 
 def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
-    """Yield the operations of EARLY in a plan (a Relation of the protocol) and the names of the tables below them."""
+    """Yield pairs of an operation of EARLY in a plan and the name of a table that is read below it.
+
+    A plan is a Relation of Spark Connect's protocol.
+    """
     kind = relation.WhichOneof("rel_type")
     if kind in EARLY:
         for name in tables_read(relation):
@@ -40,7 +44,7 @@ def tables_read(relation: Any) -> Iterator[str]:
 
 
 def inputs(relation: Any) -> Iterator[Any]:
-    """Yield the inputs of a plan, which are plans, too."""
+    """Yield the plans that are inputs of a plan."""
     kind = relation.WhichOneof("rel_type")
     node = getattr(relation, kind) if kind else None
     if node is None or not hasattr(node, "ListFields"):

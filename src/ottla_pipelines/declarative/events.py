@@ -1,4 +1,4 @@
-"""The events of a run: Spark's event messages, which are sentences, parsed into values."""
+"""Events of a run, parsed from the messages that Spark sends as English sentences."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:ottla|pyspark|[A-Z]\w+(?:Error|Exception
 _DEFAULT_SCHEMA: Final = "spark_catalog.default."
 
 STATES: Final = {
-    "QUEUED": "waits for its turn or for what it reads",
+    "QUEUED": "waits for other flows or for its inputs",
     "PLANNING": "is being planned",
     "STARTING": "is being started",
     "RUNNING": "runs",
-    "COMPLETED": "is done for this run",
-    "FAILED": "has failed; Spark tries again, unless this was the last time",
+    "COMPLETED": "is complete for this run",
+    "FAILED": "has failed; Spark retries it unless this was the last attempt",
     "STOPPED": "was stopped",
-    "SKIPPED": "did not run because something before it failed",
-    "EXCLUDED": "was not asked for",
-    "IDLE": "has nothing to do",
-    "CANCELED": "was stopped with the run",
+    "SKIPPED": "did not run, because a flow that it depends on failed",
+    "EXCLUDED": "is not selected for this run",
+    "IDLE": "has no new data",
+    "CANCELED": "was stopped because the run was canceled",
 }
 """The states of flows and runs that Spark reports, with their meanings."""
 
@@ -35,22 +35,22 @@ class Event(NamedTuple):
     flow: str | None
     """The flow's name; None for an event of the run itself."""
     state: str | None
-    """One of STATES, or None for any other message."""
+    """One of STATES. None if the message does not report a state."""
     message: str
 
     @property
     def headline(self) -> str:
-        """The first line of the message; a whole plan may follow."""
+        """The first line of the message that is not blank. Messages may contain a whole query plan."""
         return first_line(self.message)
 
     @property
     def reason(self) -> str:
-        """An error in one line, or nothing."""
+        """The error in one line; empty if there is none."""
         return reason_of(self.message.partition("Error: ")[2])
 
 
 def event_of(time: dt.datetime, message: str) -> Event:
-    """Parse an event message of Spark."""
+    """Return the event that a message of Spark describes."""
     match = _SENTENCE.match(message)
     if match is None:
         return Event(time, None, None, message)
@@ -59,16 +59,16 @@ def event_of(time: dt.datetime, message: str) -> Event:
 
 
 def events_of(results: Any) -> Any:
-    """Yield the events among the results that Spark Connect streams back."""
+    """Yield the events from the results of a Spark Connect request."""
     for result in results:
         if "pipeline_event_result" in result:
-            said = result["pipeline_event_result"].event
-            yield event_of(said.timestamp.ToDatetime(tzinfo=dt.UTC), said.message)
+            event = result["pipeline_event_result"].event
+            yield event_of(event.timestamp.ToDatetime(tzinfo=dt.UTC), event.message)
 
 
 def reason_of(text: str) -> str:
-    """Return the essential part of an error of Spark: the exception of a Python worker, else the first line without
-    ids.
+    """Return the essential line of a Spark error: the exception of a Python worker if there is one, otherwise the first
+    line without ids.
     """
     raised = _PYTHON_ERROR.findall(text)
     line = raised[-1] if raised else _QUERY.sub("", first_line(text))
@@ -76,11 +76,11 @@ def reason_of(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank."""
+    """Return the first line that is not blank; empty if there is none."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """Return the fields of an event for `--json`."""
+    """Return an event as a dictionary for `--json`, without fields that are None."""
     fields = {"time": event.time.isoformat(), "flow": event.flow, "state": event.state, "message": event.message}
     return {name: value for name, value in fields.items() if value is not None}

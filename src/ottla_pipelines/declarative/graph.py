@@ -1,4 +1,4 @@
-"""The definitions of a project, passed to Spark one by one, and checks for mistakes that Spark accepts."""
+"""Registration of a project's definitions with Spark, and checks for mistakes that Spark does not report."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla_pipelines")
 
 FILE_FORMATS: Final = (None, "parquet", "orc", "json", "csv", "text", "avro")
-"""Formats of tables that Spark's file sink writes; None is its default, Parquet."""
+"""Table formats that Spark writes as files. None is the default, Parquet."""
 
 
 class PipelineError(KafkaError):
-    """Definitions that Spark rejects, or a run that failed."""
+    """Raised if Spark rejects definitions, or if a run fails."""
 
 
 class Registry(SparkConnectGraphElementRegistry):
-    """Records the definitions of a project before they are sent to Spark."""
+    """Sends definitions to Spark, and records them for `check`."""
 
     def __init__(self, spark: SparkSession, graph: str) -> None:
         super().__init__(spark, graph)
         self._file_tables: set[str] = set()
         self._flows: Counter[str] = Counter()
         self.outputs: set[str] = set()
-        """The last parts of the names of tables, views and sinks, in lower case."""
+        """The unqualified names of tables, views and sinks, in lower case."""
         self.tables: set[str] = set()
-        """The last parts of the names of tables and materialized views, as they are defined."""
-        self._early: list[tuple[str, str, str]] = []
-        """Early reads: flow, operation and table."""
+        """The unqualified names of tables and materialized views, unqualified as in the definitions."""
+        self._early_reads: list[tuple[str, str, str]] = []
+        """Tuples of flow, operation and table, for each operation of EARLY over a table."""
 
     def register_output(self, output: Output) -> None:
         """Register a table, view or sink."""
         self.outputs.add(last_part(output.name))
         if isinstance(output, Table):
-            self.tables.add(spelled(output.name))
+            self.tables.add(unqualified(output.name))
         if isinstance(output, Sink):
             check_sink(output)
         if isinstance(output, StreamingTable) and output.format in FILE_FORMATS:
@@ -62,38 +62,40 @@ class Registry(SparkConnectGraphElementRegistry):
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
-        """Register a flow, which fills a table or sink, and record the tables that it reads too early."""
+        """Register a flow (the query that fills a table or sink), and record the tables that it reads too early."""
         self._flows[last_part(flow.target)] += 1
 
-        def noted() -> DataFrame:
+        def rows_of_flow() -> DataFrame:
             rows = flow.func()
             plan = cast(Any, rows)._plan.to_proto(self._client).root
-            self._early += [(flow.name, kind, table) for kind, table in early_reads(plan)]
+            self._early_reads += [(flow.name, kind, table) for kind, table in early_reads(plan)]
             return rows
 
-        super().register_flow(replace(flow, func=noted))
+        super().register_flow(replace(flow, func=rows_of_flow))
 
     def check(self) -> None:
-        """Raise PipelineError for a table that would lose rows, and warn of a flow that would not wait for its
+        """Raise PipelineError for a table that would lose rows. Log a warning for a flow that would not wait for its
         input.
 
-        The file sink's log numbers micro-batches per directory: it would take micro-batch 0 of a second flow for
-        written already, and the run would be reported as complete.
+        A table may have only one flow, because the file sink's log numbers micro-batches per directory: it would
+        consider micro-batch 0 of a second flow as already written, and the run would succeed without its rows.
         """
-        for flow, kind, table in self._early:
+        for flow, kind, table in self._early_reads:
             if last_part(table) in self.outputs:
-                log.warning("Flow %s will not wait for table %s, because of %s", flow, table, EARLY[kind])
-        crowded = crowded_tables(self._file_tables, self._flows)
-        if crowded:
+                log.warning(
+                    "Flow %s does not wait for the update of table %s, because it uses %s", flow, table, EARLY[kind]
+                )
+        rejected = tables_with_several_flows(self._file_tables, self._flows)
+        if rejected:
             raise PipelineError(
-                f"table {crowded[0]} has {self._flows[crowded[0]]} flows, of which Spark would keep only some rows: "
-                "give each flow a table of its own and unite them in a view"
+                f"table {rejected[0]} has {self._flows[rejected[0]]} flows, and Spark would drop rows of all but one: "
+                "use a table for each flow, and a view with the union of the tables"
             )
 
 
 def check_sink(sink: Sink) -> None:
-    """Raise ConfigurationError for wrong options of Ottla's sinks: Spark would only fail in the run, after ten
-    attempts.
+    """Raise ConfigurationError for invalid options of the formats `ottla` and `ottla.sql`. Spark would only report them
+    after ten attempts in the run.
     """
     if sink.format == "ottla":
         from ottla.spark.options.sink_options import sink_options
@@ -105,50 +107,54 @@ def check_sink(sink: Sink) -> None:
         sql_options(sink.options)
 
 
-def crowded_tables(file_tables: set[str], flows: Counter[str]) -> list[str]:
-    """Return the tables of files that more than one flow appends to."""
+def tables_with_several_flows(file_tables: set[str], flows: Counter[str]) -> list[str]:
+    """Return the tables stored as files that more than one flow writes to."""
     return sorted(name for name in file_tables if flows[name] > 1)
 
 
 def last_part(name: str) -> str:
-    """Return `t` for `catalog.schema.T`."""
-    return spelled(name).lower()
+    """Return the unqualified name in lower case: `t` for `catalog.schema.T`."""
+    return unqualified(name).lower()
 
 
-def spelled(name: str) -> str:
-    """Return `T` for `catalog.schema.T`."""
+def unqualified(name: str) -> str:
+    """Return the unqualified name: `T` for `catalog.schema.T`."""
     return name.replace("`", "").rpartition(".")[2]
 
 
 class Graph(NamedTuple):
-    """A dataflow graph that is registered with Spark."""
+    """A dataflow graph that was created in Spark."""
 
     graph_id: str
     outputs: frozenset[str]
-    """The last parts of the names of tables, views and sinks, in lower case."""
+    """The unqualified names of tables, views and sinks, in lower case."""
     tables: frozenset[str]
-    """The last parts of the names of tables and materialized views, as they are defined."""
+    """The unqualified names of tables and materialized views, unqualified as in the definitions."""
 
 
 def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
-    """Pass a project's definitions to Spark. Raises PipelineError if Spark cannot use them."""
-    # Also for servers that were not started here.
+    """Create a dataflow graph in Spark from a project's definitions, and return it. Raises PipelineError if a
+    definition is invalid.
+    """
+    # Set here as well, because a server of --remote was started without it.
     settings = {**dict([STATE_STORE]), **spec.configuration}
     graph = create_dataflow_graph(spark, spec.catalog, spec.database, settings)
     registry = Registry(spark, graph)
     try:
-        # Spark's own progress lines would go to stdout, between the lines of `--json`.
+        # Without this, Spark would print progress to stdout, between the lines of `--json`.
         with contextlib.redirect_stdout(io.StringIO()):
             register_definitions(path, registry, spec, spark, graph)
     except Exception as error:
-        # Definitions are user code: any exception is reported with its line.
+        # Definitions are user code, so any exception is reported, with its file and line.
         raise PipelineError(f"{_place(error, path.parent)}{reason_of(str(error)) or type(error).__name__}") from error
     registry.check()
     return Graph(graph, frozenset(registry.outputs), frozenset(registry.tables))
 
 
 def _place(error: BaseException, project: Path) -> str:
-    """Return the file and line of the project in which an error was raised, as a prefix for its message."""
+    """Return the file and line in the project at which an error was raised, as a prefix for its message; empty if it
+    was raised elsewhere.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if Path(f.filename).is_relative_to(project)]
     return f"{os.path.relpath(ours[-1].filename, project)}:{ours[-1].lineno}: " if ours else ""

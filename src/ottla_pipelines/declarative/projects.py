@@ -1,9 +1,10 @@
-"""Pipeline projects on disk: creation from a template, and the search for the project of a directory.
+"""Pipeline projects on disk: creation from a template, and the search for the specification.
 
-NAME/spark-pipeline.yml          the specification, which `spark-pipelines` reads, too
+NAME/spark-pipeline.yml          the specification, which `spark-pipelines` also reads
 NAME/transformations/*.py|.sql   the definitions
 NAME/demo_input.py               the sample data of `ottla pipeline run --demo`
-NAME/pipeline-storage/           checkpoints and the catalog; NAME/tables/: the tables
+NAME/pipeline-storage/           checkpoints and the catalog
+NAME/tables/                     the tables
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.errors import ConfigurationError
 
 
 class Template(NamedTuple):
-    """A template for projects: its name, its directory beside this file, and its purpose."""
+    """A template for projects."""
 
     name: str
     directory: str
@@ -30,16 +31,20 @@ class Template(NamedTuple):
 
 
 TEMPLATES: Final = (
-    Template("page-visits", "page_visits", "a web server's log; sessions, pages, referrers, visitors per minute"),
-    Template("empty", "empty", "one topic as a table"),
+    Template(
+        "page-visits", "page_visits", "a web server's log with sessions, top pages, referrers and visitors per minute"
+    ),
+    Template("empty", "empty", "a topic that is copied to a table"),
 )
 """The templates that `ottla pipeline init --template` accepts."""
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _CHANGED_BY_SPARK: Final = re.compile(r"[\s%#?\"<>^`{|}\\]")
-"""Characters that Hadoop escapes, as in %20, when it makes a URI of a path: Spark takes the result for the path."""
+"""Characters that Hadoop escapes (such as %20) when it converts a path to a URI. Spark then uses the escaped text as
+the path.
+"""
 STORAGE: Final = "pipeline-storage"
-"""The directory in a project in which Spark keeps checkpoints, and Ottla the catalog."""
+"""The directory in a project for checkpoints and the catalog."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _SPEC: Final = """\
@@ -56,32 +61,34 @@ _README: Final = """\
 
 {doc}.
 
-{demo}    ottla pipeline run --bootstrap-server localhost:9092   # what has come since the last run
+{demo}    ottla pipeline run --bootstrap-server localhost:9092   # process what has arrived since the last run
     ottla pipeline dry-run                                 # check the definitions, run nothing
 
 Definitions are in `transformations/`, tables in `tables/`, checkpoints and the catalog in `pipeline-storage/`. The
-project is one of Spark Declarative Pipelines; `spark-pipelines run` takes it, too, where that finds Java and a catalog.
+project is one of Spark Declarative Pipelines; `spark-pipelines run` can run it, too, if it finds Java and a catalog.
 """
-_DEMO: Final = "    ottla pipeline run --demo                              # a broker of its own, with some input\n"
+_DEMO: Final = "    ottla pipeline run --demo                              # start a broker with sample data\n"
 
 
 def template(name: str) -> Template:
-    """Return the template with this name. Raises ConfigurationError if there is none."""
+    """Return the template with this name. Raises ConfigurationError if it does not exist."""
     for candidate in TEMPLATES:
         if candidate.name == name:
             return candidate
     names = [t.name for t in TEMPLATES]
-    raise ConfigurationError(f"--template: there is no {name!r}{nearest(name, names)}; {', '.join(names)} are there")
+    raise ConfigurationError(f"--template: there is no {name!r}{nearest(name, names)}; use one of {', '.join(names)}")
 
 
 def create(directory: Path, chosen: Template) -> list[Path]:
-    """Write a project into an empty or new directory, and return the files."""
+    """Create a project in a new or empty directory, and return the paths of its files. Raises ConfigurationError if the
+    name or directory cannot be used.
+    """
     name = directory.resolve().name
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{name!r} is no name for a project: letters, digits, '.', '_' and '-' are wanted")
+        raise ConfigurationError(f"{name!r} is not a valid project name: use letters, digits, '.', '_' and '-'")
     check_path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigurationError(f"{directory} is there already; take another name, or empty it")
+        raise ConfigurationError(f"{directory} already exists and is not empty; use another name")
     storage = directory.resolve() / STORAGE
     storage.mkdir(parents=True)
     written = dict(_texts(files(__package__) / "templates" / chosen.directory))
@@ -100,30 +107,32 @@ def create(directory: Path, chosen: Template) -> list[Path]:
 
 
 def check_path(project: Path) -> None:
-    """Raise ConfigurationError for a path that Spark would spell differently, and keep the checkpoints there."""
+    """Raise ConfigurationError for a path that Spark would escape, so that it would use another directory for
+    checkpoints.
+    """
     if _CHANGED_BY_SPARK.search(str(project.resolve())):
         raise ConfigurationError(
-            f"{project.resolve()}: Spark would keep the checkpoints in another directory, as the path has a blank or"
-            " one of %#?; move the project"
+            f"{project.resolve()}: Spark would write the checkpoints to another directory, because the path has a"
+            " blank or one of %#?. Move the project"
         )
 
 
 def check_storage(project: Path, storage: str) -> None:
     """Raise ConfigurationError if `storage` is the absolute path that `init` wrote for another directory.
 
-    Otherwise the checkpoints would be new ones there, or those of the project from which this one was copied.
+    A project that was moved would start without its checkpoints, and one that was copied would use the original's.
     """
     scheme = storage.rpartition(":")[0]
     named, own = local_path(storage).resolve(), project.resolve() / STORAGE
     if scheme in ("", "file") and named.name == STORAGE and named != own:
         raise ConfigurationError(
-            f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be moved: move"
-            f' it back, or remove {STORAGE}/ and tables/ and set storage: "file://{own}"'
+            f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be moved, so move"
+            f' the project back, or remove {STORAGE}/ and tables/ and set storage: "file://{own}"'
         )
 
 
 def local_path(location: str) -> Path:
-    """Return the local path of a `file:` URI in any spelling of Spark's and Hadoop's, or of a path."""
+    """Return the local path of a `file:` URI, in any of the forms that Spark and Hadoop use, or of a plain path."""
     return Path(unquote(location).removeprefix("file:"))
 
 
@@ -137,15 +146,22 @@ def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def find_spec(start: Path) -> Path:
-    """Return the specification at `start`: that file, or the one in that directory or the nearest above it."""
+    """Return the path of the specification: `start` if it is a file, otherwise the one in that directory or in the
+    nearest parent.
+
+    Raises ConfigurationError if there is none, or more than one in a directory.
+    """
     if start.is_file():
         return start.resolve()
     if not start.is_dir():
-        raise ConfigurationError(f"{start}: there is no such file or directory")
+        raise ConfigurationError(f"{start}: no such file or directory")
     for directory in (start.resolve(), *start.resolve().parents):
         specs = [directory / name for name in SPEC_NAMES if (directory / name).is_file()]
         if len(specs) > 1:
-            raise ConfigurationError(f"{directory}: both {' and '.join(SPEC_NAMES)} are there; remove one")
+            raise ConfigurationError(f"{directory}: has both {' and '.join(SPEC_NAMES)}; remove one")
         if specs:
             return specs[0]
-    raise ConfigurationError(f"{start}: no {SPEC_NAMES[0]} here or above; `ottla pipeline init NAME` makes a project")
+    raise ConfigurationError(
+        f"{start}: no {SPEC_NAMES[0]} in this directory or its parents; create a project with"
+        " `ottla pipeline init NAME`"
+    )

@@ -1,4 +1,4 @@
-"""The progress of a run, by flow, as a file that `ottla console --progress-dir` shows."""
+"""The progress of a run by flow, written to a file that `ottla console --progress-dir` shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MAX_FLOWS: Final = 1_000
 
 
 class RunProgress:
-    """The last state of each flow, and of the run. Written by the run, read by the thread of the file."""
+    """The last state of each flow and of the run. Safe for threads: the run adds events, another thread writes the
+    file.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +27,7 @@ class RunProgress:
         self._message = ""
 
     def add(self, event: Event) -> None:
-        """Record an event."""
+        """Update the state of the flow or run that an event describes."""
         with self._lock:
             if event.flow is not None and event.state is not None:
                 if event.flow in self._flows or len(self._flows) < MAX_FLOWS:
@@ -35,12 +37,12 @@ class RunProgress:
             self._message = event.reason or event.headline
 
     def fail(self, reason: str) -> None:
-        """Record that the run has ended with an error."""
+        """Set the state of the run to FAILED, with the reason."""
         with self._lock:
             self._state, self._message = FAILED, reason
 
     def content(self) -> dict[str, Any]:
-        """Return the fields of the file."""
+        """Return the content of the progress file."""
         with self._lock:
             flows = [
                 {"name": name, "state": e.state, "atMs": int(e.time.timestamp() * 1000), "reason": e.reason}
@@ -51,7 +53,9 @@ class RunProgress:
 
 @contextmanager
 def recorded(directory: Path | None, project: Path) -> Iterator[RunProgress]:
-    """Record a run, and write its progress into a directory if there is one. Raises ConfigurationError."""
+    """Yield the progress of a run, which is also written to `directory` unless that is None. Raises ConfigurationError
+    if the directory cannot be used.
+    """
     progress = RunProgress()
     file = None if directory is None else ProgressFile(directory, PIPELINE, project.resolve().name, progress.content)
     if file is not None:

@@ -1,15 +1,16 @@
-"""One run of a project: evaluate the definitions, pass the graph to Spark, and report its events.
+"""One run of a project: evaluate the definitions, start the pipeline in Spark, and report its events.
 
 A run repairs what a killed run has left:
 
-- A full refresh starts new checkpoints and then empties the tables. After a kill in between, checkpoints would
-restart although tables are not empty, and Spark's file sink would take micro-batches with low ids for written ones.
-So a run first records what it refreshes, and the next run refreshes it again. Once flows are queued all tables are
-empty, and the record is cleared, since sinks must not receive everything twice.
-- A materialized view is dropped and created again. After a kill in between, its directory is occupied but unknown to
-  the catalog, and Spark cannot create the view. The next run removes such directories, unless a checkpoint shows that
-  they belong to a streaming table that is not refreshed.
-- After a kill at the start of a flow's first micro-batch, Spark rejects its checkpoint (`ottla.spark.checkpoints`).
+- A full refresh starts new checkpoints and then empties the tables. If it is killed in between, the next run would
+  start with new checkpoints over tables with rows, and Spark's file sink would take micro-batches with low ids for ones
+  that it has written. So a run first records which tables it refreshes, and the next run refreshes them again. When
+  flows are queued, all tables are empty. The record is then cleared, since sinks must not receive everything twice.
+- A materialized view is dropped and created again. If the run is killed in between, its directory exists but the
+  catalog does not have the table, and Spark cannot create the view. The next run removes such directories, unless a
+  checkpoint shows that they belong to a streaming table that is not refreshed.
+- After a kill at the start of a flow's first micro-batch, Spark rejects its checkpoint. The next run removes it
+  (`ottla.spark.checkpoints`).
 """
 
 from __future__ import annotations
@@ -47,11 +48,13 @@ class RunOptions:
     """The options of a run."""
 
     spec: Path
+    """The path of the project's specification."""
     dry: bool = False
+    """Whether the definitions are only checked."""
     refresh: Sequence[str] = ()
     """The tables to refresh; if empty, all tables and sinks."""
     full_refresh: Sequence[str] = ()
-    """The tables to clear first, and to compute from the beginning."""
+    """The tables to empty and to compute from the beginning."""
     full_refresh_all: bool = False
     master: str = DEFAULT_MASTER
     remote: str | None = None
@@ -66,17 +69,19 @@ class RunOptions:
         return self.spec.parent
 
 
-AT_WORK: Final = "{}: another `ottla pipeline` is at work there"
-"""The error of a second concurrent run."""
+ALREADY_RUNNING: Final = "{}: another `ottla pipeline` is running there"
+"""The error message if another run is active in the project; {} is the project's directory."""
 
 LEAST_BYTES: Final = 1 << 20
-"""The free space below which a disk counts as full: Spark's checkpoints and catalog do not fit."""
+"""Free bytes below which the disk is reported as full, because Spark's checkpoints and catalog need about this much."""
 
 Show = Callable[[Event], None]
 
 
 def run(options: RunOptions, show: Show) -> None:
-    """Run to the end, and pass events to `show`. Raises PipelineError and ConfigurationError."""
+    """Run a pipeline until all data is processed, and pass each event to `show`. Raises PipelineError and
+    ConfigurationError.
+    """
     with recorded(options.progress_dir, options.project) as progress:
 
         def show_and_record(event: Event) -> None:
@@ -92,49 +97,51 @@ def _run(options: RunOptions, show: Show) -> None:
     spec = _spec(options.spec)
     if options.remote is None:
         check_storage(options.project, spec.storage)
-    # Imported here, as it needs the packages that `_spec` has checked.
+    # Imported here, because it needs packages whose presence `_spec` has checked.
     from ottla_pipelines.declarative.graph import define
 
-    # Also because a second run would take this one for killed, and its directories for orphans.
-    with locked(options.project, AT_WORK.format(options.project)):
+    # A second run would also mistake this one for a killed run, and remove its directories.
+    with locked(options.project, ALREADY_RUNNING.format(options.project)):
         unfinished = Unfinished(options.project)
-        request = unfinished.taken_up(options)
-        if unfinished.is_there and options.remote is None:
+        request = unfinished.refreshes_to_request(options)
+        if unfinished.exists and options.remote is None:
             remove_torn_starts(options.project / STORAGE / "_checkpoints")
-        show(said("Spark is being reached" if options.remote else "Spark is being started"))
+        show(status_event("connecting to Spark" if options.remote else "starting Spark"))
         with (
             session(options.project, master=options.master, remote=options.remote, overrides=options.config) as spark,
-            in_a_line(options.project),
+            errors_on_one_line(options.project),
         ):
             if options.remote is None:
                 check_catalog(spark, options.project)
-            show(said("the definitions are being read"))
+            show(status_event("reading the definitions"))
             graph = define(spark, spec, options.spec)
             check_names(options, graph)
             if options.dry:
                 _finish(spark, graph.graph_id, spec, request, show)
                 return
-            if unfinished.is_there and options.remote is None:
+            if unfinished.exists and options.remote is None:
                 remove_orphans(spark, options.project, request, graph.outputs)
-            unfinished.note(request)
+            unfinished.record(request)
 
-            def show_and_note(event: Event) -> None:
+            def show_and_update(event: Event) -> None:
                 if event.state == "QUEUED":
-                    unfinished.note_emptied()
+                    unfinished.record_emptied()
                 show(event)
 
-            _finish(spark, graph.graph_id, spec, request, show_and_note)
+            _finish(spark, graph.graph_id, spec, request, show_and_update)
             unfinished.done()
 
 
-def said(text: str) -> Event:
-    """Return an event of Ottla. Before its flows are queued, Spark reports nothing for twenty seconds or more."""
+def status_event(text: str) -> Event:
+    """Return an event of Ottla with this message and the current time. It fills the twenty seconds or more before Spark
+    reports anything.
+    """
     return Event(dt.datetime.now(dt.UTC), None, None, text)
 
 
 @contextlib.contextmanager
-def in_a_line(project: Path) -> Iterator[None]:
-    """Raise an unexpected error of Spark, such as a full disk, as a PipelineError with one line of text."""
+def errors_on_one_line(project: Path) -> Iterator[None]:
+    """Raise an unexpected error of Spark as a PipelineError with one line of text, which mentions a full disk."""
     from pyspark.errors import PySparkException
 
     from ottla_pipelines.declarative.graph import PipelineError
@@ -142,15 +149,15 @@ def in_a_line(project: Path) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        full = f"; no space is left in {project}" if shutil.disk_usage(project).free < LEAST_BYTES else ""
+        full = f"; the disk of {project} is full" if shutil.disk_usage(project).free < LEAST_BYTES else ""
         raise PipelineError(f"{reason_of(str(error))}; see {project / LOG}{full}") from error
 
 
 def check_catalog(spark: SparkSession, project: Path) -> None:
-    """Raise ConfigurationError if the catalog was created at another place: it would read and write the tables
-    there.
+    """Raise ConfigurationError if the catalog was created in another directory, because the project was moved or
+    copied. Spark would use the tables there.
 
-    So would the tables' logs: those of the file sink have each file's whole path.
+    The logs of the tables cannot be moved either: they contain absolute paths.
     """
     original, here = (
         local_path(location or "")
@@ -158,28 +165,27 @@ def check_catalog(spark: SparkSession, project: Path) -> None:
     )
     if original != here:
         raise ConfigurationError(
-            f"{project} was moved or copied from {original}, and its tables belong to that path: move it back or remove"
-            f" {STORAGE}/ and tables/ to compute everything from the beginning, including what the sinks receive"
+            f"{project} was moved or copied from {original}, but its tables cannot be moved. Move the project back, or"
+            f" remove {STORAGE}/ and tables/ to compute everything from the beginning, including what the sinks receive"
         )
 
 
 def check_names(options: RunOptions, graph: Graph) -> None:
-    """Raise ConfigurationError for names to refresh that are no tables: Spark would skip everything and report
-    success.
+    """Raise ConfigurationError if a name to refresh is not a table of the project. Spark would skip everything and
+    report success.
 
-    Spark compares the names with their case, and never finds sinks.
+    As in Spark, names are compared with their case, and sinks cannot be refreshed.
     """
-    from ottla_pipelines.declarative.graph import last_part, spelled
+    from ottla_pipelines.declarative.graph import last_part, unqualified
 
     for option, names in (("--refresh", options.refresh), ("--full-refresh", options.full_refresh)):
         for name in names:
-            if spelled(name) in graph.tables:
+            if unqualified(name) in graph.tables:
                 continue
             names_of_tables = sorted(graph.tables)
             is_other = last_part(name) in graph.outputs - {table.lower() for table in names_of_tables}
-            what = (
-                f"{name!r} is no table" if is_other else f"there is no table {name!r}{nearest(name, names_of_tables)}"
-            )
+            missing = f"there is no table {name!r}{nearest(name, names_of_tables)}"
+            what = f"{name!r} is not a table" if is_other else missing
             raise ConfigurationError(f"{option}: {what}; {', '.join(names_of_tables) or 'none'} can be refreshed")
 
 
@@ -197,7 +203,7 @@ def _spec(path: Path) -> PipelineSpec:
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:
-    """Start the run and report its events. Raises PipelineError with the reason of the last failure."""
+    """Start the pipeline and pass its events to `show`. Raises PipelineError with the reason of the last failure."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.spark_connect_pipeline import start_run
 
@@ -207,7 +213,7 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[s
     try:
         for event in events_of(start_run(spark, graph, storage=spec.storage, **request)):
             show(event)
-            if event.state is None and event.reason:  # a definition that Spark cannot make sense of
+            if event.state is None and event.reason:  # an invalid definition
                 failure = failure or f"{event.headline.rstrip('.')}: {event.reason}"
             if event.state == "FAILED" and event.reason:
                 failure = f"flow {event.flow}: {event.reason}" if event.flow else failure or event.reason
@@ -216,16 +222,18 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[s
 
 
 class Unfinished:
-    """The record of a run in progress and of its refreshes; it remains if the run is killed."""
+    """The record of a run in progress, with the tables that it refreshes. It remains on disk if the run is killed."""
 
     def __init__(self, project: Path) -> None:
         self._path = project / STORAGE / "unfinished.json"
-        self.is_there = self._path.exists()
+        self.exists = self._path.exists()
         self._refreshes = False
 
-    def taken_up(self, options: RunOptions) -> dict[str, Any]:
-        """Return the refreshes to request from Spark: those of `options`, and the full refresh that was interrupted."""
-        before = json.loads(self._path.read_text()) if self.is_there else {}
+    def refreshes_to_request(self, options: RunOptions) -> dict[str, Any]:
+        """Return the refreshes to request from Spark: those of `options`, and the full refresh of an interrupted
+        run.
+        """
+        before = json.loads(self._path.read_text()) if self.exists else {}
         if before.get("full_refresh_all") or options.full_refresh_all:
             return {"full_refresh": [], "full_refresh_all": True, "refresh": [], "dry": options.dry}
         full = sorted({*options.full_refresh, *before.get("full_refresh", ())})
@@ -233,33 +241,35 @@ class Unfinished:
         refresh = list(options.refresh) if options.refresh or not before.get("full_refresh") else []
         return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
 
-    def note(self, request: dict[str, Any]) -> None:
-        """Record the request, before anything is changed."""
+    def record(self, request: dict[str, Any]) -> None:
+        """Record the refreshes before anything is changed."""
         self._path.parent.mkdir(exist_ok=True)
         write_json(self._path, request)
         self._refreshes = bool(request.get("full_refresh_all") or request.get("full_refresh"))
 
-    def note_emptied(self) -> None:
-        """Record that the full refresh has cleared its tables: an interrupted run now resumes like any other."""
+    def record_emptied(self) -> None:
+        """Record that the full refresh has emptied its tables. If the run is interrupted from now on, the next run
+        continues it without a full refresh.
+        """
         if self._refreshes:
-            self.note({})
+            self.record({})
 
     def done(self) -> None:
-        """Delete the record after the run has succeeded."""
+        """Delete the record after a successful run."""
         self._path.unlink(missing_ok=True)
 
 
 def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], outputs: frozenset[str]) -> list[Path]:
-    """Remove directories of outputs that the catalog does not know and whose rows are not needed, and return them.
+    """Remove directories of tables that are not in the catalog and whose rows are not needed, and return their paths.
 
-    Directories that are not outputs of this project are left alone.
+    Directories that do not have the name of an output of this project are not removed.
     """
     tables = {table.name for table in spark.catalog.listTables()}
     streams = {path.name for path in (project / STORAGE / "_checkpoints").glob("*/*/*")}
     streams = set() if request["full_refresh_all"] else streams - set(request["full_refresh"])
     orphans = [path for path in _table_directories(project) if path.name in outputs - tables - streams]
     for path in orphans:
-        log.warning("Removed %s, which a killed run had left behind", path)
+        log.warning("Removed %s, which was left by a killed run", path)
         shutil.rmtree(path)
     return orphans
 

@@ -1,9 +1,9 @@
-"""The Spark session of a pipeline: a Spark Connect server in a child process, or one that is already running.
+"""The Spark session of a pipeline, with a Spark Connect server in a child process or one that is already running.
 
-`spark-pipelines` starts two JVMs, the first only to compute the options of the second; here it is one. It uses
-Ottla's Java (`ottla.java`) and this Python, and keeps a catalog: without one, the next run would not know the
-tables, and find their directories occupied. The catalog is Spark's own (Hive's metastore in an embedded Derby), a
-directory in the project.
+The server uses the Java of `ottla.java` and this Python interpreter. `spark-pipelines` would start two JVMs, the first
+only to compute the options of the second. The server has a persistent catalog, since without one the next run would not
+know the tables, and find their directories occupied. The catalog is Hive's metastore in an embedded Derby database, in
+a directory of the project.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 LOG: Final = Path(STORAGE, "spark.log")
 """The path of Spark's log in a project."""
 DEFAULT_MASTER: Final = "local[*,4]"
-"""All cores, with four attempts per task, as on a cluster: a Python worker that dies does not fail a flow."""
+"""All cores, with four attempts per task as on a cluster, so that the crash of a Python worker does not fail a flow."""
 
 CONNECT_PORT: Final = 15002
-"""The port of a Connect server, unless its URL names another."""
+"""The default port of a Spark Connect server."""
 REACH_SECONDS: Final = 10.0
-"""Timeout for reaching a server."""
+"""Timeout for connecting to a Spark Connect server."""
 
 STATE_STORE: Final = (
     "spark.sql.streaming.stateStore.providerClass",
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 )
-"""The state store, the only one that transformWithState supports."""
+"""The config for the state store. RocksDB is the only one that supports transformWithState."""
 
 _RUN_DEFAULTS: Final = {
-    # Retry after one second, not five: a broker restarts quickly.
+    # Retry after one second instead of five, because a broker restarts quickly.
     "spark.sql.pipelines.execution.watchdog.minRetryTime": "1s",
     "spark.sql.pipelines.execution.watchdog.maxRetryTime": "10s",
     "spark.sql.pipelines.maxFlowRetryAttempts": "10",
-    # Each flow over a topic starts Python processes, which Spark gives ten seconds to report; sixteen at once (the
-    # default) take longer than that on a small machine.
+    # Each flow over a topic starts Python processes. Spark gives them ten seconds to start, and sixteen at once (the
+    # default) take longer on a small machine.
     "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
     "spark.python.unix.domain.socket.enabled": "true",
     STATE_STORE[0]: STATE_STORE[1],
@@ -61,7 +61,7 @@ _RUN_DEFAULTS: Final = {
 
 
 def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
-    """Return the server's configs; `overrides` win over the defaults."""
+    """Return the configs of the server. `overrides` take precedence over the defaults."""
     state = project / STORAGE
     return {
         **LOCAL_DEFAULTS,
@@ -70,7 +70,7 @@ def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str
         "spark.driver.extraJavaOptions": (
             f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
         ),
-        # As text: Spark would take %C3%BC for six characters of a name.
+        # Not as a URI: Spark would use an escaped character such as %C3%BC literally.
         "spark.sql.warehouse.dir": f"file://{project / 'tables'}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state / 'catalog'};create=true",
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -87,10 +87,11 @@ def session(
     remote: str | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a Connect session with the server of `remote` (`sc://host:port`), or with one that is started for it.
+    """Yield a session of Spark Connect with the server at `remote` (`sc://host:port`). If that is None, start a server,
+    which ends with the session.
 
-    Raises ConfigurationError if pyspark's extras or a suitable Java are missing, and KafkaError from within if a server
-    that was started here has ended before its session.
+    Raises ConfigurationError if a package or a suitable Java is missing, or if the server cannot be reached; and
+    KafkaError if a server that was started here ends before the session.
     """
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -102,9 +103,9 @@ def session(
         remote, jvm = _start_server(project, master, overrides or {})
     else:
         _reach(remote)
-        # Settings that can be changed on a running server.
+        # On a running server, only configs that can be changed at runtime take effect.
         builder = builder.config(map=dict(overrides or {}))
-    # Functions (`F.col`) create Connect's columns if this variable is set.
+    # With this variable, functions such as `F.col` return columns of Spark Connect.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     spark = cast("SparkSession", builder.remote(remote).getOrCreate())
     try:
@@ -119,8 +120,8 @@ def session(
 
 
 def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
-    """Return Spark Connect's own retry policy, except that it stops if the server has ended: it retries for ten
-    minutes.
+    """Return the retry policy of Spark Connect, which retries for ten minutes, except that it stops when the server's
+    process has ended.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
@@ -133,7 +134,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 @contextmanager
 def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
-    """Report that the server has ended, instead of its client's error."""
+    """Raise KafkaError if the server's process has ended, instead of the error of its client."""
     try:
         yield
     except Exception as error:
@@ -141,30 +142,34 @@ def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Itera
         if code is None:
             raise
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        raise KafkaError(f"Spark's JVM has ended before the run ({how}); see {project / LOG}, and run again") from error
+        raise KafkaError(
+            f"Spark's JVM ended before the run was complete ({how}); see {project / LOG}, and run again"
+        ) from error
 
 
 def _reach(remote: str) -> None:
-    """Raise ConfigurationError if no server listens: Spark Connect's client would retry for ten minutes without a
-    message.
+    """Raise ConfigurationError if no server accepts connections. Spark Connect's client would retry for ten minutes
+    without a message.
     """
     address = urlsplit(remote)
     try:
         host, port = address.hostname, address.port or CONNECT_PORT
-    except ValueError:  # a port that is no number
+    except ValueError:  # the port is not a number
         host = None
     if address.scheme != "sc" or not host:
-        # Without its text, which may have a token.
+        # The value is not shown, because it may contain a token.
         raise ConfigurationError("--remote: not an address of a Spark Connect server; use sc://HOST:PORT")
     where = f"{host}:{port}"
     try:
         socket.create_connection((host, port), REACH_SECONDS).close()
     except OSError as error:
-        raise ConfigurationError(f"--remote: no answer at {where}: {error}; is a Connect server there?") from None
+        raise ConfigurationError(
+            f"--remote: cannot connect to {where}: {error}. Is a Spark Connect server running there?"
+        ) from None
 
 
 def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
-    """Start a server, and return its address and its process."""
+    """Start a server, and return its URL and its process. Raises ConfigurationError if it does not start."""
     from pyspark import SparkContext
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
@@ -172,24 +177,26 @@ def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> t
     if master.startswith("local"):
         use_installed_pyspark()
         overrides = {**worker_sockets(), **overrides}
-    # Ends the server with the session.
+    # With this variable, the server ends with the session.
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     port = free_port()
     (project / STORAGE).mkdir(exist_ok=True)
-    # As `SparkSession.builder.remote("local")`, except for the port: 15002 may be in use.
+    # Like `SparkSession.builder.remote("local")`, but with a free port, because 15002 may be in use.
     try:
         with _stderr_to(project / LOG):
             ConnectSession._start_connect_server(master, settings(project, port, overrides))
     except Exception as error:
-        # Py4J's and PySpark's, and the last output of a JVM is in the log only.
+        # These are exceptions of Py4J and PySpark. The last output of the JVM is only in the log.
         raise ConfigurationError(f"Spark does not start: {first_line(str(error))}; see {project / LOG}") from error
-    # By this name the client sends the token without asking for TLS.
+    # With the host name localhost, the client sends the token without TLS.
     return f"sc://localhost:{port}", cast(Any, SparkContext._gateway).proc
 
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Redirect stderr to a file for child processes: Spark logs a stack trace even for errors that it retries."""
+    """Redirect stderr of this process and its children to a file, because Spark logs a stack trace even for errors
+    that it retries.
+    """
     before = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)

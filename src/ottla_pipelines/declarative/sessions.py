@@ -1,9 +1,9 @@
-"""Sessions of visitors, built from their visits in the state of `transformWithState` with timers.
+"""Sessions of a website's visitors, computed from visits with `transformWithState` and timers.
 
-A session ends when its visitor has made no request for GAP_S. Either the visitor's next visit shows that, or the
-watermark passes that time and the timer fires. Both end the session at the same visit, so sessions do not depend on
-the division of the stream into micro-batches, nor on kills of the job: a visitor's lines are in one partition and are
-processed in the order of their offsets, and the watermark waits longer (WATERMARK) than a line can be late.
+A session ends when its visitor has made no request for GAP_S seconds. That is detected by the visitor's next visit, or
+by a timer when the watermark has passed. Both end the session after the same visit, so that the sessions depend neither
+on how the stream is divided into micro-batches nor on restarts. This requires that the lines of a visitor are in one
+partition, and that the watermark's delay (WATERMARK) is longer than the delay of any line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GAP_S: Final = 1800
-"""Time without a visit that ends a session: half an hour, as in web statistics."""
+"""The time in seconds without a visit after which a session ends: half an hour, as is usual in web statistics."""
 WATERMARK: Final = "2 hours"
-"""Maximum delay of a line. Spark drops lines that arrive later."""
+"""The delay of the watermark. Spark drops lines that are later than this."""
 
 
 class Visit(NamedTuple):
-    """One page visit of a session."""
+    """One visit. Visits are ordered by partition and offset."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class Visit(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A session so far. `referrer` is that of the first visit that has one."""
+    """A session. `referrer` is the first one that is not None; `visits` is the number of visits."""
 
     started_ms: int
     ended_ms: int
@@ -58,18 +58,18 @@ STATE: Final = (
 ENDED: Final = StructType([StructField("visitor", StringType()), *STATE.fields])
 
 
-def begun(visit: Visit) -> Session:
-    """Return the session that a visit begins."""
+def new_session(visit: Visit) -> Session:
+    """Return a new session with one visit."""
     return Session(visit.time_ms, visit.time_ms, 1, visit.page, visit.page, visit.referrer)
 
 
-def goes_on(session: Session, visit: Visit, gap_ms: int) -> bool:
-    """Return whether the visit belongs to the session, also if it is late."""
+def belongs_to(session: Session, visit: Visit, gap_ms: int) -> bool:
+    """Return whether the visit belongs to the session, which also holds for a visit that arrives late."""
     return visit.time_ms - session.ended_ms < gap_ms
 
 
 def extended(session: Session, visit: Visit) -> Session:
-    """Return the session with one more visit, in the order of arrival."""
+    """Return the session with another visit, which becomes the exit page even if its time is earlier."""
     return Session(
         min(session.started_ms, visit.time_ms),
         max(session.ended_ms, visit.time_ms),
@@ -80,46 +80,52 @@ def extended(session: Session, visit: Visit) -> Session:
     )
 
 
-def taken(session: Session | None, visits: Iterable[Visit], gap_ms: int) -> tuple[list[Session], Session | None]:
-    """Return the sessions that these visits of one visitor end, and the one that is open after them."""
+def process_visits(
+    session: Session | None, visits: Iterable[Visit], gap_ms: int
+) -> tuple[list[Session], Session | None]:
+    """Process the visits of one visitor. Return the sessions that they ended, and the session that is open
+    afterwards.
+    """
     ended: list[Session] = []
     for visit in visits:
         if session is None:
-            session = begun(visit)
-        elif goes_on(session, visit, gap_ms):
+            session = new_session(visit)
+        elif belongs_to(session, visit, gap_ms):
             session = extended(session, visit)
         else:
             ended.append(session)
-            session = begun(visit)
+            session = new_session(visit)
     return ended, session
 
 
 class Sessions(StatefulProcessor):
-    """Keeps each visitor's open session, and a timer for its end."""
+    """A stateful processor with the open session of each visitor, and a timer for its end."""
 
     def __init__(self, gap_s: int = GAP_S) -> None:
         self.gap_ms = gap_s * 1000
 
     def init(self, handle: Any) -> None:
-        """Initialize the state. Spark calls this once per task."""
+        """Create the state. Spark calls this once per task."""
         self._handle = handle
         self._open = handle.getValueState("open", STATE)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        """Process a visitor's visits of one micro-batch. The shuffle has mixed them, so they are sorted by offset."""
+        """Process the visits of one visitor in a micro-batch, and yield the sessions that ended. The visits are sorted
+        by offset, because the shuffle does not keep their order.
+        """
         visits = sorted(Visit(r["partition"], r["offset"], r["time_ms"], r["page"], r["referrer"]) for r in rows)
         before = Session(*self._open.get()) if self._open.exists() else None
-        ended, now = taken(before, visits, self.gap_ms)
+        ended, now = process_visits(before, visits, self.gap_ms)
         if now is not None:
             self._open.update(tuple(now))
             if before is None or ended:
-                # One timer per session: if it fires too early, because the session has continued, it is set again.
+                # One timer per session. If the session has continued when it fires, it is registered again.
                 self._handle.registerTimer(now.ended_ms + self.gap_ms)
         for session in ended:
             yield Row(visitor=key[0], **session._asdict())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Emit the session of this visitor if the watermark has passed its end."""
+        """Yield the visitor's session if the watermark has passed its end, otherwise register the timer again."""
         if not self._open.exists():
             return
         session = Session(*self._open.get())
@@ -131,15 +137,14 @@ class Sessions(StatefulProcessor):
         yield Row(visitor=key[0], **session._asdict())
 
     def close(self) -> None:
-        """Do nothing: the state holds everything."""
+        """Do nothing: there are no resources to release."""
 
 
 def sessions_of(visits: DataFrame, gap_s: int = GAP_S) -> DataFrame:
-    """Return the sessions of visits (columns visitor, time, page, referrer, partition, offset).
+    """Return the sessions of visits, which have the columns visitor, time, page, referrer, partition and offset.
 
-    In a pipeline, call this outside the decorated function, on rows that come from a topic: Spark resolves the
-    columns at once, when the pipeline's own tables do not exist yet. Sessions that are still open are returned by a
-    later run.
+    In a pipeline, call this outside the decorated function, with rows from a topic, because Spark resolves the columns
+    immediately, before the tables of the pipeline exist. A session that is still open is returned by a later run.
     """
     timed = visits.withWatermark("time", WATERMARK).select(
         "visitor", "time", "partition", "offset", F.unix_millis("time").alias("time_ms"), "page", "referrer"

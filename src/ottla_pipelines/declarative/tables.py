@@ -1,8 +1,8 @@
-"""A pipeline's tables without Spark: the committed rows, as Arrow.
+"""Reading of a pipeline's tables without Spark, as Arrow tables.
 
-The directory of a streaming table also contains files of killed micro-batches. The committed ones are listed in
-`_spark_metadata`: a file per micro-batch, named by its id, and from time to time a `.compact` file that replaces all
-earlier ones. Reading the directory without this log would return rows twice.
+The directory of a streaming table also contains files of uncommitted micro-batches. The committed files are listed in
+`_spark_metadata`, which has a file per micro-batch, named by its id, and sometimes a `.compact` file that replaces all
+earlier ones. Without this log, rows would be read twice.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _VERSION = "v1"
 
 
 def read_table(directory: Path) -> pa.Table:
-    """Return all rows of a table. Raises ConfigurationError if its directory does not exist."""
+    """Return all committed rows of a table. Raises ConfigurationError if its directory does not exist."""
     if not directory.is_dir():
-        raise ConfigurationError(f"{directory}: there is no such table")
+        raise ConfigurationError(f"{directory}: no such table")
     tables = [pq.ParquetFile(path).read() for path in table_files(directory)]
     return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
 
 def table_files(directory: Path) -> list[Path]:
-    """Return the files whose rows count, in the order in which they were written."""
+    """Return the committed files of a table, in the order in which they were written."""
     if not (directory / LOG).is_dir():
         return sorted(directory.glob("part-*.parquet"))
-    # By name: paths in the log are those of the machine that wrote it.
+    # Only the names are used, because the paths in the log are those of the machine that wrote it.
     return [directory / name for name in _logged(directory / LOG)]
 
 

@@ -1,8 +1,8 @@
-"""Topics in a pipeline's definitions: the address of the brokers, and the options for reading and writing a topic.
+"""Helpers for a pipeline's definitions: the address of the brokers, and the options for reading and writing a topic.
 
-A definition file is plain Python, which Spark runs to collect the definitions. The address comes from the
-environment, so that one project runs against a laptop's broker and against a cluster: `ottla pipeline run
---bootstrap-server` sets it.
+A definition file is plain Python that Spark executes to collect the definitions. The address is taken from an
+environment variable, which `ottla pipeline run --bootstrap-server` sets, so that a project runs on a local broker and
+on a cluster without changes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BOOTSTRAP_SERVERS = "OTTLA_BOOTSTRAP_SERVERS"
-"""The environment variable with the brokers' addresses."""
+"""The environment variable with the addresses of the brokers."""
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DATABASE = "OTTLA_PIPELINE_DATABASE"
-"""The environment variable with the URL of the database for `format("ottla.sql")`."""
+"""The environment variable with the URL of the database of `format("ottla.sql")`."""
 MAX_OFFSETS = "OTTLA_PIPELINE_MAX_OFFSETS"
-"""The environment variable with the maximum number of records in a micro-batch; without it, a run reads all records
-in one.
+"""The environment variable with the maximum number of offsets in a micro-batch. If it is not set, a run reads
+everything in one micro-batch.
 """
 
 
@@ -31,12 +31,16 @@ def bootstrap_servers() -> str:
 
 
 def database_url() -> str:
-    """Return the URL of the database of the results; by default SQLite in the project, where definitions are run."""
+    """Return the URL of the database for results. The default is a SQLite file in the current directory, which is the
+    project while Spark executes the definitions.
+    """
     return os.environ.get(DATABASE) or f"sqlite:///{Path.cwd() / 'results.db'}"
 
 
 def read_topic(*topics: str, **options: Any) -> DataFrame:
-    """Return a stream of topics from their beginning, headers included. `options` are those of `format("ottla")`."""
+    """Return a streaming DataFrame of the topics from their beginning, with headers. `options` are options of
+    `format("ottla")`.
+    """
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()
@@ -52,5 +56,5 @@ def read_topic(*topics: str, **options: Any) -> DataFrame:
 
 
 def writing(topic: str, **options: str) -> dict[str, str]:
-    """Return the options of a sink (`create_sink(name, "ottla", writing("topic"))`)."""
+    """Return the options of a sink that writes to a topic: `create_sink(name, "ottla", writing("topic"))`."""
     return {"kafka.bootstrap.servers": bootstrap_servers(), "topic": topic, **options}

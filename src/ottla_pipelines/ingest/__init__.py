@@ -1,1 +1,1 @@
-"""From events to topics: readers of files, and a replay that can be killed and resumed."""
+"""Sending events to topics: readers of files, and a replay that can be resumed."""

@@ -1,9 +1,9 @@
-"""An event on its way into a topic, and the rules that make a replay resumable.
+"""Events to send, and the rules that make it possible to resume a replay.
 
-Events of a replay are numbered (`seq`) in the order in which they are sent, and the number is the first field of
-their JSON. The partition of an event depends on the event alone. So each partition holds increasing numbers, none of
-its share is missing, and its last number shows which events have arrived: `is_missing` then finds those that a killed
-replay has not sent.
+The events of a replay are numbered (`seq`) in the order in which they are sent, and the number is the first field of
+their JSON. The partition of an event only depends on the event. So the numbers in a partition increase without missing
+events, and its last number shows which events it contains. `is_missing` returns whether an event was not sent before
+the replay was killed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ottla_pipelines.catalog import Topic
 
 
 class Event(NamedTuple):
-    """One record to send: `rest` is the JSON of its fields without braces, so that `seq` can be put before it."""
+    """A record to send. `rest` is the JSON of its fields without braces; `seq` is put before it."""
 
     topic: Topic
     key: bytes | None
     rest: bytes
     timestamp_ms: int | None
-    """The event time; None for the time of sending."""
+    """The event time; None to use the time of sending."""
 
 
 class Numbered(NamedTuple):
-    """An event with its number and partition in the replay."""
+    """An event with its number and partition."""
 
     seq: int
     topic: str
@@ -39,7 +39,7 @@ class Numbered(NamedTuple):
 
 
 def event(topic: Topic, key: str | None, fields: Mapping[str, Any], timestamp_ms: int | None) -> Event:
-    """Return an event whose value is `fields` as JSON."""
+    """Return an event with `fields` as its JSON value."""
     rest = _dumps(fields)[1:-1]
     return Event(topic, None if key is None else key.encode(), rest.encode(), timestamp_ms)
 
@@ -48,15 +48,17 @@ _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def number(events: Iterator[Event]) -> Iterator[Numbered]:
-    """Assign each event its number and partition."""
+    """Yield the events with their numbers and partitions."""
     for seq, (topic, key, rest, timestamp_ms) in enumerate(events):
         value = b'{"seq":%d,%b}' % (seq, rest)
         yield Numbered(seq, topic.name, partition_for(key, seq, topic.partitions), key, value, timestamp_ms)
 
 
 def partition_for(key: bytes | None, seq: int, partitions: int) -> int:
-    """Return Kafka's partition of the key. Without a key partitions take turns, since a resumed run must repeat the
-    choice.
+    """Return the partition of an event: Kafka's default partition for the key, or `seq` modulo `partitions` without a
+    key.
+
+    A sticky partition would not be the same after a restart.
     """
     from ottla.records.murmur2 import murmur2
 
@@ -64,14 +66,14 @@ def partition_for(key: bytes | None, seq: int, partitions: int) -> int:
 
 
 def is_missing(event: Numbered, last: Mapping[TopicPartition, int]) -> bool:
-    """Return whether the event comes after the last one that its partition holds."""
+    """Return whether the number of the event is greater than the last one in its partition, so that it must be sent."""
     return event.seq > last.get(TopicPartition(event.topic, event.partition), -1)
 
 
 def sequence_of(value: bytes) -> int:
-    """Return the number in an event's value. Raises MalformedMessageError if the record is not one of a replay."""
+    """Return the number in an event's value. Raises MalformedMessageError if the value was not written by a replay."""
     prefix = b'{"seq":'
     digits = value[len(prefix) : value.find(b",")]
     if not value.startswith(prefix) or not digits.isdigit():
-        raise MalformedMessageError(f"not an event of a replay: {value[:60]!r}; the topic holds other records")
+        raise MalformedMessageError(f"not an event of a replay: {value[:60]!r}; the topic contains other records")
     return int(digits)

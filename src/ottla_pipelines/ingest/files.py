@@ -1,7 +1,7 @@
-"""Any file as events: JSON lines, CSV, or a web server's access log (common or combined format).
+"""Reading of any file as events: JSON lines, CSV, or a web server's access log (common or combined format).
 
-Each line becomes one event with its row number, its time and the group that it is counted by. A line that does not
-parse is an event as well, in the group `(unreadable)`: no line is dropped.
+Each line becomes one event with its row number, its time, and the group in which it is counted. A line that cannot be
+parsed becomes an event in the group `(unreadable)`, so that no line is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACCESS_LINE = re.compile(
 
 
 class Row(NamedTuple):
-    """One line: its number from 1, its text, and its fields, or None if it does not parse."""
+    """One line: its number from 1, its text, and its fields, or None if it cannot be parsed."""
 
     number: int
     text: str
@@ -40,7 +40,9 @@ class Row(NamedTuple):
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file in their order; the format is detected from its first line."""
+    """Yield the rows of a file in order. The format is detected from the first line and the file name. Raises
+    ConfigurationError if it is unknown.
+    """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         first = file.readline()
         file.seek(0)
@@ -56,7 +58,7 @@ def _reader(path: Path, first: str) -> Callable[[Any], Iterator[Row]]:
         return _access_rows
     if path.suffix.lower() in (".csv", ".tsv") or "," in first:
         return _csv_rows
-    raise ConfigurationError(f"--input {path}: neither JSON lines, CSV nor an access log: {first[:60]!r}")
+    raise ConfigurationError(f"--input {path}: not JSON lines, CSV or an access log: {first[:60]!r}")
 
 
 def _json_rows(file: Any) -> Iterator[Row]:
@@ -86,15 +88,17 @@ def _csv_rows(file: Any) -> Iterator[Row]:
 
 
 class Layout(NamedTuple):
-    """The fields with a row's time and with its group; None if there is none."""
+    """The names of the fields with a row's time and with its group; None if there is no such field."""
 
     time: str | None
     group: str | None
 
 
 def layout(path: Path, by: str | None) -> Layout:
-    """Detect the fields from the first rows. `by` names the group's field; by default it is the first with few
-    distinct values.
+    """Return the fields, detected from the first 1000 rows. `by` is the name of the group's field; by default it is
+    `status`, or the first field with few distinct values.
+
+    Raises ConfigurationError if no field is named `by`.
     """
     sample = [row.fields for row in itertools.islice(rows(path), _SAMPLE_ROWS) if row.fields]
     names = list(dict.fromkeys(name for fields in sample for name in fields))
@@ -112,7 +116,7 @@ def _has_few_values(sample: list[dict[str, Any]], name: str) -> bool:
 
 
 def events(path: Path, by: str | None = None) -> Iterator[Event]:
-    """Yield the file's rows as events."""
+    """Yield the rows of a file as events. `by` is the name of the group's field, or None to detect it."""
     columns = layout(path, by)
     for row in rows(path):
         time, group = time_of(row, columns), group_of(row, columns)
@@ -122,14 +126,16 @@ def events(path: Path, by: str | None = None) -> Iterator[Event]:
 
 
 def group_of(row: Row, columns: Layout) -> str:
-    """Return the group in which the row is counted."""
+    """Return the group in which a row is counted."""
     if row.fields is None:
         return UNREADABLE
     return NO_GROUP if columns.group is None else str(row.fields.get(columns.group))[:_GROUP_LENGTH]
 
 
 def time_of(row: Row, columns: Layout) -> dt.datetime | None:
-    """Return the row's time to the second in UTC, or None if it has none that can be read."""
+    """Return the time of a row in UTC, without fractions of a second, or None if there is none or it cannot be
+    parsed.
+    """
     value = row.fields.get(columns.time) if row.fields and columns.time else None
     if value in (None, ""):
         return None
@@ -144,7 +150,7 @@ def _parse_time(value: Any) -> dt.datetime:
     text = str(value)
     if re.fullmatch(r"\d+(\.\d+)?", text):
         number = float(text)
-        # Seconds, milliseconds or microseconds since 1970: each is a thousand times the other.
+        # The number is seconds, milliseconds or microseconds since 1970.
         while number > 1e11:
             number /= 1000
         return dt.datetime.fromtimestamp(number, dt.UTC)

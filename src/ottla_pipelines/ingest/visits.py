@@ -1,11 +1,11 @@
 """Page visits in the format of a web server's log (Apache's combined format), generated from a seed.
 
-Visitors come from referrers, read a few pages and leave; bots send requests every few seconds; some servers send
-their lines late; and some lines are malformed as in real logs: cut off, garbled, empty, with an impossible date or
-status. The same seed produces the same lines.
+Visitors come from referrers, read a few pages and leave. Bots send requests every few seconds. Some servers send their
+lines late, and some lines are malformed as in real logs: truncated, garbled, empty, or with an invalid date or status.
+The same seed produces the same lines.
 
-`visits(...)` yields records for the topic `visits`: the key is the visitor's address, so that a visitor's lines keep
-their order; the value is the line; the timestamp is the time of the request, even if the line is late.
+`visits(...)` yields records for the topic `visits`. The key is the visitor's address, so that the lines of a visitor
+stay in order; the value is the line; the timestamp is the time of the request, even if the line is late.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
-"""The time of the first visit; visits follow every second."""
+"""The time of the first visit. There is one visit per second."""
 PRESENT: Final = 30
-"""Number of visitors at a time."""
+"""The number of visitors at the same time."""
 STAY: Final = 40
-"""Number of visits, by any visitors, after which one visitor is replaced; a visitor stays for PRESENT * STAY visits."""
+"""The number of visits (of all visitors) after which one visitor is replaced. A visitor thus stays for PRESENT * STAY
+visits.
+"""
 LATEST_S: Final = 600
-"""The maximum delay of a line. Everything that closes by time has to wait longer."""
+"""The maximum delay of a line in seconds. Windows and sessions must stay open longer than this."""
 
 PAGES: Final = ("/", "/products", "/products/1", "/products/2", "/cart", "/checkout", "/about", "/blog", "/blog/kafka")
 REFERRERS: Final = ("-", "-", "https://search.example/?q=ottla", "https://news.example/", "https://social.example/p/7")
@@ -46,16 +48,16 @@ class Visit(NamedTuple):
 def visits(
     seed: int, count: int, *, malformed: float = 0.05, bots: float = 0.1, late: float = 0.02, people: int | None = None
 ) -> Iterator[Visit]:
-    """Yield `count` records.
+    """Yield `count` visits.
 
     Args:
-        seed: the same seed produces the same records.
-        count: the number of records.
+        seed: the same seed produces the same visits.
+        count: the number of visits.
         malformed: the fraction of malformed lines.
         bots: the fraction of lines from bots.
         late: the fraction of lines that are sent up to LATEST_S seconds late.
-        people: the number of different visitors, who take turns and return. Default: one for every
-            200 lines, at least 100.
+        people: the number of distinct visitors, who return after a while. Default: one for every
+            200 lines, but at least 100.
     """
     dice = random.Random(seed)
     crowd = people or max(count // 200, 100)
@@ -72,7 +74,7 @@ def visits(
 
 
 def access_line(address: str, at: dt.datetime, dice: random.Random, agent: str) -> bytes:
-    """Return a line in the combined format."""
+    """Return a line of the access log in the combined format."""
     request = f"GET {dice.choice(PAGES)} HTTP/1.1"
     time = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
     status, size = dice.choice(STATUSES), dice.randrange(200, 20_000)
@@ -104,7 +106,7 @@ def _null(line: bytes, dice: random.Random) -> None:
 
 
 def _not_text(line: bytes, dice: random.Random) -> bytes:
-    # Otherwise a good line: only its bytes show that this is no UTF-8.
+    # The line is valid except for these bytes, which are not UTF-8.
     return line.replace(b"GET /", b"GET /\xff\xfe")
 
 
@@ -117,4 +119,4 @@ BREAKS: Final[tuple[Callable[[bytes, random.Random], bytes | None], ...]] = (
     _null,
     _not_text,
 )
-"""The kinds of malformed lines."""
+"""The functions that make a line malformed."""

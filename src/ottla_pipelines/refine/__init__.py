@@ -1,1 +1,1 @@
-"""From topics to tables, exactly once: Structured Streaming over `format("ottla")`, SQL and Parquet."""
+"""Computing tables from topics exactly once, with Structured Streaming, `format("ottla")`, SQL and Parquet."""

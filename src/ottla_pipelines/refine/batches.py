@@ -1,16 +1,17 @@
-"""The processing of a micro-batch that all pipelines share: exactly once, rows to Parquet, results to SQL.
+"""The exactly-once processing of a micro-batch, which all pipelines share.
 
-    known id? ── yes → nothing
-        │ no
-    read the micro-batch once into memory; count the records of each partition
-        │
-    the pipeline's own work (`Refiner.refine`)
-        │
-    rows → Parquet, into the directory of this micro-batch, replacing the files of a killed attempt
-        │
-    results, offsets and the id → SQL, in one transaction
+    id committed? ── yes → do nothing
+       │ no
+    read the micro-batch into memory; count the records of each partition
+       │
+    compute the results of the pipeline (`Refiner.refine`)
+       │
+    write the rows as Parquet to the directory of this micro-batch, replacing the files of an interrupted attempt
+       │
+    write results, offsets and the id to SQL in one transaction
 
-Only directories whose id is in the database count, so a killed attempt's rows are never seen.
+Only directories of micro-batches whose id is in the database are read, so that rows of an interrupted attempt are
+ignored.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ class Refined:
     """The results of a pipeline for one micro-batch."""
 
     rows: DataFrame
-    """The rows for Parquet; cached by the pipeline if they are used more than once."""
+    """The rows to write as Parquet. The pipeline persists them if it uses them more than once."""
     adds: Mapping[str, Rows]
     observations: Rows = ()
     frontiers: Rows = ()
     pending: Rows = ()
     cached: Sequence[DataFrame] = ()
-    """Other data frames that the pipeline caches in Spark until the results are committed."""
+    """Other DataFrames that the pipeline has persisted; they are released after the commit."""
     after: Callable[[], None] = field(default=lambda: None)
-    """Called when the results are committed, so that the pipeline can update its state in memory."""
+    """A function that is called after the commit, to update state in memory."""
 
 
 class Refiner(Protocol):
-    """The part of the processing that differs between pipelines."""
+    """The part of the processing that is different for each pipeline."""
 
     dataset: str
     """The name of the pipeline's Parquet dataset."""
 
     def refine(self, events: DataFrame) -> Refined:
-        """Return the results of one micro-batch, whose columns are topic and value (text)."""
+        """Return the results of a micro-batch. `events` has the columns topic and value (string)."""
         ...
 
 
 class Batches:
-    """The function that Spark calls with each micro-batch (`foreachBatch`)."""
+    """The function that `foreachBatch` calls with each micro-batch."""
 
     def __init__(self, refiner: Refiner, store: Store, datasets: Path, checkpoint: Path) -> None:
         self.refiner = refiner
@@ -69,7 +70,7 @@ class Batches:
         self.checkpoint = checkpoint
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Refine and commit one micro-batch, or do nothing if it was committed before."""
+        """Process and commit a micro-batch, or do nothing if it is committed already."""
         query_id = query_id_of(self.checkpoint)
         if self.store.is_committed(batch_id, query_id):
             return
@@ -81,7 +82,7 @@ class Batches:
         results = Results(reads, rows_out, refined.adds, refined.observations, refined.frontiers, refined.pending)
         self.store.commit(batch_id, query_id, results)
         refined.after()
-        # Not in a finally: an error here ends the query, and with it the session that holds these.
+        # Not in a finally block: after an error the query and its session end, which releases these DataFrames.
         for frame in (refined.rows, *refined.cached, cached):
             frame.unpersist()
 
@@ -93,11 +94,11 @@ class Batches:
 
 
 def reads_of(events: DataFrame) -> dict[TopicPartition, Read]:
-    """Return the number of records from each partition, and the offset after the last one."""
+    """Return the number of records of each partition, and the offset after its last record."""
     grouped = events.groupBy("topic", "partition").agg(F.max("offset").alias("last"), F.count("*").alias("records"))
     return {TopicPartition(r["topic"], r["partition"]): Read(r["last"] + 1, r["records"]) for r in grouped.collect()}
 
 
 def query_id_of(checkpoint: Path) -> str:
-    """Return the id that Spark gave the query when its checkpoint was made; restarts do not change it."""
+    """Return the id of the query in its checkpoint. Restarts do not change it."""
     return str(json.loads((checkpoint / "metadata").read_text())["id"])

@@ -1,13 +1,13 @@
-"""Flights joined with the weather of their hour and airport, exactly, and the statistics of delays by weather.
+"""Flights joined with the weather of their hour and airport, and the statistics of delays by weather.
 
-A join of two streams has to know when the other side is complete. Spark's own answer is a watermark: an estimate of
-the maximum delay, after which records are dropped. Here Kafka's order gives an exact answer. Weather is keyed by
-airport, so one airport's hours arrive in order, and as soon as a later hour of an airport has been seen (its
-*frontier*), every earlier hour is decided: the observation is there, or there is none. Flights at or after the
-frontier wait. Frontier, weather and waiting flights are committed together with the results (`store`), so there is no
-other state, and a restart continues from them.
+A join of two streams must know when the other side is complete. Spark uses a watermark, which is an estimate of the
+maximum delay, and drops later records. Here the order of records in a partition gives an exact answer. Weather has the
+airport as key, so that the observations of an airport arrive in order of time. When an observation of a later hour has
+arrived (the *frontier* of the airport), the weather of every earlier hour is final: it has arrived, or it does not
+exist. Flights at or after the frontier wait. Frontiers, weather and waiting flights are committed with the results
+(`store`), so that a restart continues from them.
 
-At the end of a replay a closing event per airport moves its frontier to the end of time.
+At the end of a replay, a closing event for each airport moves its frontier to the end of time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ Observations = dict[tuple[str, dt.datetime], Mapping[str, Any]]
 
 
 class FlightRefiner:
-    """Keeps the weather so far in memory; the database has it, too, and is read once, at the start."""
+    """The pipeline of flights. Its state is in memory; the committed state is read from the database once, at the
+    start.
+    """
 
     dataset = JOINED_FLIGHTS.name
 
@@ -61,7 +63,7 @@ class FlightRefiner:
         self._airlines, self._planes = airlines_frame(spark, airlines), planes_frame(spark, planes)
 
     def refine(self, events: DataFrame) -> Refined:
-        """Join, decide and count. The state changes only when the results are committed."""
+        """Return the joined flights, the statistics, and the new state, which replaces the old one after the commit."""
         new = [json.loads(row["value"]) for row in events.filter(F.col("topic") == WEATHER.name).collect()]
         observations, frontiers = self._observations | observed(new), moved_frontiers(self._frontiers, new)
         flights = parse_flights(self._with_pending(events.filter(F.col("topic") == FLIGHTS.name).select("value")))
@@ -107,13 +109,13 @@ class FlightRefiner:
     def _described(self, joined: DataFrame) -> DataFrame:
         described = joined.join(F.broadcast(self._airlines), "carrier", "left")
         described = described.join(F.broadcast(self._planes), "tailnum", "left")
-        # Only waiting flights are needed in their original text.
+        # The JSON text is only needed for flights that wait.
         value = F.when(~F.col("decided"), F.col("value")).alias("value")
         return described.withColumn("weather", weather_class()).select("seq", "decided", value, *_COLUMNS)
 
 
 def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
-    """Return the observations among weather events, by airport and hour (UTC, without a zone, as SQL stores it)."""
+    """Return the observations by airport and hour (UTC, as a datetime without time zone, as SQL stores it)."""
     observations: Observations = {}
     for e in events:
         if not e.get("closing"):
@@ -126,7 +128,9 @@ def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
 def moved_frontiers(
     frontiers: Mapping[str, dt.datetime], events: Iterable[Mapping[str, Any]]
 ) -> dict[str, dt.datetime]:
-    """Return the last hour seen of each airport; the end of time if its replay is closed."""
+    """Return the frontier of each airport: the hour of its last observation, or the end of time after its closing
+    event.
+    """
     moved = dict(frontiers)
     for e in events:
         closing = e.get("closing")
@@ -136,14 +140,16 @@ def moved_frontiers(
 
 
 def parse_flights(values: DataFrame) -> DataFrame:
-    """Parse JSON into columns, with the scheduled time (UTC) and the local day that it falls on."""
+    """Return flights with a column for each field of their JSON, the scheduled departure (UTC) and its local day."""
     parsed, scheduled, day = flight_columns(values)
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
 
 
 def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, Column, Column]:
-    """Parse JSON into columns besides `other_columns`, and return them with the columns of scheduled time and local
+    """Parse the JSON of flights. Return the DataFrame, and the columns for the scheduled departure (UTC) and its local
     day.
+
+    `other_columns` of `values` are kept.
     """
     flight = F.from_json("value", _FLIGHT_SCHEMA).alias("flight")
     parsed = values.select("value", flight, *other_columns).select("value", "flight.*", *other_columns)
@@ -152,7 +158,9 @@ def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, C
 
 
 def join_weather(flights: DataFrame, weather: DataFrame, frontiers: DataFrame) -> DataFrame:
-    """Return each flight with its weather or nulls, and whether that is final."""
+    """Return each flight with its weather (nulls if there is none) and the column `decided`: whether the weather is
+    final.
+    """
     same_hour = (F.col("origin") == F.col("w_origin")) & (F.col("time_hour") == F.col("w_hour"))
     joined = flights.join(F.broadcast(weather), same_hour, "left")
     joined = joined.join(F.broadcast(frontiers), F.col("origin") == F.col("f_origin"), "left")
@@ -161,7 +169,9 @@ def join_weather(flights: DataFrame, weather: DataFrame, frontiers: DataFrame) -
 
 
 def weather_class() -> Column:
-    """Return the column of the weather class (catalog.WEATHER_CLASSES). A missing measurement meets no condition."""
+    """Return a column with the weather class (catalog.WEATHER_CLASSES). A condition with a missing measurement is
+    false.
+    """
     wet = F.col("precip") > 0
     return (
         F.when(F.col("w_origin").isNull(), "unknown")
@@ -174,7 +184,9 @@ def weather_class() -> Column:
 
 
 def delay_statistics(rows: DataFrame) -> DataFrame:
-    """Return delays per day, airport, carrier and weather. All numbers are integers and can be summed over batches."""
+    """Return the statistics of delays by day, airport, carrier and weather. All values are integers that can be added
+    up over micro-batches, except the maximum.
+    """
 
     def count(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
@@ -193,13 +205,13 @@ def delay_statistics(rows: DataFrame) -> DataFrame:
 
 
 def airlines_frame(spark: SparkSession, airlines: Texts) -> DataFrame:
-    """Return the data frame of airlines: carrier, airline."""
+    """Return a DataFrame of airlines with the columns carrier and airline."""
     rows = [{"carrier": a["carrier"], "airline": a["name"]} for a in airlines]
     return spark.createDataFrame(pa.Table.from_pylist(rows))
 
 
 def planes_frame(spark: SparkSession, planes: Texts) -> DataFrame:
-    """Return the data frame of planes: tailnum, manufacturer, model, plane_year."""
+    """Return a DataFrame of planes with the columns tailnum, manufacturer, model and plane_year."""
     listed = list(planes)
     columns = {name: pa.array([p[name] for p in listed], pa.string()) for name in ("tailnum", "manufacturer", "model")}
     years = pa.array([int(p["year"]) if p["year"] else None for p in listed], pa.int32())

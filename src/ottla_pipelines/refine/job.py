@@ -1,6 +1,6 @@
 """The Structured Streaming job: `python -m ottla_pipelines.refine.job --run DIR --bootstrap-servers HOST:PORT`.
 
-It exits when everything that was sent has been committed. It may be killed at any moment and started again.
+It ends when all events of the replay have been processed and committed. It may be killed at any time and started again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MAX_OFFSETS = 60_000
-"""The maximum number of offsets per micro-batch: large enough that its fixed cost of a second or two is small, small
-enough that progress shows.
+"""The maximum number of offsets in a micro-batch. It is large enough that the fixed cost of one or two seconds hardly
+matters, and small enough that progress can be seen.
 """
 _POLL_S = 0.2
 
 SHORT_JOB = {
-    # A job of a minute on two cores spends as much on compiling and planning as on its data: measured over the year of
-    # flights, the JVM took 67 s of processor time with these settings and 84 s without.
+    # A job of a minute on two cores spends as much time on compiling and planning as on its data. For all flights of
+    # the year, the JVM used 67 s of CPU time with these configs and 84 s without.
     "spark.driver.extraJavaOptions": f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -49,7 +49,7 @@ def refiner_of(run: Run, spark: SparkSession, store: Store) -> Refiner:
 
 
 def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -> StreamingQuery:
-    """Start the query, or resume it after it was killed."""
+    """Start the query, which continues from its checkpoint if there is one."""
     events = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -70,13 +70,13 @@ def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -
 
 
 def report_totals(store: Store) -> None:
-    """Report the committed progress."""
+    """Report the totals that have been committed."""
     count, records, rows = store.totals()
     report(batches=count, read=records, rows=rows)
 
 
 def is_done(run: Run, store: Store) -> bool:
-    """Return whether everything that was sent has been committed."""
+    """Return whether the replay is complete and all of its events have been committed."""
     ends = run.end_offsets()
     if ends is None:
         return False
@@ -85,7 +85,7 @@ def is_done(run: Run, store: Store) -> bool:
 
 
 def work(run: Run, bootstrap_servers: str) -> None:
-    """Run the query until everything is committed. Raises the query's error."""
+    """Run the query until all events have been committed. Raises the error of the query."""
     with Store.open(run.database_url) as store:
         store.create()
         spark = local_session("ottla-demo", warehouse=run.directory / "warehouse", config=SHORT_JOB)
@@ -94,17 +94,17 @@ def work(run: Run, bootstrap_servers: str) -> None:
         query = start(run, spark, store, bootstrap_servers)
         while not is_done(run, store):
             if not query.isActive:
-                # Raises the query's error.
+                # Raises the error of the query.
                 query.awaitTermination()
             time.sleep(_POLL_S)
         query.stop()
-        # The last micro-batch may have been seen here before its own report.
+        # The last commit may have been seen here before the query reported it.
         report_totals(store)
         spark.stop()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the Spark process."""
+    """Run the job, and return the exit code."""
     parser = argparse.ArgumentParser(prog="ottla_pipelines.refine.job", description=__doc__)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--bootstrap-servers", required=True)

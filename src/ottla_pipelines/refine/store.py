@@ -1,10 +1,10 @@
 """The results in a SQL database, written exactly once.
 
-One transaction per micro-batch holds all results of the micro-batch: its id, the statistics, the new weather, the
-flights that still wait, and the offsets that it has read. Spark runs a micro-batch again after a crash, with the same
-id over the same offsets; its id is then found, and nothing is done. A second writer with the same id fails on the
-primary key. So the id and the results are committed together or not at all, at whatever moment a process is killed.
-SQLite and PostgreSQL are treated alike.
+All results of a micro-batch are written in one transaction: its id, the statistics, the new weather, the waiting
+flights, and the offsets that were read. After a crash, Spark runs a micro-batch again with the same id and offsets. If
+the id is in the database, nothing is done. A second writer of the same id fails because of the primary key. So the id
+and the results are committed together or not at all, at whatever time a process is killed. SQLite and PostgreSQL are
+supported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Read(NamedTuple):
-    """The offset and the number of records that a micro-batch has read from one partition."""
+    """The next offset of a partition, and the number of records that were read from it."""
 
     next_offset: int
     records: int
@@ -34,21 +34,21 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Results:
-    """The changes of one micro-batch."""
+    """The results of one micro-batch."""
 
     reads: Mapping[TopicPartition, Read]
     rows_out: int
     adds: Mapping[str, Rows] = field(default_factory=dict)
-    """Rows to add to a table of statistics, by the table's name."""
+    """Rows to add to tables of statistics, by the names of the tables."""
     observations: Rows = ()
     frontiers: Rows = ()
     pending: Rows = ()
-    """All flights that wait after this micro-batch; they replace the earlier ones."""
+    """All flights that wait after this micro-batch. They replace the earlier ones."""
 
 
 @dataclass(frozen=True)
 class State:
-    """The state from which the next micro-batch continues."""
+    """The committed state, from which the next micro-batch continues."""
 
     observations: Rows
     frontiers: Mapping[str, dt.datetime]
@@ -56,24 +56,26 @@ class State:
 
 
 class Store:
-    """The pipelines' tables in one database. Safe for threads: every call has a connection of its own."""
+    """The tables of the pipelines in a database. Safe for threads: every call uses its own connection."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     @classmethod
     def open(cls, url: str) -> Store:
-        """Connect to `sqlite:///file` or `postgresql://user@host/database`. Raises ConfigurationError if that is
-        impossible.
+        """Return a store for `sqlite:///file` or `postgresql://user@host/database`. Raises ConfigurationError if the
+        database cannot be opened.
         """
         try:
             parsed = make_url(url)
         except ArgumentError:
             raise ConfigurationError(f"--database: {url!r} is not a URL such as sqlite:///results.db") from None
         if parsed.get_backend_name() not in _INSERTS:
-            raise ConfigurationError(f"--database: {parsed.get_backend_name()} is not known; use sqlite or postgresql")
+            raise ConfigurationError(
+                f"--database: {parsed.get_backend_name()} is not supported; use sqlite or postgresql"
+            )
         if parsed.drivername == "postgresql":
-            # SQLAlchemy's default driver for this name is the older psycopg2.
+            # SQLAlchemy's default driver for PostgreSQL is psycopg2, which is older.
             parsed = parsed.set(drivername="postgresql+psycopg")
         shown = parsed.render_as_string(hide_password=True)
         try:
@@ -101,24 +103,26 @@ class Store:
         self.close()
 
     def create(self) -> None:
-        """Create the tables that are missing."""
+        """Create the tables that do not exist."""
         TABLES.create_all(self.engine)
 
     def drop(self) -> None:
-        """Remove the pipelines' tables; other tables in the database stay."""
+        """Drop the tables of the pipelines. Other tables in the database are not changed."""
         TABLES.drop_all(self.engine)
 
     def is_committed(self, batch_id: int, query_id: str) -> bool:
-        """Return whether the micro-batch's results have been committed. Raises IllegalStateError if they are another
-        query's.
+        """Return whether the results of a micro-batch are committed. Raises IllegalStateError if the database has
+        results of another query.
 
-        After a checkpoint is deleted, ids start at 0 again, and new micro-batches would be taken for committed ones.
+        If a checkpoint is deleted, ids start at 0 again, and new micro-batches would be mistaken for committed ones.
         """
         with self.engine.connect() as connection:
             return _committed(connection, batch_id, query_id)
 
     def commit(self, batch_id: int, query_id: str, results: Results) -> bool:
-        """Write all changes in one transaction. Return False if the micro-batch was committed before."""
+        """Write all results in one transaction. Return False, without writing, if the micro-batch is committed
+        already.
+        """
         with self.engine.begin() as connection:
             if _committed(connection, batch_id, query_id):
                 return False
@@ -134,7 +138,7 @@ class Store:
         return True
 
     def state(self) -> State:
-        """Return the committed state, for a job that starts."""
+        """Return the committed state."""
         with self.engine.connect() as connection:
             observations = [dict(row._mapping) for row in connection.execute(select(OBSERVATIONS))]
             frontiers = {row.origin: row.time_hour for row in connection.execute(select(FRONTIERS))}
@@ -142,35 +146,35 @@ class Store:
         return State(observations, frontiers, pending)
 
     def progress(self) -> dict[TopicPartition, Read]:
-        """Return the next offset and the number of records of each partition."""
+        """Return the next offset of each partition, and the number of its records that were read."""
         with self.engine.connect() as connection:
             rows = connection.execute(select(PROGRESS)).all()
         return {TopicPartition(r.topic, r.partition): Read(r.next_offset, r.records) for r in rows}
 
     def totals(self) -> tuple[int, int, int]:
-        """Return the numbers of micro-batches, records read and rows written so far."""
+        """Return the committed numbers of micro-batches, of records read and of rows written."""
         sums = func.coalesce(func.sum(BATCHES.c.records_in), 0), func.coalesce(func.sum(BATCHES.c.rows_out), 0)
         with self.engine.connect() as connection:
             count, records, rows = connection.execute(select(func.count(), *sums).select_from(BATCHES)).one()
         return int(count), int(records), int(rows)
 
     def batch_ids(self) -> list[int]:
-        """Return the micro-batches that wrote rows, in order."""
+        """Return the ids of the micro-batches that wrote rows, in ascending order."""
         with self.engine.connect() as connection:
             return list(
                 connection.scalars(select(BATCHES.c.batch_id).where(BATCHES.c.rows_out > 0).order_by("batch_id"))
             )
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
-        """Return a whole table of statistics, in the order of its key."""
+        """Return all rows of a table, sorted by primary key."""
         with self.engine.connect() as connection:
             result = connection.execute(select(table).order_by(*table.primary_key.columns))
             return [dict(row._mapping) for row in result]
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """Start transactions at once: pysqlite starts them with the first write, after which earlier reads may be
-    outdated.
+    """Make transactions begin explicitly, with a write lock. By default, the driver begins one only with the first
+    write, so that earlier reads may be outdated.
     """
 
     @event.listens_for(engine, "connect")
@@ -189,8 +193,8 @@ def _committed(connection: Connection, batch_id: int, query_id: str) -> bool:
     writers = set(connection.scalars(select(BATCHES.c.query_id).distinct()))
     if writers - {query_id}:
         raise IllegalStateError(
-            f"the database holds results of another run (query {min(writers)}), this one is {query_id}; its checkpoint "
-            "was deleted or replaced. Start afresh, without --resume"
+            f"the database has results of another run (query {min(writers)}; this one is {query_id}), because the"
+            " checkpoint was deleted or replaced. Start a new run without --resume"
         )
     return connection.scalar(select(func.count()).where(BATCHES.c.batch_id == batch_id)) == 1
 
@@ -224,12 +228,14 @@ _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.in
 
 
 def upsert(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows; a row with a known key takes the new values."""
+    """Insert rows, or update the rows with the same primary key."""
     _merge(connection, table, rows, lambda name, excluded: excluded[name])
 
 
 def add(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows; a row with a known key is added to it: sums are summed, a `_max` is the larger of both."""
+    """Insert rows, or add their values to the rows with the same primary key. A column whose name ends in `_max` gets
+    the larger value.
+    """
     _merge(connection, table, rows, lambda name, excluded: _combined(table, name, excluded))
 
 
@@ -237,7 +243,7 @@ def _combined(table: Table, name: str, excluded: Any) -> Any:
     old, new = table.c[name], excluded[name]
     if not name.endswith("_max"):
         return old + new
-    # Either may be null, in a group without a value so far.
+    # Either value is null if its group has no values yet.
     both = func.coalesce(old, new), func.coalesce(new, old)
     return case((both[0] > both[1], both[0]), else_=both[1])
 

@@ -1,1 +1,1 @@
-"""Presentation of the tables: the account, the terminal, the chart and the page."""
+"""Presentation of the results: the account, the terminal output, the chart and the page."""

@@ -1,8 +1,8 @@
-"""The account: results computed from the CSV files in plain Python, compared with the results of the pipeline.
+"""The account: a comparison of the pipeline's results with results computed from the CSV files in plain Python.
 
-It shares nothing with `ingest` and `refine` except the paths of the data files, so that an error there cannot stay
-hidden: the rules of the join, of the classes and of the statistics are implemented a second time, from the local date
-in the CSV instead of the rules of a time zone.
+It shares no code with `ingest` and `refine` except the reading of the data files, so that errors there are detected.
+The join, the weather classes and the statistics are implemented a second time, with the local date in the CSV instead
+of a time zone.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 }
 
 DelayKey = tuple[dt.date, str, str, str]
-"""day, airport, carrier, weather."""
+"""Day, airport, carrier and weather."""
 
 
 class Delays(NamedTuple):
-    """One row of statistics."""
+    """A row of statistics of delays. Delays are in minutes; `delay_max` is None if no flight departed."""
 
     flights: int = 0
     cancelled: int = 0
@@ -46,7 +46,7 @@ class Delays(NamedTuple):
 
 @dataclass
 class Account:
-    """The comparison of a run's input with its results."""
+    """The result of comparing the input of a run with its results."""
 
     noun: str
     rows_in: int
@@ -54,11 +54,11 @@ class Account:
     lost: int
     doubled: int
     unknown: int
-    """Rows of the results that are not in the input."""
+    """The number of rows in the results that are not in the input."""
     statistics: int
-    """Rows of statistics that were compared."""
+    """The number of rows of statistics that were compared."""
     fields: int
-    """Single values that were compared."""
+    """The number of single values that were compared."""
     differences: list[str] = field(default_factory=list)
 
     @property
@@ -68,7 +68,7 @@ class Account:
 
     @property
     def statistics_line(self) -> str:
-        """The result of comparing values, in a sentence."""
+        """A sentence with the result of comparing values."""
         if self.differences:
             return f"{len(self.differences)} differences in the values, such as: {self.differences[0]}"
         return f"equal statistics: {self.statistics:,} rows of them, {self.fields:,} values compared with the input"
@@ -81,7 +81,9 @@ class Account:
 
 
 def expected_flights(limit: int | None = None) -> dict[str, list[Any]]:
-    """Return the expected joined rows, as columns in the order of the CSV's rows."""
+    """Return the expected rows as columns, in the order of the CSV file. `limit` is the number of flights; None for
+    all.
+    """
     weather = {(w["origin"], w["time_hour"]): w for w in _typed("weather.csv")}
     airlines = {a["carrier"]: a["name"] for a in table("airlines.csv")}
     planes = {p["tailnum"]: p for p in table("planes.csv")}
@@ -144,7 +146,7 @@ def _hour(text: str) -> dt.datetime:
 
 
 def weather_class(weather: Mapping[str, Any] | None) -> str:
-    """Return the class of an observation, in the words of the catalog."""
+    """Return the weather class of an observation (catalog.WEATHER_CLASSES). None is no observation."""
     if weather is None:
         return "unknown"
     if weather["precip"] is not None and weather["precip"] > 0:
@@ -155,7 +157,7 @@ def weather_class(weather: Mapping[str, Any] | None) -> str:
 
 
 def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Delays]:
-    """Return the expected statistics."""
+    """Return the expected statistics of delays."""
     delays: dict[DelayKey, Delays] = {}
     names = ("day", "origin", "carrier", "weather", "dep_delay", "arr_delay")
     for *key, late, arrival in zip(*(flights[name] for name in names), strict=True):
@@ -173,7 +175,7 @@ def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Dela
 
 
 def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Table:
-    """Return the rows of committed micro-batches, sorted by their row number."""
+    """Return the rows of the micro-batches with these ids, sorted by row number."""
     files = [f for b in batch_ids for f in sorted(batch_directory(datasets / dataset, b).glob("*.parquet"))]
     tables = [pq.ParquetFile(file).read() for file in files]
     whole = pa.concat_tables(tables) if tables else pa.table({"row": pa.array([], pa.int32())})
@@ -183,7 +185,7 @@ def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Tabl
 def flight_account(
     expected: Mapping[str, Sequence[Any]], rows: pa.Table, statistics: Sequence[Mapping[str, Any]]
 ) -> Account:
-    """Compare joined rows and statistics with those computed from the CSV, value by value."""
+    """Return the account of joined rows and statistics, compared with expected values one by one."""
     account = row_account("flights", expected, rows)
     expected_statistics = expected_delays(expected)
     actual_statistics = {
@@ -195,7 +197,9 @@ def flight_account(
 
 
 def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table) -> Account:
-    """Count rows in, out, lost and doubled by their row number, then compare every value of the rows that exist."""
+    """Return the account of rows: the numbers of rows in, out, lost and doubled, by row number. If these are exact, all
+    values are compared.
+    """
     seen = Counter(rows.column("row").to_pylist())
     expected_rows = set(expected["row"])
     account = Account(
@@ -227,7 +231,9 @@ def _compare_column(account: Account, name: str, expected: list[Any], actual: li
 
 
 def compare_statistics(account: Account, expected: Mapping[Any, Any], actual: Mapping[Any, Any], fields: int) -> None:
-    """Add the comparison of two tables of statistics to the account."""
+    """Compare two tables of statistics, and add the result to the account. `fields` is the number of values in a
+    row.
+    """
     account.statistics = len(expected)
     account.fields += len(expected) * fields
     for key in expected.keys() | actual.keys():

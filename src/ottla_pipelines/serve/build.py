@@ -1,4 +1,4 @@
-"""The report of a run, built from its database, Parquet files and input."""
+"""Building the report of a run from its database, Parquet files and input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla_pipelines.serve.report import RunReport, count_report, flight_report
 Rates = Sequence[tuple[str, str]]
 
 PAGE_TEMPLATE = Path(__file__).with_name("run.html.jinja")
-"""The page of `ottla.spark.report` with the account in it."""
+"""The template of the HTML page: that of `ottla.spark.report` with the account."""
 
 
 def build_report(run: Run, rates: Rates) -> RunReport:

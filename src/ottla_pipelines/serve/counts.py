@@ -1,4 +1,4 @@
-"""The account of a file of events: its rows and counts, compared with the results."""
+"""The account of `--input`: rows and counts, compared with those of the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla_pipelines.serve.account import Account, compare_statistics, row_accou
 
 
 def expected_events(path: Path, by: str | None) -> dict[str, list[Any]]:
-    """Return the rows of the file as columns."""
+    """Return the expected rows of a file, as columns."""
     layout = files.layout(path, by)
     columns: dict[str, list[Any]] = {"row": [], "time": [], "group": [], "event": []}
     for row in files.rows(path):
@@ -28,7 +28,7 @@ def expected_events(path: Path, by: str | None) -> dict[str, list[Any]]:
 def count_account(
     expected: Mapping[str, Sequence[Any]], rows: pa.Table, statistics: Sequence[Mapping[str, Any]]
 ) -> Account:
-    """Compare rows and counts with those of the file."""
+    """Return the account of rows and counts, compared with those of the file."""
     account = row_account("events", expected, rows)
     hours = ("" if time is None else time.strftime("%Y-%m-%dT%H:00:00Z") for time in expected["time"])
     expected_counts = Counter(zip(hours, expected["group"], strict=True))

@@ -1,4 +1,4 @@
-"""The report of a run, with the account. `flight_report` and `count_report` build one from the statistics."""
+"""The report of a run. `flight_report` and `count_report` build it from the statistics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TOP = 10
 
 @dataclass(frozen=True)
 class RunReport(Report):
-    """A report with the account of every row."""
+    """A report with the account of the run."""
 
     account: Account = field(kw_only=True)
 
 
 class Group(NamedTuple):
-    """Delays summed over a group of flights."""
+    """The sums of delay statistics over a group of flights. Delays are in minutes."""
 
     name: str
     flights: int
@@ -40,22 +40,22 @@ class Group(NamedTuple):
 
     @property
     def delayed_percent(self) -> float:
-        """The percentage of departed flights that were 15 minutes late or more."""
+        """The percentage of departed flights that were at least 15 minutes late."""
         return 100 * self.delayed / self.departed if self.departed else 0.0
 
     @property
     def cancelled_percent(self) -> float:
-        """The percentage of cancelled flights."""
+        """The percentage of flights that were cancelled."""
         return 100 * self.cancelled / self.flights if self.flights else 0.0
 
     @property
     def mean_delay(self) -> float:
-        """The mean delay of departed flights in minutes; early departures count as negative."""
+        """The mean delay of departed flights in minutes. Early departures have negative delays."""
         return self.delay_sum / self.departed if self.departed else 0.0
 
 
 def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) -> list[Group]:
-    """Return the statistics summed by the group name that `name` returns for a row, in the order of the names."""
+    """Return the statistics summed up by group, sorted by name. `name` returns the group name of a row."""
     sums: dict[str, Group] = {}
     for row in statistics:
         key = name(row)
@@ -74,7 +74,7 @@ def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) ->
 def flight_report(
     statistics: Statistics, airlines: Mapping[str, str], account: Account, rates: Sequence[tuple[str, str]]
 ) -> RunReport:
-    """Return the report of delays by weather, airport, airline, month and day."""
+    """Return the report of delays by weather, airport, airline, month and day. `airlines` are names by carrier code."""
     order = {name: i for i, (name, _) in enumerate(WEATHER_CLASSES)}
     weather = sorted(grouped(statistics, lambda s: str(s["weather"])), key=lambda g: order[g.name])
     airports = grouped(statistics, lambda s: str(s["airport"]))
@@ -117,8 +117,8 @@ def _flight_findings(weather: Sequence[Group], airports: Sequence[Group], days: 
     if snow:
         all_flights, all_cancelled = sum(g.flights for g in weather), sum(g.cancelled for g in weather)
         lines.append(
-            f"In snow, {snow.cancelled_percent:.1f} % never left; over all flights it was "
-            f"{100 * all_cancelled / all_flights:.1f} %."
+            f"In snow, {snow.cancelled_percent:.1f} % of flights were cancelled, against "
+            f"{100 * all_cancelled / all_flights:.1f} % of all flights."
         )
     slow = max(airports, key=lambda g: g.mean_delay)
     lines.append(f"{slow.name} was the slowest airport, with {slow.mean_delay:.1f} minutes of delay per flight.")
@@ -148,7 +148,7 @@ def _bars(title: str, unit: str, groups: Sequence[Group], value: Callable[[Group
 
 
 def count_report(name: str, statistics: Statistics, account: Account, rates: Sequence[tuple[str, str]]) -> RunReport:
-    """Return the report of events by group and by hour."""
+    """Return the report of events by group and by hour. `name` is the name of the input file."""
     by_group: dict[str, int] = {}
     by_hour: dict[str, int] = {}
     for row in statistics:

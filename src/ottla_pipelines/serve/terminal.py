@@ -1,4 +1,4 @@
-"""A report on the terminal."""
+"""Output of a report on the terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print findings, the first two tables and the rates; the page has the rest. The account is printed separately,
-    at the end.
+    """Print the first two tables, the findings and the rates of a report. The page also has the other tables; the
+    account is printed separately.
     """
     console.print()
     console.rule(f"[bold]{report.title}")
@@ -28,7 +28,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def rich_table(data: TableData) -> Table:
-    """Return the table as a table of rich."""
+    """Return the data as a table of rich."""
     table = Table(title=data.title, title_justify="left", title_style="bold")
     for i, column in enumerate(data.columns):
         table.add_column(column, justify="right" if i else "left")

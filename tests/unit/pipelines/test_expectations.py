@@ -50,7 +50,7 @@ def test_an_unknown_action_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize(("name", "condition"), [("", "true"), ("x", " ")])
 def test_name_and_condition_are_wanted(name: str, condition: str) -> None:
-    with pytest.raises(ConfigurationError, match="a name and a condition are wanted"):
+    with pytest.raises(ConfigurationError, match="the name and the condition must not be empty"):
         expect(name, condition)
 
 

@@ -78,7 +78,7 @@ def test_an_empty_file_has_no_events(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_an_input_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="neither JSON lines, CSV nor an access log"):
+    with pytest.raises(ConfigurationError, match="not JSON lines, CSV or an access log"):
         list(rows(written(tmp_path / "x.txt", "hello\n")))
     with pytest.raises(ConfigurationError, match=r"--by d: .* it has a, b"):
         layout(written(tmp_path / "x.csv", "a,b\n1,2\n"), "d")

@@ -24,7 +24,7 @@ def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
     code = "import os,sys; print('the reason', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
     child = Child("spark", [sys.executable, "-c", code], tmp_path)
     child.finish()
-    with pytest.raises(ProcessEndedError, match=r"(?s)spark ended early \(killed by signal 9\).*the reason"):
+    with pytest.raises(ProcessEndedError, match=r"(?s)spark ended too early \(killed by signal 9\).*the reason"):
         child.check()
 
 

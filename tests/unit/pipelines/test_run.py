@@ -29,14 +29,14 @@ def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path) -> Non
 
 def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ConfigurationError, match="left alone"):
+    with pytest.raises(ConfigurationError, match="is not changed"):
         Run(tmp_path).clear()
     assert (tmp_path / "thesis.txt").exists()
 
 
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("precious")
-    with pytest.raises(ConfigurationError, match="is a file: name a directory"):
+    with pytest.raises(ConfigurationError, match="is a file; set a directory"):
         Run(tmp_path / "f").clear()
 
 

@@ -28,15 +28,15 @@ def test_init_prints_written_files_and_next_steps(tmp_path: Path, capsys: pytest
 
 def test_init_leaves_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "init", str(project)]) == 1
-    assert capsys.readouterr().err == f"ottla pipeline: {project} is there already; take another name, or empty it\n"
+    assert capsys.readouterr().err == f"ottla pipeline: {project} already exists and is not empty; use another name\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--full-refresh-all", "--refresh", "a"], "--full-refresh-all takes all tables"),
-        (["--demo", "--bootstrap-server", "h:1"], "--demo brings its own broker"),
-        (["--master", "local", "--remote", "sc://h"], "--remote has its own master"),
+        (["--full-refresh-all", "--refresh", "a"], "--full-refresh-all refreshes all tables"),
+        (["--demo", "--bootstrap-server", "h:1"], "--demo starts a broker"),
+        (["--master", "local", "--remote", "sc://h"], "--remote uses the master"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -50,7 +50,10 @@ def test_options_that_contradict_each_other_are_refused(
 def test_directory_without_project_names_the_init_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "--spec", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "no spark-pipeline.yml here or above; `ottla pipeline init NAME` makes a project" in line
+    assert (
+        "no spark-pipeline.yml in this directory or its parents; create a project with `ottla pipeline init NAME`"
+        in line
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_a_specification_that_is_none_is_one_line(
 def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "demo_input.py").unlink()
     assert main(["pipeline", "run", "--spec", str(project), "--demo"]) == 1
-    assert "demo_input.py is missing" in capsys.readouterr().err
+    assert "demo_input.py does not exist" in capsys.readouterr().err
     assert not (project / "broker").exists()
 
 
@@ -87,7 +90,7 @@ def test_second_demo_in_one_directory_is_rejected(project: Path, capsys: pytest.
         pytest.importorskip(module)
     with locked(project, ""):
         assert main(["pipeline", "run", "--spec", str(project), "--demo"]) == 1
-    assert capsys.readouterr().err == f"ottla pipeline: {project}: another `ottla pipeline` is at work there\n"
+    assert capsys.readouterr().err == f"ottla pipeline: {project}: another `ottla pipeline` is running there\n"
 
 
 def test_unreachable_brokers_are_reported_before_spark_starts(
@@ -99,7 +102,7 @@ def test_unreachable_brokers_are_reported_before_spark_starts(
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["pipeline", "run", "--spec", str(project), "--bootstrap-server", address]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker answers (")
+    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker responds (")
 
 
 def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
@@ -114,7 +117,7 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
         assert reads_topics(project)
         assert main(["pipeline", "run", "--spec", str(project)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker answers (")
+    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker responds (")
     (project / "transformations" / "visits.py").write_text("brokers = 'of my own'")
     assert not reads_topics(project)
 

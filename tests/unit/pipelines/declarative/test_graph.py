@@ -10,19 +10,19 @@ from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
 from ottla.errors import ConfigurationError
-from ottla_pipelines.declarative.graph import check_sink, crowded_tables, last_part
+from ottla_pipelines.declarative.graph import check_sink, last_part, tables_with_several_flows
 
 
 def test_two_flows_into_a_table_of_files_are_too_many() -> None:
     flows = Counter({"both": 2, "one": 1, "sink": 3})
-    assert crowded_tables({"both", "one"}, flows) == ["both"]
+    assert tables_with_several_flows({"both", "one"}, flows) == ["both"]
 
 
 @pytest.mark.parametrize(
     ("form", "options", "said"),
     [
         ("ottla", {"topic": "t"}, "kafka.bootstrap.servers"),
-        ("ottla.sql", {"url": "oracle://h/d", "dbtable": "t"}, "url: oracle is not known"),
+        ("ottla.sql", {"url": "oracle://h/d", "dbtable": "t"}, "url: oracle is not supported"),
     ],
 )
 def test_invalid_sink_is_reported_at_its_definition(form: str, options: dict[str, str], said: str) -> None:

@@ -26,7 +26,7 @@ def test_a_project_is_complete(tmp_path: Path, chosen: Template) -> None:
 
 def test_a_directory_with_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
-    with pytest.raises(ConfigurationError, match="is there already"):
+    with pytest.raises(ConfigurationError, match="already exists"):
         create(tmp_path, TEMPLATES[0])
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
 
@@ -37,7 +37,7 @@ def test_an_unknown_template_is_refused_with_those_there_are() -> None:
 
 
 def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is no name for a project"):
+    with pytest.raises(ConfigurationError, match="is not a valid project name"):
         create(tmp_path / "a b", TEMPLATES[0])
 
 

@@ -16,7 +16,7 @@ from ottla_pipelines.declarative.runs import (
     _finish,
     check_catalog,
     check_names,
-    in_a_line,
+    errors_on_one_line,
     remove_orphans,
     run,
 )
@@ -31,31 +31,33 @@ def options(project: Path, **more: Any) -> RunOptions:
 def killed(project: Path, **arguments: Any) -> Unfinished:
     """A note that a killed run has left."""
     before = Unfinished(project)
-    before.note(before.taken_up(options(project, **arguments)))
+    before.record(before.refreshes_to_request(options(project, **arguments)))
     return Unfinished(project)
 
 
 def test_a_run_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
     unfinished = killed(tmp_path)
-    assert unfinished.is_there
+    assert unfinished.exists
     unfinished.done()
-    assert not Unfinished(tmp_path).is_there
+    assert not Unfinished(tmp_path).exists
 
 
 def test_a_full_refresh_that_was_killed_is_taken_up(tmp_path: Path) -> None:
-    arguments = killed(tmp_path, full_refresh=["a"]).taken_up(options(tmp_path, full_refresh=["b"], refresh=["c"]))
+    arguments = killed(tmp_path, full_refresh=["a"]).refreshes_to_request(
+        options(tmp_path, full_refresh=["b"], refresh=["c"])
+    )
     assert (arguments["full_refresh"], arguments["refresh"]) == (["a", "b"], ["c"])
-    arguments = killed(tmp_path, full_refresh_all=True).taken_up(options(tmp_path, refresh=["c"]))
+    arguments = killed(tmp_path, full_refresh_all=True).refreshes_to_request(options(tmp_path, refresh=["c"]))
     assert (arguments["full_refresh_all"], arguments["refresh"]) == (True, [])
 
 
 def test_what_was_emptied_is_not_emptied_again(tmp_path: Path) -> None:
     before = killed(tmp_path, full_refresh_all=True)
-    before.note(before.taken_up(options(tmp_path)))
-    before.note_emptied()
+    before.record(before.refreshes_to_request(options(tmp_path)))
+    before.record_emptied()
     after = Unfinished(tmp_path)
-    assert after.is_there
-    assert not after.taken_up(options(tmp_path))["full_refresh_all"]
+    assert after.exists
+    assert not after.refreshes_to_request(options(tmp_path))["full_refresh_all"]
 
 
 def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path
     [
         ({"refresh": ["good", "visit"]}, "--refresh: there is no table 'visit'; did you mean Visits"),
         ({"refresh": ["visits"]}, "--refresh: there is no table 'visits'"),
-        ({"full_refresh": ["letters"]}, "--full-refresh: 'letters' is no table; Visits, good can be refreshed"),
+        ({"full_refresh": ["letters"]}, "--full-refresh: 'letters' is not a table; Visits, good can be refreshed"),
     ],
 )
 def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
@@ -111,7 +113,7 @@ def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypat
         _finish(cast("Any", None), "id", cast("Any", SimpleNamespace(storage="")), {}, lambda event: None)
 
 
-@pytest.mark.parametrize(("free", "said"), [(0, r"spark\.log; no space is left in "), (1 << 30, r"spark\.log$")])
+@pytest.mark.parametrize(("free", "said"), [(0, r"spark\.log; the disk of "), (1 << 30, r"spark\.log$")])
 def test_unexpected_exit_of_spark_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: str
 ) -> None:
@@ -121,7 +123,7 @@ def test_unexpected_exit_of_spark_is_one_line(
     from ottla_pipelines.declarative.graph import PipelineError
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{said}"), in_a_line(tmp_path):
+    with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{said}"), errors_on_one_line(tmp_path):
         raise PySparkException("Unable to instantiate\n at java")
 
 
@@ -129,7 +131,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
     """It would take the first one for killed, and remove directories that are not in the catalog yet."""
     pytest.importorskip("yaml")
     create(tmp_path / "mine", TEMPLATES[1])
-    with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is at work"):
+    with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is running"):
         run(options(tmp_path / "mine"), print)
 
 
@@ -140,7 +142,7 @@ def test_missing_connect_server_is_reported_at_once(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         remote = f"sc://127.0.0.1:{unused.getsockname()[1]}/;token=secret"
-        with pytest.raises(ConfigurationError, match=r"^--remote: no answer at 127\.0\.0\.1:\d+: (?!.*secret)"):
+        with pytest.raises(ConfigurationError, match=r"^--remote: cannot connect to 127\.0\.0\.1:\d+: (?!.*secret)"):
             run(options(tmp_path / "mine", remote=remote), print)
 
 

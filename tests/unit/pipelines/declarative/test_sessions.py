@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla_pipelines.declarative.sessions import Session, Sessions, Visit, taken
+from ottla_pipelines.declarative.sessions import Session, Sessions, Visit, process_visits
 
 MINUTE = 60_000
 GAP = 30 * MINUTE
@@ -57,22 +57,22 @@ class Visitor:
 
 
 def test_half_an_hour_of_silence_ends_a_session() -> None:
-    ended, now = taken(None, [visit(0, 0, "/"), visit(1, 29.9, "/a"), visit(2, 59.9, "/b", "x")], GAP)
+    ended, now = process_visits(None, [visit(0, 0, "/"), visit(1, 29.9, "/a"), visit(2, 59.9, "/b", "x")], GAP)
     assert ended == [Session(0, int(29.9 * MINUTE), 2, "/", "/a", None)]
     assert now == Session(int(59.9 * MINUTE), int(59.9 * MINUTE), 1, "/b", "/b", "x")
 
 
 def test_a_late_visit_belongs_to_the_open_session() -> None:
-    _, now = taken(None, [visit(0, 20, "/"), visit(1, 12, "/late", "x"), visit(2, 25, "/end", "y")], GAP)
+    _, now = process_visits(None, [visit(0, 20, "/"), visit(1, 12, "/late", "x"), visit(2, 25, "/end", "y")], GAP)
     assert now == Session(12 * MINUTE, 25 * MINUTE, 3, "/", "/end", "x")
 
 
 def test_sessions_do_not_depend_on_the_cut_into_micro_batches() -> None:
     visits = [visit(i, m) for i, m in enumerate([0, 5, 40, 38, 75, 80, 120, 149])]
-    whole = taken(None, visits, GAP)
+    whole = process_visits(None, visits, GAP)
     for cut in range(len(visits)):
-        first, now = taken(None, visits[:cut], GAP)
-        second, end = taken(now, visits[cut:], GAP)
+        first, now = process_visits(None, visits[:cut], GAP)
+        second, end = process_visits(now, visits[cut:], GAP)
         assert (first + second, end) == whole
 
 

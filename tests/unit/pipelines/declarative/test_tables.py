@@ -52,5 +52,5 @@ def test_a_view_is_all_its_files(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such table"):
+    with pytest.raises(ConfigurationError, match="no such table"):
         read_table(tmp_path / "t")

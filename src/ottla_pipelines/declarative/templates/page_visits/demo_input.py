@@ -4,5 +4,5 @@ from ottla_pipelines.ingest.fill import fill_visits
 
 
 def fill(bootstrap_servers: str) -> int:
-    """Send a few thousand visits, one line in twenty broken, and return their number."""
+    """Send 20,000 visits, of which five percent are malformed, and return the number of records sent."""
     return fill_visits(bootstrap_servers, seed=1, count=20_000)

@@ -1,4 +1,4 @@
-"""A minimal pipeline: a topic as a table."""
+"""A minimal pipeline that copies a topic to a table."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame

@@ -27,14 +27,14 @@ CHECKS = Expectations(
 
 
 def rows() -> DataFrame:
-    """Return every record of the topic, parsed if possible."""
+    """Return all records of the topic, with columns for the fields of the lines that can be parsed."""
     return parsed(read_topic("visits"))
 
 
-# --- the visits, and the lines that are no visits
+# --- visits, and lines that are not visits
 
 
-@dp.table(comment="Every line that is a visit, and where it came from.")
+@dp.table(comment="The lines that are valid visits, with their partition and offset.")
 def visits() -> DataFrame:
     return CHECKS.good(rows()).select(
         "partition", "offset", "visitor", "time", "method", "page", "status", "bytes", "referrer", "agent", "is_bot"
@@ -49,12 +49,12 @@ def bad_lines() -> DataFrame:
     return CHECKS.dead_letters(rows())
 
 
-@dp.table(comment="What was expected of the lines, per task.")
+@dp.table(comment="The number of lines that met and did not meet each expectation, by task.")
 def tally() -> DataFrame:
     return CHECKS.tally(rows())
 
 
-@dp.materialized_view(comment="What was expected of the lines, and how often it was not so.")
+@dp.materialized_view(comment="The number of lines checked by each expectation, and how many did not meet it.")
 def quality() -> DataFrame:
     sums = F.sum("seen").alias("seen"), F.sum("unmet").alias("unmet")
     return spark.read.table("tally").groupBy("name", "action").agg(*sums)
@@ -62,31 +62,31 @@ def quality() -> DataFrame:
 
 # --- sessions
 
-# Outside of the function: Spark resolves the columns at once.
+# Not in the function, because Spark resolves the columns immediately.
 SESSIONS = sessions_of(CHECKS.good(rows()).filter("not is_bot"))
 
 
-@dp.table(comment="Visits of one visitor without half an hour's silence; a session comes when it has ended.")
+@dp.table(comment="The sessions that have ended: visits of one visitor without a gap of half an hour.")
 def sessions() -> DataFrame:
     return SESSIONS
 
 
-# --- materialized views, recomputed by every run, so late visits are counted in the right place
+# --- materialized views. Every run recomputes them, so that late visits are counted in the right hour.
 
 
-@dp.materialized_view(comment="The ten pages looked at most in each hour, by people.")
+@dp.materialized_view(comment="The ten most visited pages of each hour, without bots.")
 def top_pages() -> DataFrame:
     by_hour = spark.read.table("visits").filter("not is_bot").groupBy(F.window("time", "1 hour"), "page").count()
     rank = "row_number() over (partition by window order by count desc, page) as rank"
     return by_hour.selectExpr("window.start as hour", "page", "count as visits", rank).filter("rank <= 10")
 
 
-@dp.materialized_view(comment="Where people came from.")
+@dp.materialized_view(comment="The number of visits by referrer, without bots.")
 def referrers() -> DataFrame:
     return spark.read.table("visits").filter("not is_bot and referrer is not null").groupBy("referrer").count()
 
 
-@dp.materialized_view(comment="How many different people there were in each minute.")
+@dp.materialized_view(comment="The number of distinct visitors and of visits by minute, without bots.")
 def visitors_per_minute() -> DataFrame:
     per_minute = spark.read.table("visits").filter("not is_bot").groupBy(F.date_trunc("minute", "time").alias("minute"))
     return per_minute.agg(F.count_distinct("visitor").alias("visitors"), F.count("*").alias("visits"))
