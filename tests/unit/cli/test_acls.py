@@ -290,7 +290,10 @@ ADD = ("--add", "--allow-principal", "User:a")
         (("--list", "--operation", "Read"), "--operation cannot be used with --list"),
         (("--list", "--principal", "a"), "principalType:principalName but got a"),
         (("--remove", "--topic", "t", "--operation", "Read"), "--remove with --operation needs --allow-principal or"),
-        (("--list", "--authorizer-properties", "zookeeper.connect=z:2181"), "--authorizer-properties: not supported, because only brokers"),
+        (
+            ("--list", "--authorizer-properties", "zookeeper.connect=z:2181"),
+            "--authorizer-properties: not supported, because only brokers",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_line(arguments: tuple[str, ...], words: str, acls: Acls, admin: Admin) -> None:
