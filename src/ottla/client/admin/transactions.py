@@ -193,7 +193,7 @@ class TransactionsAdmin(AdminDriver):
             to_leaders if broker_id is None else to_broker(broker_id),
             # A retry cannot help where the caller has named the broker, as in Kafka's DescribeProducersHandler.
             final=() if broker_id is None else (NotLeaderOrFollowerError,),
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         return await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
