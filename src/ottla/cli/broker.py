@@ -162,7 +162,7 @@ COMMAND = Command(
             "--log-level",
             "lowest level of messages that are logged",
             choices=LOG_LEVELS,
-            default="warning",
+            default="info",
         ),
         Option(
             "--log-format",
@@ -170,8 +170,6 @@ COMMAND = Command(
             choices=LOG_FORMATS,
             default="text",
         ),
-        Option("--log-level", "lowest level that is logged (info)", choices=LOG_LEVELS, default="info"),
-        Option("--log-format", "text, or one JSON object per line (text)", choices=LOG_FORMATS, default="text"),
         Option(
             "--log-file FILE",
             "log file, instead of stderr; it is reopened after logrotate has moved it. If there are several "
