@@ -21,6 +21,7 @@ from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
+from ottla.config.mirror import MirrorConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.share_consumer import ShareConsumerConfig
@@ -56,6 +57,8 @@ def options(config: type[Config], besides: type[Config] | None = None) -> str:
 def _shown(default: object) -> str:
     if callable(default):
         return f"`{getattr(default, '__name__', default)}`"
+    if isinstance(default, re.Pattern):
+        return f"`{default.pattern.replace('|', ', ')}`"
     text = text_of(default)
     return "" if text in (None, "") else f"`{text}`"
 
@@ -153,6 +156,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
     "share-consumer-options": lambda: options(ShareConsumerConfig, besides=ConsumerConfig),
+    "mirror-options": lambda: options(MirrorConfig),
     "admin-options": lambda: options(AdminConfig),
     "admin-calls": admin_calls,
     "legacy-producer-options": lambda: options(LegacyProducerConfig),

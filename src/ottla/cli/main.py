@@ -124,6 +124,11 @@ COMMANDS = tuple(
             "perf.verifiable_consumer",
             "read as a group member and report what happens (kafka-verifiable-consumer.sh)",
         ),
+        (
+            "mirror-maker",
+            "mirror_maker",
+            "copy topics, configs and offsets of groups between clusters (connect-mirror-maker.sh)",
+        ),
         ("dump-log", "storage.dump_log", "print log and index files (kafka-dump-log.sh)"),
         ("metadata", "storage.metadata", "print, export or import the metadata of a standalone broker"),
         ("zookeeper-shell", "storage.zookeeper_shell", "read and change znodes of ZooKeeper (zookeeper-shell.sh)"),

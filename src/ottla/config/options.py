@@ -37,16 +37,17 @@ class Option(Generic[T]):
 
     __slots__ = ("attribute", "default", "doc", "key", "parse")
 
-    def __init__(self, default: T, parse: Parser[T], doc: str) -> None:
+    def __init__(self, default: T, parse: Parser[T], doc: str, *, key: str = "") -> None:
         self.default = default
         self.parse = parse
         self.doc = doc
-        self.key = ""
+        self.key = key
+        """Kafka's name, if it is not that of the attribute with dots."""
         self.attribute = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
-        self.key = name.replace("_", ".")
+        self.key = self.key or name.replace("_", ".")
 
     @overload
     def __get__(self, instance: None, owner: type) -> Option[T]: ...

@@ -13,6 +13,7 @@ from ottla.client.producer.columnar import column
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.records.columns import Columns, HeadersColumn
 from ottla.records.decoder import Record, records
 
 
@@ -162,3 +163,24 @@ def test_a_closed_producer_takes_no_batches(broker: ScriptedBroker) -> None:
     p.close()
     with pytest.raises(RuntimeError, match="closed"):
         p.send_batch("t", [b"v"])
+
+
+def polled(headers: HeadersColumn | None = None) -> Columns:
+    """What a consumer returns of two records."""
+    times = memoryview(array("q", [7, 8]))
+    kinds = memoryview(array("i", [0, 0]))
+    return Columns(2, times, times, kinds, column([b"k", None]), column([None, b"v"]), headers)
+
+
+def test_columns_of_a_consumer_are_sent_with_keys_and_timestamps(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    with producer(broker) as p:
+        (sent,) = p.send_batch("t", polled(), partition=1).get(10)
+    assert sent.records == 2
+    assert [(r.key, r.value, r.timestamp) for r in stored(broker, "t", 1)] == [(b"k", None, 7), (None, b"v", 8)]
+
+
+def test_columns_with_headers_are_rejected(broker: ScriptedBroker) -> None:
+    headers = HeadersColumn(memoryview(array("i", [0, 1, 1])), column([b"h"]), column([b"1"]))
+    with producer(broker) as p, pytest.raises(ValueError, match="no headers"):
+        p.send_batch("t", polled(headers), partition=0)

@@ -20,7 +20,7 @@ from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import record_size_upper_bound
-from ottla.records.columns import BinaryColumn
+from ottla.records.columns import BinaryColumn, Columns
 from ottla.records.murmur2 import rows_by_partition
 
 LARGE_BATCH_BYTES: Final = 256 * 1024
@@ -83,11 +83,19 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
     """Create the columns of a call. Keys and values are lists of bytes, str or None, or Arrow arrays of binary or
     string. Raises ValueError if their lengths differ.
     """
+    if isinstance(values, Columns):
+        return _of_columns(values)
     rows = len(values)
     if keys is not None and len(keys) != rows:
         raise ValueError(f"{len(keys)} keys for {rows} values")
     times = _timestamps(timestamps_ms, rows)
     return Table(rows, times, None if keys is None else column(keys), column(values))
+
+
+def _of_columns(columns: Columns) -> Table:
+    if columns.headers is not None and columns.headers.offsets[columns.rows]:
+        raise ValueError("send_batch() sends no headers; use send() for these records")
+    return Table(columns.rows, columns.timestamps, columns.keys, columns.values)
 
 
 def column(items: Any) -> BinaryColumn:

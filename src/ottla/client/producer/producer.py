@@ -190,7 +190,8 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
     ) -> BatchFuture:
         """Send many records at once: lists of bytes, str or None, or Arrow arrays of binary or string.
 
-        Series of pandas or Polars are converted to such arrays (with pyarrow).
+        Series of pandas or Polars are converted to such arrays (with pyarrow). `values` may also be `Columns` of
+        `poll_batch`, with keys and timestamps; records with headers raise ValueError.
 
         Partitions are chosen as in send(), but all rows without a key go to the same partition. `timestamps_ms` is one
         timestamp for all, a list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not

@@ -1,0 +1,160 @@
+"""The options of a replication flow of `ottla mirror-maker`: names, defaults and bounds of Kafka's MirrorMaker 2."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any, Final
+
+from ottla.config.options import Config, Option, boolean, integer, one_of, text
+from ottla.errors import ConfigurationError
+
+IDENTITY: Final = "identity"
+DEFAULT: Final = "default"
+POLICIES: Final = {
+    "org.apache.kafka.connect.mirror.DefaultReplicationPolicy": DEFAULT,
+    "org.apache.kafka.connect.mirror.IdentityReplicationPolicy": IDENTITY,
+}
+"""Java's replication policies and their equivalents."""
+CONNECT: Final = "it belongs to Kafka Connect, on which this tool does not run"
+NO_EFFECT: Final = {
+    "tasks.max": "one process copies all partitions of a flow",
+    "config.storage.": CONNECT,
+    "status.storage.": CONNECT,
+    "key.converter": CONNECT,
+    "value.converter": CONNECT,
+    "header.converter": CONNECT,
+    "dedicated.mode.enable.internal.rest": CONNECT,
+    "listeners": CONNECT,
+    "admin.timeout.ms": "the time limits are those of the admin clients (default.api.timeout.ms)",
+    "metric.reporters": "the progress is printed; --json prints it for programs",
+}
+"""Options of MirrorMaker 2 that are accepted without effect."""
+
+
+def patterns(value: Any) -> re.Pattern[str] | None:
+    """Parse names and regular expressions separated by commas, one of which must match a whole name; empty: None."""
+    items = [item.strip() for item in (value.split(",") if isinstance(value, str) else value)]
+    joined = "|".join(item for item in items if item)
+    if not joined:
+        return None
+    try:
+        with warnings.catch_warnings():
+            # Java's nested sets, such as [a-z&&[^x]], have another meaning in Python, which warns.
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(joined)
+    except (re.error, FutureWarning) as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+
+
+def _replicas(what: str) -> Option[int]:
+    return Option(3, integer(-1), f"Replication factor of {what}; -1: the cluster's default.")
+
+
+class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
+    """Options of one flow, from a source to a target cluster."""
+
+    enabled = Option(False, boolean, "Whether records are copied from the source to the target.")
+    topics = Option(patterns(".*"), patterns, "Topics to copy: names and regular expressions.")
+    topics_exclude = Option(
+        patterns(r".*[\-\.]internal, .*\.replica, __.*"),
+        patterns,
+        "Topics not to copy: names and regular expressions; they take precedence over topics.",
+    )
+    groups = Option(patterns(".*"), patterns, "Consumer groups whose offsets are translated: names and expressions.")
+    groups_exclude = Option(
+        patterns("console-consumer-.*, connect-.*, __.*"),
+        patterns,
+        "Consumer groups whose offsets are not translated; they take precedence over groups.",
+    )
+    replication_policy_class = Option(
+        DEFAULT,
+        one_of(DEFAULT, IDENTITY, aliases=POLICIES),
+        "Names of topics at the target: default (SOURCE.topic) or identity (unchanged), or Java's class.",
+    )
+    replication_policy_separator = Option(".", text, "Separator between the alias of the source and the topic.")
+    replication_policy_internal_topic_separator_enabled = Option(
+        True,
+        boolean,
+        "Whether names of internal topics have the separator, too.",
+    )
+    replication_factor = Option(2, integer(-1), "Replication factor of new topics; -1: the target's default.")
+    refresh_topics_enabled = Option(True, boolean, "Whether new topics and partitions are looked for.")
+    refresh_topics_interval_seconds = Option(600, integer(1), "Interval in seconds between such look-ups.")
+    sync_topic_configs_enabled = Option(True, boolean, "Whether configs of topics are copied after their creation.")
+    sync_topic_configs_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of configs.")
+    config_properties_exclude = Option(
+        patterns(
+            r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
+            r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type, "
+            r"unclean\.leader\.election\.enable, min\.insync\.replicas"
+        ),
+        patterns,
+        "Configs of topics that are not copied: names and regular expressions.",
+    )
+    use_defaults_from = Option(
+        "target",
+        one_of("source", "target"),
+        "Whose defaults apply to configs that are not set at the source; source sets them at the target.",
+    )
+    sync_topic_acls_enabled = Option(
+        True, boolean, "Whether ACLs of topics are copied: those to write are not, and All becomes Read."
+    )
+    sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
+    emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")
+    emit_heartbeats_interval_seconds = Option(1, integer(1), "Interval in seconds between heartbeats.")
+    heartbeats_topic_replication_factor = _replicas("the heartbeats topic")
+    heartbeats_replication_enabled = Option(
+        True, boolean, "Whether heartbeats topics of the source are copied even if topics leaves them out."
+    )
+    emit_checkpoints_enabled = Option(
+        True, boolean, "Whether translated offsets of groups are written to the checkpoints topic of the target."
+    )
+    emit_checkpoints_interval_seconds = Option(60, integer(1), "Interval in seconds between checkpoints.")
+    checkpoints_topic_replication_factor = _replicas("the checkpoints topic")
+    refresh_groups_enabled = Option(True, boolean, "Whether new groups are looked for.")
+    refresh_groups_interval_seconds = Option(600, integer(1), "Interval in seconds between such look-ups.")
+    sync_group_offsets_enabled = Option(
+        False, boolean, "Whether translated offsets are committed for groups that are inactive at the target."
+    )
+    sync_group_offsets_interval_seconds = Option(60, integer(1), "Interval in seconds between such commits.")
+    emit_offset_syncs_enabled = Option(
+        True,
+        boolean,
+        "Whether pairs of offsets of source and target are recorded, which the translation needs.",
+        key="emit.offset-syncs.enabled",
+    )
+    offset_syncs_topic_location = Option(
+        "source",
+        one_of("source", "target"),
+        "The cluster with the topic of these pairs.",
+        key="offset-syncs.topic.location",
+    )
+    offset_syncs_topic_replication_factor = Option(
+        3,
+        integer(-1),
+        "Replication factor of the topic of these pairs; -1: the cluster's default.",
+        key="offset-syncs.topic.replication.factor",
+    )
+    offset_lag_max = Option(100, integer(0), "Maximum number of records between two such pairs of a partition.")
+    exactly_once_source_support = Option(
+        "preferred",
+        one_of("preferred", "enabled", "preparing", "disabled"),
+        "enabled: copy each record exactly once, in transactions; disabled: at least once; preferred: exactly once if "
+        "the target serves transactions. preparing is disabled.",
+    )
+    offset_storage_topic = Option(
+        "", text, "Compacted topic of the target with the offsets that were copied; empty: mm2-offsets.SOURCE.internal."
+    )
+    offset_storage_partitions = Option(25, integer(1), "Number of partitions of this topic.")
+    offset_storage_replication_factor = _replicas("this topic")
+    consumer_poll_timeout_ms = Option(1000, integer(0), "Maximum time in milliseconds to wait for records.")
+
+    def check(self) -> None:
+        """Check that options fit each other."""
+        if not self.replication_policy_separator:
+            raise ConfigurationError("replication.policy.separator must not be empty")
+        if self.sync_group_offsets_enabled and not (self.emit_offset_syncs_enabled and self.emit_checkpoints_enabled):
+            raise ConfigurationError(
+                "sync.group.offsets.enabled needs emit.offset-syncs.enabled and emit.checkpoints.enabled"
+            )

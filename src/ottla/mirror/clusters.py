@@ -1,0 +1,83 @@
+"""Clients of one cluster that all flows share: an admin client, and a producer for MirrorMaker's own topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Final, Self
+
+from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.errors import TopicAlreadyExistsError
+from ottla.mirror.flow_config import MirrorProperties
+
+log = logging.getLogger("ottla.mirror")
+
+POLL_MS: Final = 500
+COMPACTED: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
+
+
+class Cluster:
+    """One cluster. `async with` starts the clients, and closes them at the end."""
+
+    def __init__(self, alias: str, properties: MirrorProperties) -> None:
+        self.alias = alias
+        self.admin = KafkaAdminClient(properties.client_configs("admin", alias))
+        self.producer = KafkaProducer(properties.client_configs("producer", alias))
+        self._consumer_configs = properties.client_configs("consumer", alias)
+        self._clients = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as clients:
+            await clients.enter_async_context(self.admin)
+            await clients.enter_async_context(self.producer)
+            self._clients = clients.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.aclose()
+
+    def reader(self, topic: str) -> TopicReader:
+        """Return a reader of an internal topic."""
+        return TopicReader(self._consumer_configs, topic)
+
+    async def create_compacted_topic(self, name: str, replication_factor: int, partitions: int = 1) -> None:
+        """Create an internal topic unless it exists."""
+        topic = NewTopic(name, partitions, replication_factor, topic_configs=COMPACTED)
+        try:
+            await self.admin.create_topics([topic], wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            return
+        log.info("Created topic %s on %s", name, self.alias)
+
+
+class TopicReader:
+    """Reads an internal topic from its beginning, again and again to its current end."""
+
+    def __init__(self, configs: Mapping[str, Any], topic: str) -> None:
+        self._consumer = KafkaConsumer(
+            {**configs, "group.id": None, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        )
+        self._topic = topic
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.close()
+
+    async def read_to_end(self) -> AsyncIterator[ConsumerRecord]:
+        """Return the records up to the present end of the topic that were not returned yet."""
+        partitions = [
+            TopicPartition(self._topic, p) for p in await self._consumer.partitions_for_topic(self._topic) or ()
+        ]
+        self._consumer.assign(partitions)
+        ends = await self._consumer.end_offsets(partitions)
+        while behind := [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:
+            polled = await self._consumer.poll(POLL_MS)
+            log.debug("Reading %s: %d partitions are not at their ends", self._topic, len(behind))
+            for records in polled.values():
+                for record in records:
+                    yield record

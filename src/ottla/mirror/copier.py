@@ -1,0 +1,293 @@
+"""Copies the records of a flow: partition, timestamp, key, value and headers stay (`MirrorSourceTask`).
+
+Exactly once: the records and the offsets they were copied up to are one transaction of the target. Another process
+with the same flow fences this one, because it has the same transactional id; it then reads the committed offsets.
+At least once: the offsets are written when the records are acknowledged.
+
+A failure ends the session with its clients: the next one begins at the offsets in the target.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self
+
+from ottla.aio import KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.client.core.futures import RecordFuture
+from ottla.client.producer.columnar import BatchFuture
+from ottla.errors import UnsupportedVersionError, WakeupError
+from ottla.mirror.clusters import Cluster
+from ottla.mirror.flow_config import Flow, MirrorProperties
+from ottla.mirror.source_offsets import next_offsets, offset_key, offset_value
+from ottla.mirror.topics import TopicMirror
+from ottla.records.columns import Columns, HeadersColumn
+
+log = logging.getLogger("ottla.mirror")
+
+TRANSACTION_SECONDS: Final = 0.5
+"""Time after which a transaction is committed although there are more records."""
+TRANSACTION_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of keys, values and headers after which a transaction is committed, so that memory is bounded."""
+
+CLOSE_SECONDS: Final = 5.0
+"""Time for which the end of a session waits for records in flight; after a failure they may have no way out."""
+
+
+class CopiedRecords(NamedTuple):
+    """Records of a partition of the source that have consecutive offsets at both clusters."""
+
+    partition: TopicPartition
+    upstream: int
+    downstream: int
+    records: int
+
+
+class CopyProgress:
+    """The progress of a flow since its start."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.lag: int | None = None
+        """Records of the source that are still to be copied; None before they are known."""
+
+
+class _Sent(NamedTuple):
+    """Records that were sent, with their offsets at the source."""
+
+    partition: TopicPartition
+    columns: Columns
+    future: BatchFuture | list[RecordFuture]
+
+    def copied(self) -> Iterator[CopiedRecords]:
+        """Return the offsets at both clusters. Raises the error of a record that failed."""
+        row = 0
+        for downstream, count in self._ranges():
+            for first, end in pairwise(_run_bounds(self.columns.offsets, row, row + count)):
+                yield CopiedRecords(self.partition, self.columns.offsets[first], downstream + first - row, end - first)
+            row += count
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        if isinstance(self.future, BatchFuture):
+            return [(sent.base_offset, sent.records) for sent in self.future.get(0)]
+        return [(future.get(0).offset, 1) for future in self.future]
+
+
+class Copier:
+    """One session: a consumer of the source and a producer of the target. `start` it; `async with` closes it."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        properties: MirrorProperties,
+        topics: TopicMirror,
+        target: Cluster,
+        on_copied: Callable[[list[CopiedRecords]], Awaitable[None]],
+        progress: CopyProgress,
+    ) -> None:
+        self._flow = flow
+        self._topics = topics
+        self._target = target
+        self._on_copied = on_copied
+        self._progress = progress
+        self._offsets_topic = offsets_topic(flow)
+        self._transactional = flow.config.exactly_once_source_support in ("preferred", "enabled")
+        self._consumer = KafkaConsumer(_consumer_configs(flow, properties))
+        self._producer_configs = properties.client_configs("producer", flow.name.target, flow.name)
+        self._producer: KafkaProducer
+        self._next: dict[TopicPartition, int] = {}
+        """The next offset to copy of each partition."""
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._stopping = False
+        self._clients = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Start the clients, and read the offsets that were copied."""
+        async with AsyncExitStack() as clients:
+            self._producer = await self._start_producer(clients)
+            # After the initialization no transaction of an earlier process is open, and none can be committed.
+            self._next = await self._read_offsets()
+            await clients.enter_async_context(self._consumer)
+            self._clients = clients.pop_all()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clients.aclose()
+
+    async def _start_producer(self, clients: AsyncExitStack) -> KafkaProducer:
+        if self._transactional:
+            configs = {**self._producer_configs, "transactional.id": transactional_id(self._flow)}
+            try:
+                return await self._start_transactional(configs, clients)
+            except UnsupportedVersionError as error:
+                if self._flow.config.exactly_once_source_support == "enabled":
+                    raise
+                log.warning("%s: the target has no transactions; copying at least once: %s", self._flow.name, error)
+                self._transactional = False
+        return await _started(KafkaProducer(self._producer_configs), clients)
+
+    async def _start_transactional(self, configs: dict[str, Any], clients: AsyncExitStack) -> KafkaProducer:
+        async with AsyncExitStack() as starting:
+            producer = await _started(KafkaProducer(configs), starting)
+            await producer.init_transactions()
+            await clients.enter_async_context(starting.pop_all())
+        return producer
+
+    async def _read_offsets(self) -> dict[TopicPartition, int]:
+        async with self._target.reader(self._offsets_topic) as reader:
+            records = [(record.key, record.value) async for record in reader.read_to_end()]
+        return next_offsets(self._flow.name.source, records)
+
+    def stop(self) -> None:
+        """End `run` after the current transaction."""
+        self._stopping = True
+        self._consumer.wakeup()
+
+    async def run(self) -> None:
+        """Copy until `stop`."""
+        while not self._stopping:
+            await self.copy_next()
+
+    async def copy_next(self) -> None:
+        """Wait for records for up to consumer.poll.timeout.ms, and copy them."""
+        self._assign()
+        polled = await self._poll(self._flow.config.consumer_poll_timeout_ms)
+        if not polled:
+            self._update_lag()
+            return
+        if self._transactional:
+            await self._producer.begin_transaction()
+        sent = await self._send_available(polled)
+        if self._transactional:
+            await self._send_offsets(sent)
+            await self._producer.commit_transaction()
+            copied = [records for part in sent for records in part.copied()]
+        else:
+            await self._producer.flush()
+            copied = [records for part in sent for records in part.copied()]
+            await self._send_offsets(sent)
+        await self._completed(sent, copied)
+
+    def _assign(self) -> None:
+        partitions = self._topics.partitions
+        if partitions == self._assigned:
+            return
+        added = partitions - self._assigned
+        self._consumer.assign(partitions)
+        for partition in added & self._next.keys():
+            self._consumer.seek(partition, self._next[partition])
+        self._assigned = partitions
+
+    async def _poll(self, timeout_ms: float) -> dict[TopicPartition, Columns]:
+        try:
+            return await self._consumer.poll_batch(timeout_ms, headers=True)
+        except WakeupError:
+            return {}
+
+    async def _send_available(self, polled: dict[TopicPartition, Columns]) -> list[_Sent]:
+        """Send these records and those that were fetched meanwhile, within the limits of a transaction."""
+        deadline = time.monotonic() + TRANSACTION_SECONDS
+        sent: list[_Sent] = []
+        size = 0
+        while polled:
+            for partition, columns in polled.items():
+                sent.append(_Sent(partition, columns, await self._send(partition, columns)))
+                size += columns.nbytes
+            if self._stopping or size >= TRANSACTION_BYTES or time.monotonic() >= deadline:
+                break
+            polled = await self._poll(0)
+        return sent
+
+    async def _send(self, partition: TopicPartition, columns: Columns) -> BatchFuture | list[RecordFuture]:
+        topic = self._topics.remote_topic(partition.topic)
+        if _is_plain(columns):
+            return await self._producer.send_batch(topic, columns, partition=partition.partition)
+        return [
+            await self._producer.send(
+                topic,
+                columns.values.get(row),
+                columns.keys.get(row),
+                _headers(columns.headers, row),
+                partition.partition,
+                columns.timestamps[row] if columns.timestamps[row] >= 0 else None,
+            )
+            for row in range(columns.rows)
+        ]
+
+    async def _send_offsets(self, sent: list[_Sent]) -> None:
+        """Send the offset of the last record of each partition."""
+        last = {part.partition: part.columns.offsets[part.columns.rows - 1] for part in sent}
+        futures = [
+            await self._producer.send(
+                self._offsets_topic, offset_value(offset), offset_key(self._flow.name.source, partition)
+            )
+            for partition, offset in last.items()
+        ]
+        if not self._transactional:
+            for future in futures:
+                await future
+
+    async def _completed(self, sent: list[_Sent], copied: list[CopiedRecords]) -> None:
+        for part in sent:
+            self._next[part.partition] = part.columns.offsets[part.columns.rows - 1] + 1
+            self._progress.records += part.columns.rows
+            self._progress.bytes += part.columns.nbytes
+        self._update_lag()
+        await self._on_copied(copied)
+
+    def _update_lag(self) -> None:
+        lags = [self._consumer.current_lag(partition) for partition in self._assigned]
+        if any(lag is not None for lag in lags):
+            self._progress.lag = sum(lag or 0 for lag in lags)
+
+
+async def _started(producer: KafkaProducer, clients: AsyncExitStack) -> KafkaProducer:
+    clients.push_async_callback(producer.stop, CLOSE_SECONDS)
+    await producer.start()
+    return producer
+
+
+def offsets_topic(flow: Flow) -> str:
+    """Return the topic of the target with the copied offsets of a flow."""
+    return flow.config.offset_storage_topic or f"mm2-offsets.{flow.name.source}.internal"
+
+
+def transactional_id(flow: Flow) -> str:
+    """Return the id that Kafka Connect uses for the first task of this flow, so that it fences MirrorMaker 2."""
+    return f"{flow.name.source}-mm2-MirrorSourceConnector-0"
+
+
+def _consumer_configs(flow: Flow, properties: MirrorProperties) -> dict[str, Any]:
+    """Return the configs of the source's consumer. Unlike in Kafka, aborted records are not copied by default."""
+    own = properties.client_configs("consumer", flow.name.source, flow.name)
+    defaults = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    return {**defaults, **own, "group.id": None, "enable.auto.commit": False}
+
+
+def _run_bounds(offsets: memoryview, first: int, end: int) -> list[int]:
+    """Return the rows at which runs of consecutive offsets begin, and `end`."""
+    if offsets[end - 1] - offsets[first] == end - 1 - first:
+        return [first, end]
+    gaps = [row for row in range(first + 1, end) if offsets[row] != offsets[row - 1] + 1]
+    return [first, *gaps, end]
+
+
+def _is_plain(columns: Columns) -> bool:
+    """Return whether no record has headers, and all have timestamps (messages of Kafka 0.9 and earlier have none)."""
+    headers = columns.headers
+    return (headers is None or not headers.offsets[columns.rows]) and min(columns.timestamps[: columns.rows]) >= 0
+
+
+def _headers(column: HeadersColumn | None, row: int) -> list[tuple[str, bytes | None]]:
+    if column is None:
+        return []
+    return [
+        ((column.keys.get(i) or b"").decode(), column.values.get(i))
+        for i in range(column.offsets[row], column.offsets[row + 1])
+    ]

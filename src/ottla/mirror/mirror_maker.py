@@ -1,0 +1,57 @@
+"""All flows of a properties file in one process: Kafka's `MirrorMaker`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+
+from ottla.mirror.clusters import Cluster
+from ottla.mirror.flow_config import MirrorProperties
+from ottla.mirror.flow_mirror import FlowMirror
+
+
+class MirrorMaker:
+    """Runs the flows to some targets (default: to all). Not thread-safe: event loop only.
+
+    Raises ConfigurationError if the properties make no sense.
+    """
+
+    def __init__(self, properties: MirrorProperties, targets: Collection[str] = ()) -> None:
+        flows = properties.flows(targets)
+        aliases = {alias for flow in flows for alias in flow.name}
+        self._clusters = {alias: Cluster(alias, properties) for alias in aliases}
+        self.flows = [
+            FlowMirror(flow, properties, self._clusters[flow.name.source], self._clusters[flow.name.target])
+            for flow in flows
+        ]
+
+    async def run(self) -> None:
+        """Mirror until `stop`. Raises the first error that ends a flow; the others then end in order."""
+        async with AsyncExitStack() as clients:
+            for cluster in self._clusters.values():
+                await clients.enter_async_context(cluster)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for flow in self.flows:
+                        tasks.create_task(self._run(flow))
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+
+    def stop(self) -> None:
+        """End `run` when the transactions that are being written are committed."""
+        for flow in self.flows:
+            flow.stop()
+
+    async def _run(self, flow: FlowMirror) -> None:
+        try:
+            await flow.until_stopped(flow.prepare())
+            await flow.run()
+        except BaseException:
+            self.stop()
+            raise
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

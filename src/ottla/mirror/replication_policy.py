@@ -1,0 +1,84 @@
+"""Names of topics at the target, and which topics are whose: Kafka's `ReplicationPolicy`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.config.mirror import IDENTITY, MirrorConfig
+
+HEARTBEATS: Final = "heartbeats"
+
+
+class ReplicationPolicy:
+    """`DefaultReplicationPolicy`: a topic of cluster A is `A.topic` at the target.
+
+    `internal_separator` is the separator in names of MirrorMaker's own topics.
+    """
+
+    heartbeats_topic: Final = HEARTBEATS
+
+    def __init__(self, separator: str = ".", internal_separator: str = ".") -> None:
+        self._separator = separator
+        self._internal_separator = internal_separator
+
+    def remote_topic(self, source: str, topic: str) -> str:
+        """Return the name that a topic of the cluster `source` has at the target."""
+        return source + self._separator + topic
+
+    def source_of(self, topic: str) -> str | None:
+        """Return the alias of the cluster that a topic was copied from; None if it is not a copy."""
+        source, _, upstream = topic.partition(self._separator)
+        return source if upstream else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """Return the name of a copied topic at the cluster it was copied from; None if it is not a copy."""
+        return topic.partition(self._separator)[2] or None
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """Return whether a topic has heartbeats, possibly after several copies."""
+        return topic == HEARTBEATS or topic.endswith(self._separator + HEARTBEATS)
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """Return whether a topic belongs to brokers, Kafka Connect or MirrorMaker, and is never copied."""
+        return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._internal(".internal")))
+
+    def is_cycle(self, topic: str, target: str) -> bool:
+        """Return whether a topic comes from the target, so that its records must not be copied back."""
+        upstream: str | None = topic
+        while upstream is not None:
+            if self.source_of(upstream) == target:
+                return True
+            upstream = self.upstream_topic(upstream)
+        return False
+
+    def offset_syncs_topic(self, other: str) -> str:
+        """Return the topic of pairs of offsets, where `other` is the alias of the cluster that it is not on."""
+        return self._internal("mm2-offset-syncs.") + other + self._internal(".internal")
+
+    def checkpoints_topic(self, source: str) -> str:
+        """Return the topic of translated offsets of groups of the cluster `source`."""
+        return source + self._internal(".checkpoints.internal")
+
+    def _internal(self, name: str) -> str:
+        return name.replace(".", self._internal_separator)
+
+
+class IdentityReplicationPolicy(ReplicationPolicy):
+    """Topics have the same names at source and target, but for heartbeats; so copies cannot be recognized."""
+
+    def remote_topic(self, source: str, topic: str) -> str:
+        return super().remote_topic(source, topic) if topic.endswith(HEARTBEATS) else topic
+
+    def source_of(self, topic: str) -> str | None:
+        return super().source_of(topic) if topic.endswith(HEARTBEATS) else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return super().upstream_topic(topic) if topic.endswith(HEARTBEATS) else None
+
+
+def replication_policy(config: MirrorConfig) -> ReplicationPolicy:
+    """Return the policy of a flow."""
+    separator = config.replication_policy_separator
+    internal = separator if config.replication_policy_internal_topic_separator_enabled else "."
+    kind = IdentityReplicationPolicy if config.replication_policy_class == IDENTITY else ReplicationPolicy
+    return kind(separator, internal)

@@ -1,0 +1,64 @@
+"""The offsets of the source that were copied, in a compacted topic of the target.
+
+It is the topic of Kafka Connect's source offsets in Connect's format, so that this tool continues where MirrorMaker 2
+has stopped, and the other way round. Its records are written in the transaction of the records they are about. Offsets
+of a consumer group could be, too, but a cluster removes those of a group without members after a week
+(offsets.retention.minutes), and all records would be copied again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.model import TopicPartition
+
+CONNECTOR: Final = "MirrorSourceConnector"
+"""The name of the connector in the keys, as in MirrorMaker's dedicated mode."""
+
+
+def offset_key(source: str, partition: TopicPartition) -> bytes:
+    """Return the key of the record with the offset of a partition of the cluster `source`."""
+    place = {"cluster": source, "partition": partition.partition, "topic": partition.topic}
+    return json.dumps([CONNECTOR, place], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def offset_value(offset: int) -> bytes:
+    """Return the value of the record; `offset` is that of the last copied record."""
+    return json.dumps({"offset": offset}, separators=(",", ":")).encode()
+
+
+def next_offsets(source: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
+    """Return the next offset to copy of each partition, of (key, value) in the order of the log.
+
+    Records of other clusters and connectors are ignored. A record without a value removes the offset.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for key, value in records:
+        partition = _partition(source, key)
+        if partition is None:
+            continue
+        last = _offset(value)
+        if last is None:
+            offsets.pop(partition, None)
+        else:
+            offsets[partition] = last + 1
+    return offsets
+
+
+def _partition(source: str, key: bytes | None) -> TopicPartition | None:
+    try:
+        connector, place = json.loads(key or b"")
+        if connector == CONNECTOR and place["cluster"] == source:
+            return TopicPartition(str(place["topic"]), int(place["partition"]))
+    except (ValueError, TypeError, KeyError):
+        pass
+    return None
+
+
+def _offset(value: bytes | None) -> int | None:
+    try:
+        return int(json.loads(value or b"")["offset"])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,231 @@
+"""Flows between two brokers in this process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pytest
+from tests.interop.eventually import eventually
+from tests.mirroring import SECONDS, MirroringThread, mirroring, mm2_properties
+from tests.whole_topic import whole_topic
+
+from ottla import (
+    Broker,
+    ConfigResource,
+    ConfigResourceType,
+    ConsumerRecord,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewPartitions,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from ottla.errors import KafkaError, ProducerFencedError
+from ottla.mirror.records import Checkpoint, Heartbeat, OffsetSync
+
+
+class Pair(NamedTuple):
+    """A source and a target, and a topic of the source with two partitions that no other test uses."""
+
+    a: str
+    b: str
+    topic: str
+
+    def properties(self, **configs: str) -> dict[str, str]:
+        """A flow of this topic alone, without heartbeats, unless configured otherwise."""
+        return mm2_properties(
+            self.a, self.b, **{"topics": f"(.*\\.)?{self.topic}", "emit_heartbeats_enabled": "false", **configs}
+        )
+
+    def copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
+        """All records of the copy, when there are this many."""
+        records: list[ConsumerRecord] = []
+
+        def complete() -> bool:
+            try:
+                records[:] = whole_topic(self.b, topic or f"A.{self.topic}", 2, isolation_level="read_committed")
+            except KafkaError:  # the topic does not exist yet
+                return False
+            return len(records) >= count
+
+        eventually(complete, SECONDS)
+        return records
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[tuple[str, str]]:
+    with Broker() as a, Broker() as b:
+        yield a.bootstrap_servers, b.bootstrap_servers
+
+
+@pytest.fixture
+def pair(brokers: tuple[str, str]) -> Pair:
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=brokers[0]) as admin:
+        admin.create_topics(
+            [NewTopic(topic, 2, 1, topic_configs={"retention.ms": "1234567", "min.insync.replicas": "1"})]
+        )
+    return Pair(*brokers, topic)
+
+
+def send(address: str, topic: str, values: Sequence[bytes | None], **more: object) -> None:
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=number % 2, **more)  # type: ignore[arg-type]
+
+
+def numbers(count: int, first: int = 0) -> list[bytes]:
+    return [str(number).encode() for number in range(first, first + count)]
+
+
+def values(records: list[ConsumerRecord]) -> list[int]:
+    return sorted(int(record.value) for record in records)
+
+
+@pytest.mark.parametrize("support", ["enabled", "disabled"])
+def test_records_are_copied_with_partition_timestamp_key_value_and_headers(pair: Pair, support: str) -> None:
+    with KafkaProducer(bootstrap_servers=pair.a) as producer:
+        for number in range(200):
+            headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("ü", None)] if number // 50 == 1 else []
+            key, value = (b"k%d" % number if number % 3 else None), (b"v%d" % number if number % 5 else None)
+            producer.send(pair.topic, value, key, headers, number % 2, 1_700_000_000_000 + number)
+    with mirroring(pair.properties(exactly_once_source_support=support)):
+        copy = pair.copied(200)
+    source = whole_topic(pair.a, pair.topic, 2)
+    assert [record[5:] for record in copy] == [record[5:] for record in source]
+    assert [(r.partition, r.timestamp) for r in copy] == [(r.partition, r.timestamp) for r in source]
+
+
+def test_topic_has_partitions_and_configs_of_the_source_and_follows_their_changes(pair: Pair) -> None:
+    remote = ConfigResource(ConfigResourceType.TOPIC, f"A.{pair.topic}")
+    with KafkaAdminClient(bootstrap_servers=pair.a) as source, KafkaAdminClient(bootstrap_servers=pair.b) as target:
+
+        def configs() -> dict[str, str | None]:
+            described = target.describe_configs([remote], config_filter="modified")
+            return {name: entry.value for name, entry in described[remote].items()}
+
+        def partitions() -> int:
+            return len(target.describe_topics([remote.name])[remote.name].partitions)
+
+        with mirroring(pair.properties()):
+            eventually(lambda: remote.name in target.list_topics(), SECONDS)
+            assert configs() == {"retention.ms": "1234567"}
+            assert partitions() == 2
+            changes = {"retention.ms": None, "segment.bytes": "1048576"}
+            source.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pair.topic, changes)])
+            source.create_partitions({pair.topic: NewPartitions(3)})
+            eventually(lambda: configs() == {"segment.bytes": "1048576"}, SECONDS)
+            eventually(lambda: partitions() == 3, SECONDS)
+            with KafkaProducer(bootstrap_servers=pair.a) as producer:
+                producer.send(pair.topic, b"new", partition=2)
+            eventually(lambda: whole_topic(pair.b, remote.name, 3), SECONDS)
+
+
+def test_flows_in_both_directions_do_not_copy_records_back(pair: Pair) -> None:
+    with KafkaAdminClient(bootstrap_servers=pair.b) as admin:
+        admin.create_topics([NewTopic(pair.topic, 2, 1)])
+    send(pair.a, pair.topic, numbers(10))
+    send(pair.b, pair.topic, numbers(10, first=100))
+    with mirroring(pair.properties(B__A_enabled="true")):
+        assert values(pair.copied(10)) == list(range(10))
+        reverse = Pair(pair.b, pair.a, pair.topic)
+        assert values(reverse.copied(10, f"B.{pair.topic}")) == list(range(100, 110))
+        with KafkaAdminClient(bootstrap_servers=pair.a) as a, KafkaAdminClient(bootstrap_servers=pair.b) as b:
+            topics = [topic for topic in (*a.list_topics(), *b.list_topics()) if topic.endswith(pair.topic)]
+    assert sorted(topics) == sorted([pair.topic, pair.topic, f"A.{pair.topic}", f"B.{pair.topic}"])
+
+
+@pytest.mark.parametrize("support", ["enabled", "disabled"])
+def test_restart_continues_after_the_last_copied_record(pair: Pair, support: str) -> None:
+    properties = pair.properties(exactly_once_source_support=support)
+    for first in (0, 50):
+        send(pair.a, pair.topic, numbers(50, first))
+        with mirroring(properties):
+            pair.copied(first + 50)
+    assert values(pair.copied(100)) == list(range(100))
+
+
+def test_records_of_aborted_transactions_are_not_copied(pair: Pair) -> None:
+    with KafkaProducer(bootstrap_servers=pair.a, transactional_id=pair.topic) as producer:
+        producer.init_transactions()
+        for number in range(20):
+            producer.begin_transaction()
+            producer.send(pair.topic, str(number).encode(), partition=number % 2)
+            if number % 4 < 2:
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                producer.abort_transaction()
+    with mirroring(pair.properties()) as thread:
+        assert values(pair.copied(10)) == [n for n in range(20) if n % 4 < 2]
+        eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
+
+
+def test_second_process_takes_over_and_ends_the_first(pair: Pair) -> None:
+    send(pair.a, pair.topic, numbers(10))
+    first = MirroringThread(pair.properties())
+    first.begin()
+    pair.copied(10)
+    with mirroring(pair.properties()) as second:
+        eventually(lambda: second.maker.flows[0].progress.lag == 0, SECONDS)
+        send(pair.a, pair.topic, numbers(10, first=10))
+        assert values(pair.copied(20)) == list(range(20))
+        with pytest.raises(ProducerFencedError, match="A->B: another process copies this flow"):
+            first.stop()
+
+
+@pytest.mark.parametrize("location", ["source", "target"])
+def test_offsets_of_groups_are_translated_and_committed_for_inactive_groups(pair: Pair, location: str) -> None:
+    idle, active = f"idle-{pair.topic}", f"active-{pair.topic}"
+    send(pair.a, pair.topic, numbers(10))
+    zero, one = TopicPartition(pair.topic, 0), TopicPartition(pair.topic, 1)
+    for group in (idle, active):
+        with KafkaConsumer(bootstrap_servers=pair.a, group_id=group) as consumer:
+            consumer.commit({zero: OffsetAndMetadata(5, "note"), one: OffsetAndMetadata(0)})
+    configs = {"groups": f".*{pair.topic}", "sync_group_offsets_enabled": "true", "offset.lag.max": "0"}
+    properties = {**pair.properties(**configs), "offset-syncs.topic.location": location}
+    with (
+        KafkaConsumer(bootstrap_servers=pair.b, group_id=active) as member,
+        KafkaAdminClient(bootstrap_servers=pair.b) as admin,
+    ):
+        member.subscribe([f"other-{pair.topic}"])
+        eventually(lambda: member.poll(100) or admin.describe_groups([active])[active].members, SECONDS)
+        with mirroring(properties):
+            eventually(lambda: len(admin.list_consumer_group_offsets(idle)) == 2, SECONDS)
+        committed = admin.list_consumer_group_offsets(idle)
+        assert not admin.list_consumer_group_offsets(active)
+    records = whole_topic(pair.b, "A.checkpoints.internal", 1)
+    checkpoints = [c for c in (Checkpoint.parse(r.key, r.value) for r in records) if c.group == active]
+    for remote, position in ((TopicPartition(f"A.{pair.topic}", 0), 5), (TopicPartition(f"A.{pair.topic}", 1), 0)):
+        assert committed[remote].offset == position
+        assert [(c.upstream, c.downstream) for c in checkpoints if c.partition == remote] == [(position, position)]
+    assert committed[TopicPartition(f"A.{pair.topic}", 0)].metadata == "note"
+    address, topic = (
+        (pair.a, "mm2-offset-syncs.B.internal") if location == "source" else (pair.b, "mm2-offset-syncs.A.internal")
+    )
+    syncs = [OffsetSync.parse(r.key, r.value) for r in whole_topic(address, topic, 1)]
+    assert OffsetSync(zero, 4, 4) in syncs
+
+
+def test_heartbeats_of_both_directions_are_emitted_and_copied(pair: Pair) -> None:
+    with mirroring(pair.properties(emit_heartbeats_enabled="true")):
+
+        def heartbeats(address: str, topic: str) -> set[tuple[str, str]]:
+            try:
+                records = whole_topic(address, topic, 1)
+            except KafkaError:
+                return set()
+            return {Heartbeat.parse(record.key, record.value)[:2] for record in records}
+
+        eventually(lambda: heartbeats(pair.b, "heartbeats") == {("A", "B")}, SECONDS)
+        eventually(lambda: heartbeats(pair.b, "A.heartbeats") == {("B", "A")}, SECONDS)
+
+
+def test_identity_policy_leaves_names_unchanged(pair: Pair) -> None:
+    send(pair.a, pair.topic, numbers(10))
+    with mirroring(pair.properties(replication_policy_class="identity")):
+        assert values(pair.copied(10, pair.topic)) == list(range(10))
