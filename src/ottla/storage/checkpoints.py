@@ -21,6 +21,11 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
+COMPACTED_BELOW = TopicPartition("#compacted-below", 0)
+"""An entry among the recovery points that is no partition: the broker that wrote the file compacts no records above
+them. Apache Kafka and earlier versions of Ottla ignore the entry, and their checkpoints lack it.
+"""
+
 VERSION = 0
 
 

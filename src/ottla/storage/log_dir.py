@@ -14,9 +14,10 @@ import functools
 import logging
 import os
 from binascii import b2a_base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,15 @@ class LogDir:
         self._clean = False
         self._loaded = False
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._compacted_below = True
+        """Whether all logs are compacted below the checkpointed recovery points only."""
+        self._checkpoint_lock = Lock()
+        """Guards the checkpoint files and what is known of them, as several workers may be about to write them."""
+        self._checkpoints_begun = 0
+        self._last_written = 0
+        """The number of the checkpoints that were written last; earlier ones are not written any more."""
+        self._durable_points: Mapping[TopicPartition, int] = {}
+        """The recovery points that are on disk."""
 
     @classmethod
     def open(
@@ -206,6 +216,7 @@ class LogDir:
         names = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
         self._checkpointed = {name: self._offsets(name) for name in names}
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
+        self._compacted_below = recovery_points.pop(checkpoints.COMPACTED_BELOW, None) is not None
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         try:
             partitions = self.partitions()
@@ -218,7 +229,7 @@ class LogDir:
 
         def load_one(item: tuple[TopicPartition, Path]) -> Log | errors.KafkaStorageError:
             tp, directory = item
-            return self._load_one(tp, directory, config_of, recovery_points.get(tp, 0), start_offsets.get(tp, 0))
+            return self._load_one(tp, directory, config_of, recovery_points.get(tp), start_offsets.get(tp, 0))
 
         with ThreadPoolExecutor(1 if self._clean else recovery_threads, "ottla-recovery") as pool:
             for i, ((tp, _), loaded) in enumerate(zip(partitions, pool.map(load_one, partitions), strict=True)):
@@ -230,6 +241,7 @@ class LogDir:
             how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
             log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
         self._loaded = True
+        self._compacted_below = self._compacted_below or not self.failed
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -258,23 +270,28 @@ class LogDir:
         return directories
 
     def _load_one(
-        self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
+        self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int | None, start_offset: int
     ) -> Log | errors.KafkaStorageError:
         """Open a log. Return it, or the error. After a crash, this runs in a recovery thread."""
+        compacted_below = self._compacted_below and recovery_point is not None
         try:
-            return open_log(
+            opened = open_log(
                 directory,
                 tp,
                 config_of(tp),
                 clock=self.clock,
-                recovery_point=recovery_point,
+                recovery_point=recovery_point or 0,
                 log_start_offset=start_offset,
                 clean=self._clean,
                 compacted=tp in self.cleaner_offsets,
+                compacted_below=compacted_below,
                 producer_expiration_ms=self.producer_expiration_ms,
                 writer=self.writer,
                 flush_times=self.flush_times,
             )
+            if not compacted_below:
+                opened.flush()  # what was compacted above its recovery point is below it from now on
+            return opened
         except errors.KafkaStorageError as error:
             return error
 
@@ -479,6 +496,8 @@ class LogDir:
         if cleaning.cleaned_to <= cleaning.first_dirty:
             self.abort_cleaning(cleaning, "one batch has more keys than the cleaner's map")
             return False
+        if self._durable_points.get(tp, 0) < cleaning.closed_to:
+            yield functools.partial(self._write_checkpoints, self._recovery_points(), self._next_checkpoint())
         if not (yield from cleaning.install_steps()):
             return False
         self.cleaner_passes += 1
@@ -506,7 +525,7 @@ class LogDir:
 
     def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log start offsets durably. Raises KafkaStorageError."""
-        self._write_checkpoints(self._offsets_by_file())
+        self.begin_checkpoint()()
 
     def begin_checkpoint(self) -> Callable[[], None]:
         """Return the writing of the offsets as they are now, for a worker. Raises KafkaStorageError.
@@ -514,11 +533,21 @@ class LogDir:
         With fsync: after a loss of power a file without it may be empty, and without its recovery point a log that has
         lost a segment in its middle looks like a compacted one.
         """
-        return functools.partial(self._write_checkpoints, self._offsets_by_file())
+        return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
+
+    def _next_checkpoint(self) -> int:
+        self._checkpoints_begun += 1
+        return self._checkpoints_begun
+
+    def _recovery_points(self) -> dict[str, dict[TopicPartition, int]]:
+        points = {tp: opened.recovery_point for tp, opened in self.logs.items()}
+        by_file = self._with_failed({checkpoints.RECOVERY_POINTS: points})
+        if self._compacted_below:
+            by_file[checkpoints.RECOVERY_POINTS][checkpoints.COMPACTED_BELOW] = 1
+        return by_file
 
     def _offsets_by_file(self) -> dict[str, dict[TopicPartition, int]]:
         by_file = {
-            checkpoints.RECOVERY_POINTS: {tp: opened.recovery_point for tp, opened in self.logs.items()},
             checkpoints.HIGH_WATERMARKS: {tp: opened.high_watermark for tp, opened in self.logs.items()},
             checkpoints.LOG_START_OFFSETS: {
                 tp: opened.log_start_offset
@@ -526,16 +555,23 @@ class LogDir:
                 if opened.log_start_offset > opened.segments[0].base_offset
             },
         }
+        return {**self._recovery_points(), **self._with_failed(by_file)}
+
+    def _with_failed(self, by_file: dict[str, dict[TopicPartition, int]]) -> dict[str, dict[TopicPartition, int]]:
         for name, offsets in by_file.items():
             # the checkpointed offsets of logs that could not be opened remain valid
             read = self._checkpointed.get(name, {})
             offsets.update({tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs})
         return by_file
 
-    def _write_checkpoints(self, by_file: dict[str, dict[TopicPartition, int]]) -> None:
+    def _write_checkpoints(self, by_file: dict[str, dict[TopicPartition, int]], number: int) -> None:
         try:
-            for name, offsets in by_file.items():
-                checkpoints.write_offsets(self.path / name, offsets)
+            with self._checkpoint_lock:
+                if number < self._last_written:
+                    return
+                for name, offsets in by_file.items():
+                    checkpoints.write_offsets(self.path / name, offsets)
+                self._durable_points, self._last_written = by_file[checkpoints.RECOVERY_POINTS], number
         except OSError as error:
             raise storage_error("write the checkpoints", self.path, error) from error
 

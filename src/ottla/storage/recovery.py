@@ -55,6 +55,7 @@ def open_log(
     log_start_offset: int = 0,
     clean: bool = False,
     compacted: bool = False,
+    compacted_below: bool = False,
     producer_expiration_ms: int = 86_400_000,
     writer: AppendWriter | None = None,
     flush_times: LatencyHistogram | None = None,
@@ -62,8 +63,9 @@ def open_log(
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
     `clean`: whether it was shut down cleanly, so that only file names and sizes are checked. `compacted`: whether it
-    was once compacted, so that offsets may be missing even if its topic is not compacted any more. The high watermark
-    is the log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be read or are
+    was once compacted, so that offsets may be missing even if its topic is not compacted any more. `compacted_below`:
+    whether no segment was compacted above the recovery point. The high watermark is the log start offset until the
+    caller sets it. Raises KafkaStorageError if the files cannot be read or are
     inconsistent.
     """
     opened = Log(
@@ -85,7 +87,10 @@ def open_log(
             _ensure_indexes(opened, names)
             _load_end(opened, log_start_offset, None)
         else:
-            _load_end(opened, log_start_offset, _recover(opened, recovery_point, compacted or config.compacted))
+            checked_from = _recover(
+                opened, recovery_point, compacted=compacted or config.compacted, compacted_below=compacted_below
+            )
+            _load_end(opened, log_start_offset, checked_from)
     except OSError as error:
         raise storage_error(f"open the log of {topic_partition}", directory, error) from error
     opened.recovery_point = opened.log_end_offset if clean else min(recovery_point, opened.log_end_offset)
@@ -171,7 +176,7 @@ def _load_segments(opened: Log, names: set[str]) -> None:
         opened.segments.append(first)
 
 
-def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
+def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_below: bool) -> int:
     """Check all segments from the recovery point on. Remove everything after the first damaged batch.
 
     Return the first offset that was checked.
@@ -186,6 +191,9 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
     # Only compaction removes offsets. In other logs, a gap is the result of a crash, and the log is truncated there,
     # unless the recovery point is unknown: the log may have been compacted before.
     contiguous_from = recovery_point if recovery_point > 0 and not compacted else MAX_OFFSET
+    # Between segments there is no gap even in the copy of a compacted log, until they are compacted here: each begins
+    # where the one before it has ended.
+    joined_from = 0 if compacted_below else contiguous_from
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         if following is not None and following <= recovery_point:
@@ -200,7 +208,7 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
                 "%s: truncating %d bytes at the end of %s that are not a valid batch",
                 opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
             )  # fmt: skip
-        if following is not None and (segment.size != before or end > following or following > end >= contiguous_from):
+        if following is not None and (segment.size != before or end > following or following > end >= joined_from):
             _drop_after(opened, i)
             break
         if following is not None:

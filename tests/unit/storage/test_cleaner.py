@@ -224,6 +224,18 @@ def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log: Log) -> None:
     assert not list(log.dir.glob("*.cleaned"))
 
 
+def test_pass_is_given_up_if_the_log_was_truncated_meanwhile(log: Log) -> None:
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    now = log.clock.now_ms()
+    cleaning = cleaner.CleanerPass(cleanable.measure(log, 0, now), now)
+    cleaning.copy()
+    log.truncate_to(log.segments[-2].base_offset + 1)
+    before = contents(log)
+    assert not cleaning.install()
+    assert contents(log) == before
+
+
 def test_failed_copy_leaves_nothing_behind(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))

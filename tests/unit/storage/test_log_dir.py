@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.storage.conftest import NOW, TP, batch, values
+from tests.unit.storage.conftest import NOW, TP, batch, contents, values
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
@@ -15,6 +15,7 @@ from ottla.model import TopicPartition
 from ottla.storage import files
 from ottla.storage import log_dir as log_dir_module
 from ottla.storage.compaction.cleaner import run_steps
+from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)
@@ -235,6 +236,85 @@ def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path: Path) -> 
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
         assert log_dir.logs[TP].log_end_offset == 30
+
+
+COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.0)
+
+
+def compacted_dir(path: Path, *, unflushed: int) -> LogDir:
+    """Return a directory with a log that was compacted up to its recovery point, which other segments follow."""
+    log_dir = LogDir.open(path, broker_id=0)
+    log_dir.load(lambda _: COMPACTED)
+    log = log_dir.create(TP, COMPACTED)
+    put_keys(log, 30)
+    log.roll()
+    cleaning = log_dir.next_cleaning(NOW)
+    assert cleaning is not None
+    cleaning.copy()
+    assert run_steps(log_dir.finish_cleaning(cleaning))
+    put_keys(log, unflushed)
+    return log_dir
+
+
+def put_keys(log: Log, count: int) -> None:
+    for i in range(count):
+        log.append(batch((b"k%d" % (i % 2), b"x" * 100)), leader_epoch=0)
+    log.high_watermark = log.log_end_offset
+
+
+def reopened(path: Path) -> Log:
+    log_dir = LogDir.open(path, broker_id=0)
+    log_dir.load(lambda _: COMPACTED)
+    return log_dir.logs[TP]
+
+
+def test_compacted_log_is_whole_after_a_crash(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    before = contents(log_dir.logs[TP])
+    assert len(before) < 30, "it was compacted"
+    crash(log_dir)
+    assert contents(reopened(tmp_path)) == before
+
+
+def test_compacted_log_ends_where_a_loss_of_power_took_the_end_of_a_segment(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    log = log_dir.logs[TP]
+    torn = next(segment for segment in log.segments if segment.base_offset >= log.recovery_point)
+    position, header = torn.batches()[-1]
+    assert torn is not log.active
+    crash(log_dir)
+    os.truncate(torn.path(".log"), position)
+    assert reopened(tmp_path).log_end_offset == header.base_offset
+
+
+def test_checkpoint_of_another_broker_says_nothing_about_gaps(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=0)
+    before = contents(log_dir.logs[TP])
+    crash(log_dir)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+    log = reopened(tmp_path)
+    assert contents(log) == before
+    assert log.recovery_point == log.log_end_offset, "so that the next checkpoint may say it"
+
+
+def test_checkpoint_that_was_begun_earlier_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    earlier = log_dir.begin_checkpoint()
+    log_dir.logs[TP].flush()
+    log_dir.checkpoint()
+    earlier()
+    assert "orders 0 50\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_recovery_points_are_on_disk_before_segments_are_replaced(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    log_dir.logs[TP].roll()
+    cleaning = log_dir.next_cleaning(NOW)
+    assert cleaning is not None
+    cleaning.copy()
+    next(log_dir.finish_cleaning(cleaning))()
+    assert "orders 0 50\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert len(list(tmp_path.glob("orders-0/*.cleaned"))) > 0
 
 
 def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(

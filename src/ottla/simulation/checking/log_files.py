@@ -6,6 +6,7 @@ below the recovery point, or everything if only the process was killed.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -80,6 +81,15 @@ class LogFiles:
         if completed is not None:
             self._completed.append(completed)
 
+    def boundary_faults(self, known_from: float) -> Iterator[str]:
+        """Yield the segments from an offset on that do not begin where the one before has ended."""
+        ends = {batch.segment: batch.header.next_offset for batch in self.batches}
+        segments = sorted(self.directory.glob("*.log"))
+        for before, after in pairwise(segments):
+            base, end = int(after.stem), ends.get(before, int(before.stem))
+            if base > known_from and base != end:
+                yield f"{after.name} follows offset {end - 1}, and was not compacted below {known_from}"
+
     def order_faults(self, *, compacted: bool) -> Iterator[str]:
         """Yield where offsets do not increase; or, in a log that is not compacted, where one is missing."""
         for before, after in pairwise(batch.header for batch in self.batches):
@@ -126,6 +136,7 @@ class Crash(NamedTuple):
     recovery_point: int
     batches: Sequence[StoredBatch]
     power_lost: bool
+    compacted: bool = False
 
 
 class LogChecker:
@@ -137,14 +148,17 @@ class LogChecker:
 
     def on_crash(self, log: Log, *, power_lost: bool) -> None:
         """Remember a log whose process has died, before its disk loses anything."""
-        if not (log.closed or log.failed or log.config.compacted):
-            crash = Crash(log.recovery_point, LogFiles(log.dir).batches, power_lost)
+        if not (log.closed or log.failed or _is_swapping(log.dir)):
+            crash = Crash(log.recovery_point, LogFiles(log.dir).batches, power_lost, log.config.compacted)
             self._crashes[str(log.dir)] = crash
 
     def on_power_lost(self, directory: Path) -> None:
-        """Check that everything below the recovery point is still there."""
+        """Check that everything below the recovery point is still there.
+
+        In a compacted log it may be under names that recovery has to change first.
+        """
         crash = self._crashes.get(str(directory))
-        if crash is None:
+        if crash is None or crash.compacted:
             return
         actual = {batch.header.base_offset: batch.digest for batch in LogFiles(directory).batches}
         lost = [
@@ -158,16 +172,19 @@ class LogChecker:
     def open_log(self, directory: Path, *arguments: Any, **options: Any) -> Log:
         """Open a log with the production code, and check it."""
         log = production_open_log(directory, *arguments, **options)
-        self._check(log)
+        is_known = options.get("compacted_below", False) and not options.get("clean", False)
+        self._check(log, compacted_below=options["recovery_point"] if is_known else math.inf)
         return log
 
     def _note(self, directory: Path, text: str) -> None:
         self.violations.append(f"{directory.parent.parent.name} {directory.name}: {text}")
 
-    def _check(self, log: Log) -> None:
+    def _check(self, log: Log, *, compacted_below: float = math.inf) -> None:
+        """Check a log, of which compaction has removed records before the offset `compacted_below` only."""
         files = LogFiles(Path(log.dir))
         faults = [*files.damage, *files.order_faults(compacted=log.config.compacted), *files.index_faults()]
-        has_tail = log.active.size > 0 or not log.config.compacted  # a compacted log may have lost the end of a segment
+        faults += files.boundary_faults(compacted_below)
+        has_tail = log.active.size > 0 or not log.config.compacted  # compaction may have removed the records before it
         if files.batches and files.end_offset != log.log_end_offset and has_tail:
             faults.append(f"the log ends at {log.log_end_offset}, its batches at {files.end_offset}")
         faults += _epoch_faults(log, files)
@@ -178,6 +195,11 @@ class LogChecker:
             faults += [*_producer_faults(log, files), *_transaction_faults(log, files)]
         for fault in faults[:SHOWN]:
             self._note(log.dir, fault)
+
+
+def _is_swapping(directory: Path) -> bool:
+    """Return whether compaction is replacing segments, so that a crash leaves the old ones or the new ones."""
+    return any(directory.glob("*.swap")) or any(directory.glob("*.cleaned"))
 
 
 def options_compacted(log: Log) -> bool:

@@ -84,6 +84,9 @@ class CleanerPass:
         self._keys = OffsetMap(map_bytes)
         self._sources = [s for s in self.log.segments[:-1] if s.base_offset < cleanable.end]
         self._limit = cleanable.end
+        self._cuts = self.log.cuts
+        self.closed_to = self.log.active.base_offset
+        """The end of the segments that a pass may rewrite: their recovery point has to be there before."""
         self._end = cleanable.first_dirty
         self._groups: list[tuple[list[Segment], Segment]] = []
         # Copied on the event loop, because the worker must not read data that appends change.
@@ -106,11 +109,15 @@ class CleanerPass:
     def copy(self) -> None:
         """Read the keys, then write `.cleaned` segments, and wait until they are on disk.
 
+        The old segments are flushed, too. So recovery can distinguish what compaction removed, below the recovery
+        point, from the end of a segment that a loss of power took, above it.
+
         Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped, and
         CorruptMessageError for damage in the log. After an error the written files are removed and the log is
         unchanged.
         """
         try:
+            self.log.flush(self.closed_to)
             end = self._end = self._read_keys()
             sources = [s for s in self._sources if s.base_offset < end]
             transactions = _Transactions(self)
@@ -306,9 +313,10 @@ class CleanerPass:
         return True
 
     def _is_current(self) -> bool:
-        """Return whether the log is open and still has all segments that were copied."""
+        """Return whether the log is open and still has all segments that were copied, with all of their records."""
         present = {id(segment) for segment in self.log.segments}
-        return not self.log.closed and all(id(s) in present for group, _ in self._groups for s in group)
+        is_whole = self.log.cuts == self._cuts and not self.log.closed
+        return is_whole and all(id(s) in present for group, _ in self._groups for s in group)
 
     def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
         """Remove the written files under both names.

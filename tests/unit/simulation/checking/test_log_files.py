@@ -59,6 +59,15 @@ def test_gap_between_segments_is_named(tmp_path: Path) -> None:
     assert list(LogFiles(log.dir).order_faults(compacted=True)) == []
 
 
+def test_gap_between_segments_above_what_was_compacted_is_named(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.close()
+    first, second, third = sorted(log.dir.glob("*.log"))[:3]
+    second.unlink()
+    assert len(list(LogFiles(log.dir).boundary_faults(int(first.stem)))) == 1
+    assert list(LogFiles(log.dir).boundary_faults(int(third.stem))) == []
+
+
 def test_index_entry_without_a_batch_is_named(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.close()
