@@ -1,7 +1,7 @@
-"""The web console of a cluster, and `ottla top`: an application on top of the asynchronous clients.
+"""The web console of a cluster, and `ottla top`. Both use the asynchronous clients (`ottla.aio`).
 
-`cluster` collects what pages show, `security` decides who may do it, `pages` has a module per subject, `web` is what
-pages have in common. Pages are rendered by the server; they can be read without JavaScript.
+`cluster` collects the data that pages show, `security` has login, roles and audit, `pages` has a module for each
+subject, and `web` has the parts that pages share. The server renders the pages, which also work without JavaScript.
 """
 
 import logging

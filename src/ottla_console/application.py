@@ -1,4 +1,4 @@
-"""The application: routes, static files, security headers, and the life of the clients."""
+"""The ASGI application: routes, static files, security headers, and start and stop of the clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla_console.web.templating import environment
 
 STATIC: Final = Path(__file__).parent / "static"
 HEADERS: Final = {
-    # nothing inline, nothing from elsewhere, in no frame
+    # nothing inline, nothing from other hosts, and not in a frame
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -40,16 +40,18 @@ STATIC_CACHE: Final = "max-age=3600"
 
 
 class SecurityHeaders:
-    """Adds security headers, and rejects requests for other hosts, which may be DNS rebinding."""
+    """Middleware that adds security headers, and rejects requests with another host name, which may be DNS
+    rebinding.
+    """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
         self._app = app
-        # with a login, a page of another name has no cookie of ours
+        # with a login no check is needed: a browser sends the session cookie only to the host name that has set it
         self._hosts = None if settings.users else settings.hosts
         self._has_tls = settings.has_tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -72,7 +74,7 @@ class SecurityHeaders:
 
 
 def create_app(settings: ConsoleSettings) -> Starlette:
-    """Return the application. Raises ConfigurationError for settings that would be unsafe."""
+    """Return the ASGI application. Raises ConfigurationError if the settings are unsafe."""
     settings.check()
     pages = BytePages(settings.broker_metrics, settings.broker_metrics_auth) if settings.broker_metrics else None
     collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share, pages)
@@ -101,7 +103,7 @@ def create_app(settings: ConsoleSettings) -> Starlette:
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header, without the port."""
+    """Return the host name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()

@@ -1,4 +1,4 @@
-"""The pages of the console, a row each, and the checks that come before a page."""
+"""The routes of the console, and the checks that are made before a page is shown."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ PAGE_SECONDS: Final = 1.5
 CHANGE_SECONDS: Final = 15.0
 SESSION_ID: Final = re.compile(r"[A-Za-z0-9_-]{32}")
 ANONYMOUS: Final = User("anonymous", Role.ADMIN)
-"""The user of a console without a login, on a loopback address."""
+"""The user of a console without a login, which listens on a loopback address."""
 NOT_LOGGED_IN: Final = User("-", Role.VIEWER)
 
 Handler = Callable[[Page], Awaitable[Response]]
 
 
 class Route(NamedTuple):
-    """A page, or with POST a change."""
+    """A path and method with its handler. The method is GET for a page, and POST for a change."""
 
     path: str
     handler: Handler
     role: Role = Role.VIEWER
     method: str = "GET"
     is_open: bool = False
-    """Whether it needs no login, and is served in read-only mode."""
+    """Whether the route requires no login, and is allowed in read-only mode."""
 
 
 def change(path: str, handler: Handler, role: Role) -> Route:
-    """Return the route of a change."""
+    """Return a route for a change, which requires a role."""
     return Route(path, handler, role, "POST")
 
 
@@ -108,7 +108,9 @@ ROUTES: Final = (
 
 
 def endpoint(console: Console, route: Route) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a route: session, login, CSRF token, role, time limit, errors."""
+    """Return the endpoint of a route. It checks login, CSRF token and role, applies the time limit, and returns errors
+    as pages.
+    """
 
     async def respond(request: Request) -> Response:
         cookie = request.cookies.get(COOKIE, "")
@@ -117,12 +119,12 @@ def endpoint(console: Console, route: Route) -> Callable[[Request], Awaitable[Re
         page = Page(request, console, user or NOT_LOGGED_IN, session_id)
         if user is None and not route.is_open:
             if route.method == "POST":
-                return _failure(page, ErrorPage(401, "Log in first", "Your session has ended."))
+                return _failure(page, ErrorPage(401, "Login required", "Your session has ended."))
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(f"/login?next={quote(target)}", 303)
         response = await _guarded(page, route)
         if page.session_id != cookie:
-            # SameSite=Strict: other sites cannot send it at all, in links neither
+            # SameSite=Strict: requests and links from other sites do not have the cookie
             response.set_cookie(
                 COOKIE,
                 page.session_id,
@@ -151,12 +153,12 @@ async def _guarded(page: Page, route: Route) -> Response:
             return denial
         async with asyncio.timeout(PAGE_SECONDS if route.method == "GET" else CHANGE_SECONDS):
             if route.method == "POST" and not route.is_open:
-                await page.admin.describe_cluster(timeout_ms=READ_MS)  # a dead cluster shows at once
+                await page.admin.describe_cluster(timeout_ms=READ_MS)  # fails quickly if the cluster does not respond
             return await route.handler(page)
     except BadInputError as error:
-        return _failure(page, ErrorPage(400, "This input is not allowed", str(error), "Go back and change it."))
+        return _failure(page, ErrorPage(400, "Invalid input", str(error), "Go back and correct it."))
     except NoSuchPageError as error:
-        return _failure(page, ErrorPage(404, "There is no such page", str(error)))
+        return _failure(page, ErrorPage(404, "Page not found", str(error)))
     except (KafkaError, TimeoutError) as error:
         return _failure(page, error_page(error, page.console.collector.slow_reason))
     except Exception as error:
@@ -165,7 +167,7 @@ async def _guarded(page: Page, route: Route) -> Response:
 
 
 def _denial(page: Page, route: Route) -> Response | None:
-    """Return the page of a user who may not do this; None if the user may."""
+    """Return an error page if the user's role or read-only mode does not allow the route, otherwise None."""
     if route.is_open or route.role <= Role.VIEWER:
         return None
     if page.console.settings.read_only:
@@ -189,7 +191,7 @@ def _failure(page: Page, error: ErrorPage) -> Response:
 
 
 def not_found(console: Console) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of paths without a page."""
+    """Return the endpoint for paths without a route."""
 
     async def handler(page: Page) -> Response:
         raise NoSuchPageError(page.request.url.path)

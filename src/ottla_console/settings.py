@@ -22,7 +22,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
+        """Whether only processes on this machine can connect."""
         if self.host == "localhost":
             return True
         try:
@@ -32,11 +32,11 @@ class ListenAddress(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """Return the address of `HOST:PORT` or `[IPv6]:PORT`. Raises ConfigurationError for another text."""
+        """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises ConfigurationError if the text has another format."""
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not colon or not bare or not port.isdecimal() or int(port) > 65_535 or (":" in bare and bare == host):
-            raise ConfigurationError(f"--listen: {text!r} is not allowed: expected HOST:PORT, such as 127.0.0.1:8080")
+            raise ConfigurationError(f"--listen: {text!r} is invalid: expected HOST:PORT, such as 127.0.0.1:8080")
         return cls(bare, int(port))
 
 
@@ -45,33 +45,35 @@ DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8080)
 
 @dataclass(frozen=True)
 class ConsoleSettings:
-    """Settings that do not change while the console runs."""
+    """The settings of a console. They are not changed while it runs."""
 
     client_configs: Mapping[str, Any]
-    """Configs of the clients by Kafka's names: bootstrap.servers, security, …"""
+    """Configs of the clients by Kafka's names, such as bootstrap.servers."""
     listen: ListenAddress = DEFAULT_LISTEN
     users: Mapping[str, Credential] = field(default_factory=dict)
-    """Without users, everyone who can connect is an admin; that is allowed on a loopback address only."""
+    """Credentials by user name. Without users, everyone who can connect is an admin, which is only allowed on a
+    loopback address.
+    """
     read_only: bool = False
     masking: Masking = field(default_factory=Masking)
     has_tls: bool = False
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which browsers may address the console, beside loopback names and the address itself."""
+    """Additional host names in the console's URL, besides loopback names and the listener's address."""
     progress_dirs: tuple[Path, ...] = ()
-    """Directories with the progress of Spark queries and pipelines."""
+    """Directories with progress files of Spark queries and pipelines."""
     schema_registry: str = ""
-    """The URL of a schema registry, for records in Avro and Protobuf."""
+    """The URL of a schema registry for records in Avro and Protobuf; empty if there is none."""
     schema_registry_auth: str = ""
-    """`user:password` at the schema registry."""
+    """`user:password` for the schema registry; empty if it requires none."""
     broker_metrics: tuple[str, ...] = ()
-    """Addresses of brokers' pages for Prometheus, for rates in bytes."""
+    """Addresses or URLs of the brokers' Prometheus metrics."""
     broker_metrics_auth: str = ""
-    """`user:password` at these pages."""
+    """`user:password` for the brokers' metrics; empty if they require none."""
     sample_seconds: float = 5.0
     background_share: float = BACKGROUND_SHARE
 
     def check(self) -> None:
-        """Raise ConfigurationError for an address that is open to others without a login."""
+        """Raise ConfigurationError if other machines can connect and no login is required."""
         if not self.users and not self.listen.is_loopback:
             raise ConfigurationError(
                 f"--listen {self.listen.host}:{self.listen.port} can be reached from other machines, and everyone who "
@@ -80,5 +82,5 @@ class ConsoleSettings:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The values of the Host header, without port, that are served: others may be DNS rebinding."""
+        """The host names that requests may have in the Host header. Others may be DNS rebinding."""
         return frozenset({"localhost", "127.0.0.1", "::1", self.listen.host, *self.allowed_hosts})

@@ -1,7 +1,7 @@
 """`ottla console`: a web console for a cluster of Ottla or Apache Kafka.
 
-It shows brokers, topics, messages, groups, transactions, ACLs, users, quotas and log directories, and changes them.
-Without --users everyone who can connect is an admin; the console listens on loopback addresses only then.
+It shows and changes brokers, topics, records, groups, transactions, ACLs, users, quotas and log directories. Without
+--users everyone who can connect has the role admin, so that the console then only listens on loopback addresses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the console until a signal arrives."""
+    """Serve the console until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError and
+    CommandFailedError.
+    """
     if args.hash_password:
         return _print_hash()
     if not args.bootstrap_server:
@@ -33,14 +35,14 @@ def run(args: argparse.Namespace) -> int:
         from ottla_console.application import create_app
     except ModuleNotFoundError as error:
         raise CommandFailedError(
-            f"ottla console: {error.name} is missing; install it with `pip install 'ottla[console]'`"
+            f"ottla console: {error.name} is not installed; run `pip install 'ottla[console]'`"
         ) from None
     from ottla_console.security.masking import Masking
     from ottla_console.security.users import load_users
     from ottla_console.settings import ConsoleSettings, ListenAddress
 
     if bool(args.tls_cert) != bool(args.tls_key):
-        raise ConfigurationError("--tls-cert and --tls-key belong together")
+        raise ConfigurationError("--tls-cert and --tls-key must be set together")
     if args.schema_registry:
         _check_decoders()
     settings = ConsoleSettings(
@@ -80,37 +82,41 @@ def run(args: argparse.Namespace) -> int:
     print(f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)", flush=True)
     try:
         server.run()
-    except SystemExit as end:  # uvicorn has logged why, such as a port that is in use
+    except SystemExit as end:  # uvicorn has logged the error, such as a port that is in use
         return int(end.code or 0)
     return 0
 
 
 def _credentials(option: str, path: Path | None) -> str:
-    """Return `user:password` of a file. Raises ConfigurationError if it has none."""
+    """Return `user:password` from a file; empty if `path` is None. Raises ConfigurationError if the file does not have
+    this format.
+    """
     if path is None:
         return ""
     try:
         line = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{option}: {path} cannot be read: {error}") from None
+        raise ConfigurationError(f"{option}: cannot read {path}: {error}") from None
     if ":" not in line or "\n" in line:
-        raise ConfigurationError(f"{option}: {path} has no single line USER:PASSWORD")
+        raise ConfigurationError(f"{option}: {path} must have one line USER:PASSWORD")
     return line
 
 
 def _check_decoders() -> None:
-    """Raise CommandFailedError if packages are missing that decode records."""
+    """Raise CommandFailedError if the packages that decode Avro and Protobuf are not installed."""
     for module in ("fastavro", "google.protobuf"):
         try:
             importlib.import_module(module)
         except ModuleNotFoundError:
             raise CommandFailedError(
-                f"ottla console: --schema-registry: {module} is missing; install it with `pip install 'ottla[schemas]'`"
+                f"ottla console: --schema-registry: {module} is not installed; run `pip install 'ottla[schemas]'`"
             ) from None
 
 
 def _print_hash() -> int:
-    """Print the hash of a password, for the file of `--users`."""
+    """Read a password and print its hash for the file of `--users`. Raises ConfigurationError if the password is
+    empty.
+    """
     from ottla_console.security.users import hash_password
 
     password = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
@@ -124,23 +130,26 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(required=False),
-        Option("--listen HOST:PORT", "address of the console", default="127.0.0.1:8080"),
-        Option("--users FILE", "file with a line name:role:hash per user; roles are viewer, editor and admin", Path),
+        Option("--listen HOST:PORT", "address that the console listens on", default="127.0.0.1:8080"),
+        Option(
+            "--users FILE", "file with one user per line, as name:role:hash; roles are viewer, editor and admin", Path
+        ),
         Flag("--hash-password", "read a password, print its hash for --users, and exit"),
-        Flag("--read-only", "show everything, change nothing"),
+        Flag("--read-only", "reject all changes"),
         Repeatable(
             "--mask TOPIC=FIELD[,FIELD]",
-            "hide fields of records: paths into JSON, or $key, $value, $headers; TOPIC may have wildcards",
+            "mask fields of records: paths in JSON values, or $key, $value, $headers; TOPIC may contain *",
         ),
-        Repeatable("--allowed-host NAME", "name under which browsers may open the console, without --users"),
-        Repeatable("--progress-dir DIR", "directory with the progress of Spark queries and pipelines"),
-        Option("--schema-registry URL", "schema registry that decodes records in Avro and Protobuf"),
+        Repeatable("--allowed-host NAME", "additional host name in the console's URL, if --users is not set"),
+        Repeatable("--progress-dir DIR", "directory with progress files of Spark queries and pipelines"),
+        Option("--schema-registry URL", "schema registry, to show records in Avro and Protobuf as JSON"),
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Repeatable(
-            "--broker-metrics HOST:PORT[,…]", "HTTP listeners of brokers (/metrics), or URLs, for rates in bytes"
+            "--broker-metrics HOST:PORT[,…]",
+            "addresses or URLs of the brokers' Prometheus metrics, to show bytes per second",
         ),
         Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
-        Option("--tls-cert FILE", "certificate chain (PEM) for https"),
-        Option("--tls-key FILE", "its private key (PEM)"),
+        Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS"),
+        Option("--tls-key FILE", "private key of the certificate (PEM)"),
     ),
 )

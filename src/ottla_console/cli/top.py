@@ -1,6 +1,6 @@
-"""`ottla top`: brokers, topics by rate and groups by lag, refreshed each second.
+"""`ottla top`: brokers, topics by rate and groups by lag, refreshed every second.
 
-`--once` prints one view and exits, with --json for programs; rates are measured over a second.
+`--once` prints them once and exits, with --json as JSON. Rates are measured over at least a second.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.05
 ONCE_SHARE = 1.0
 LIVE_SHARE = 0.2
-"""Part of the time that refreshes may take."""
+"""The fraction of the time that refreshes may take."""
 FIRST_SECONDS = 10.0
-"""Time for the first answer of the cluster."""
+"""The time in seconds in which the cluster must respond first."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the cluster until Ctrl+C, or once."""
+    """Show the cluster until Ctrl+C, or once with --once."""
     if args.json and not args.once:
-        raise ConfigurationError("--json needs --once")
+        raise ConfigurationError("--json requires --once")
     from ottla_console.cluster.collector import Collector
 
     share = ONCE_SHARE if args.once else LIVE_SHARE
@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _view(collector: Collector, rows: int) -> dict[str, Any]:
-    """Return the view as JSON has it."""
+    """Return the data to show, as it is printed with --json. `rows` is the maximum number of topics and of groups; 0
+    for all.
+    """
     from ottla_console.cluster.collector import TOTAL
 
     async with asyncio.timeout(FIRST_SECONDS):
@@ -86,7 +88,7 @@ async def _once(collector: Collector, args: argparse.Namespace) -> int:
             await asyncio.sleep(POLL_SECONDS)
         view = await _view(collector, args.rows)
     except (KafkaError, TimeoutError) as error:
-        raise CommandFailedError(f"ottla top: {error or 'the cluster does not answer'}") from None
+        raise CommandFailedError(f"ottla top: {error or 'the cluster does not respond'}") from None
     if args.json:
         print(json.dumps(view))
     else:
@@ -103,7 +105,7 @@ async def _live(collector: Collector, args: argparse.Namespace) -> int:
     try:
         view = await _view(collector, rows)
     except (KafkaError, TimeoutError) as error:
-        raise CommandFailedError(f"ottla top: {error or 'the cluster does not answer'}") from None
+        raise CommandFailedError(f"ottla top: {error or 'the cluster does not respond'}") from None
     with Live(_layout(view), console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             await asyncio.sleep(args.interval)
@@ -154,7 +156,7 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Any:
     for entry in header:
         name = entry.lstrip(">")
         is_number = name != entry
-        # only columns that may wrap are made narrower: a long name is cut off rather than numbers and their headers
+        # only text columns become narrower: a long name is truncated, but numbers and their headers are not
         table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="ellipsis")
     for row in rows:
         table.add_row(*map(escape, row))
@@ -170,7 +172,7 @@ def _rich() -> Any:
         import rich.console
     except ModuleNotFoundError:
         raise CommandFailedError(
-            "ottla top: rich is missing; install it with `pip install 'ottla[console]'`, or use --once --json"
+            "ottla top: rich is not installed; run `pip install 'ottla[console]'`, or use --once --json"
         ) from None
     return rich.console
 
@@ -182,7 +184,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-# argparse prints this name: "invalid number of seconds value: '0'".
+# argparse shows this name in its error: "invalid number of seconds value: '0'".
 _seconds.__name__ = "number of seconds"
 
 COMMAND = Command(
@@ -190,7 +192,12 @@ COMMAND = Command(
     options=(
         *connection(),
         Option("--interval S", "seconds between refreshes", _seconds, default=1.0),
-        Option("--rows N", "topics and groups to show; 0: as many as fit, with --once all of them", int, default=0),
+        Option(
+            "--rows N",
+            "maximum number of topics and of groups; 0 for as many as fit, or all with --once",
+            int,
+            default=0,
+        ),
         Flag("--once", "print once and exit"),
         JSON,
     ),

@@ -1,1 +1,1 @@
-"""The cluster as the console sees it: snapshots, samples, and the clients of pages."""
+"""Collection of the data that the console shows: snapshots, rates, and the clients that pages use."""

@@ -1,7 +1,7 @@
-"""Bytes per second of topics and brokers, from the pages for Prometheus of brokers.
+"""Bytes per second of topics and brokers, from the Prometheus metrics of the brokers.
 
-Kafka's protocol has no rates in bytes. A page has the names that the rules of Prometheus' JMX exporter for Kafka make,
-so that brokers of Ottla and those of Apache Kafka with the exporter are read alike.
+Kafka's protocol has no request for them. The names of the metrics are those of Kafka's rules for Prometheus' JMX
+exporter, so that brokers of Ottla and brokers of Apache Kafka with the exporter can be read.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ COUNTERS: Final = {
     "kafka_server_brokertopicmetrics_bytesin_total": "in",
     "kafka_server_brokertopicmetrics_bytesout_total": "out",
 }
-"""Counters of pages, and the directions that they count."""
+"""The counters to read, and the direction that each one counts."""
 SAMPLE: Final = re.compile(r'(\w+)(?:\{(?:[^}]*,)?topic="([^"]+)"[^}]*\}|\{\})? ([0-9.eE+]+)(?: \d+)?')
-"""A sample of one topic, or of all; topics' names need no escapes."""
+"""A sample of one topic, or of all topics together. Topic names contain no characters that are escaped."""
 FETCH_SECONDS: Final = 5.0
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_TOPICS: Final = 1_000
-"""Topics with a series, beside those that were viewed: the busiest ones."""
+"""The maximum number of topics with series, in addition to those that were viewed: those with the highest rates."""
 
 
 def series(direction: str, topic: str) -> str:
-    """Return the name of a topic's series; of all topics if the name is empty."""
+    """Return the name of the series of a topic. An empty `topic` stands for all topics."""
     return f"{direction}/{topic}"
 
 
 def broker_series(direction: str, address: str) -> str:
-    """Return the name of a broker's series."""
+    """Return the name of the series of a broker."""
     return f"{direction}@{address}"
 
 
 class BytePages:
-    """The pages of all brokers.
+    """Reads the metrics of all brokers.
 
     Args:
         addresses: `HOST:PORT`, or a URL with http or https.
@@ -59,10 +59,14 @@ class BytePages:
             self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
         self._meter = RateMeter()
         self.errors: dict[str, str] = {}
-        """The reasons of pages that could not be read, by address."""
+        """The errors of brokers whose metrics could not be read, by address."""
 
     async def rates(self, now: float, viewed: Sequence[str]) -> dict[str, float] | None:
-        """Read the pages, and return the rates since the last call, by series; None at first."""
+        """Read the metrics, and return the rates in bytes per second since the last call, by series. Return None for
+        the first call.
+
+        `viewed` are topics whose series are always returned.
+        """
         pages = await asyncio.gather(*map(self._counters, self.addresses, self._urls))
         ends: dict[tuple[str, int], int] = {}
         for index, (address, counters) in enumerate(zip(self.addresses, pages, strict=True)):
@@ -89,12 +93,12 @@ class BytePages:
         with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as response:
             body: bytes = response.read(MAX_BYTES + 1)
         if len(body) > MAX_BYTES:
-            raise ValueError("the page is too large")
+            raise ValueError("the response is too large")
         return body.decode()
 
 
 def counters_of(text: str) -> dict[tuple[str, str], float]:
-    """Return the counters of a page by direction and topic; the topic is empty for all topics."""
+    """Return the counters in Prometheus' text format by direction and topic. An empty topic stands for all topics."""
     counters: dict[tuple[str, str], float] = {}
     for line in text.splitlines():
         if line.startswith("kafka_server_brokertopicmetrics_bytes"):
@@ -105,7 +109,9 @@ def counters_of(text: str) -> dict[tuple[str, str], float]:
 
 
 def _chosen(rates: Mapping[str, float], viewed: Sequence[str]) -> dict[str, float]:
-    """Return the series of brokers, of all topics, of viewed ones and of the busiest others."""
+    """Return the series of brokers, of all topics together, of viewed topics, and of the topics with the highest
+    rates.
+    """
     topics = {name: rate for name, rate in rates.items() if "@" not in name and not name.endswith("/")}
     chosen = {name: rate for name, rate in rates.items() if name not in topics}
     for topic in viewed:
@@ -116,12 +122,14 @@ def _chosen(rates: Mapping[str, float], viewed: Sequence[str]) -> dict[str, floa
 
 
 def _url(address: str) -> str:
-    """Return the URL of a page that is reduced to the counters, if the server knows how to."""
+    """Return the URL of the metrics. Its query selects the counters, if the server supports that. Raises
+    ConfigurationError.
+    """
     url = address if "://" in address else f"http://{address}/metrics"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
         raise ConfigurationError(
-            f"--broker-metrics: {address!r} is not allowed: expected HOST:PORT, or a URL such as "
+            f"--broker-metrics: {address!r} is invalid: expected HOST:PORT, or a URL such as "
             "https://broker-1:9644/metrics"
         )
     return f"{url}?{urlencode([('name[]', name) for name in COUNTERS])}"

@@ -1,4 +1,6 @@
-"""The clients that pages use in the event loop of the console: an admin client, a producer, short-lived consumers."""
+"""The clients that pages use in the event loop of the console: an admin client, a producer, and short-lived
+consumers.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.errors import KafkaTimeoutError
 
 READ_MS: Final = 1_300
-"""Time limit of a page's request: a dead cluster must show within two seconds."""
+"""Timeout of requests for a page in milliseconds. If the cluster does not respond, the page must show that within two
+seconds.
+"""
 CHANGE_MS: Final = 10_000
-"""Time limit of a change."""
+"""Timeout of changes in milliseconds."""
 MAX_CONSUMERS: Final = 16
-"""Pages with records, and live tails, at one time; further ones are rejected."""
+"""The maximum number of open pages with records and of live tails. More are rejected."""
 FETCH_BYTES: Final = 4 * 1024 * 1024
 PARTITION_BYTES: Final = 512 * 1024
 
 
 class ClusterClients:
-    """The clients of one console. Not thread-safe: event loop only."""
+    """The clients of a console. Not safe for threads: use them in the console's event loop."""
 
     def __init__(self, configs: Mapping[str, Any]) -> None:
         self._configs = dict(configs)
@@ -31,7 +35,7 @@ class ClusterClients:
         self._consumers = 0
 
     async def start(self) -> None:
-        """Start the admin client; connections are opened with the first request."""
+        """Start the admin client. It connects with the first request."""
         await self.admin.start()
 
     async def stop(self) -> None:
@@ -41,7 +45,7 @@ class ClusterClients:
         await self.admin.stop()
 
     async def producer(self) -> KafkaProducer:
-        """Return the producer; the first call starts it."""
+        """Return the producer. The first call starts it."""
         async with self._starting:
             if self._producer is None:
                 limits = {"max.block.ms": CHANGE_MS, "delivery.timeout.ms": CHANGE_MS, "request.timeout.ms": CHANGE_MS}
@@ -52,9 +56,11 @@ class ClusterClients:
 
     @asynccontextmanager
     async def consumer(self, **options: Any) -> AsyncIterator[KafkaConsumer]:
-        """Return a consumer without a group. Raises KafkaTimeoutError if too many are open."""
+        """Yield a consumer without a group; `options` are additional configs. Raises KafkaTimeoutError if too many are
+        open.
+        """
         if self._consumers >= MAX_CONSUMERS:
-            raise KafkaTimeoutError(f"{MAX_CONSUMERS} pages read records at the moment; close a live tail, or retry")
+            raise KafkaTimeoutError(f"{MAX_CONSUMERS} pages are reading records already; close a live tail, or retry")
         configs = {
             **self._configs,
             "enable.auto.commit": False,

@@ -1,7 +1,8 @@
-"""The collector: a thread with an event loop and an admin client of its own, which refreshes snapshots and samples.
+"""The collector: a thread with its own event loop and admin client, which refreshes snapshots and samples.
 
-The list of 10,000 topics takes half a second to fetch and decode; in the event loop of the pages every reader would
-wait for that. Pages read the last snapshot, and wait only if there is none, or after a change made through the console.
+It takes half a second to fetch and decode a list of 10,000 topics. In the event loop of the pages, every page would be
+delayed by that. Pages use the last snapshot. They only wait if there is none, or after a change that was made in the
+console.
 """
 
 from __future__ import annotations
@@ -38,26 +39,28 @@ T = TypeVar("T")
 log = logging.getLogger("ottla.console")
 
 FIRST_MS: Final = 1_000
-"""Time limit of the first request: a page waits for it, and shows why there is no answer."""
+"""Timeout of the first request in milliseconds. A page waits for it, and shows the error."""
 LOAD_MS: Final = 10_000
 """Time limit of a request in the background. A page waits less: it has a limit of its own."""
 MAX_AGE_SECONDS: Final = 60.0
 """A page waits for a refresh of a snapshot that is older and is not refreshed at intervals."""
 BACKGROUND_SHARE: Final = 0.05
-"""Part of the time that a refresh may take: a snapshot that takes a second is refreshed every 20 seconds at most."""
+"""The maximum fraction of the time that refreshing may take: a snapshot that takes one second is refreshed every 20
+seconds.
+"""
 MAX_SAMPLED_PARTITIONS: Final = 5_000
 MAX_SAMPLED_GROUPS: Final = 100
 GROUP_REQUESTS: Final = 4
-"""Groups whose offsets are fetched at one time."""
+"""The number of groups whose offsets are fetched concurrently."""
 MAX_VIEWED: Final = 200
-"""Topics and groups whose pages were opened last; they are sampled first."""
+"""The number of recently viewed topics (and of groups) to remember. They are sampled first."""
 TOTAL: Final = ""
-"""The series of all topics."""
+"""The name of the series of all topics together."""
 STOP_SECONDS: Final = 5.0
 
 
 class Refreshed(Generic[T]):
-    """A snapshot that is refreshed in the collector's event loop, and its age and last error."""
+    """A snapshot that is refreshed in the event loop of the collector, with its time and the last error."""
 
     def __init__(self, load: Callable[[], Awaitable[T]], seconds: float, share: float) -> None:
         self._load = load
@@ -69,16 +72,18 @@ class Refreshed(Generic[T]):
         self._cost = 0.0
         self._value: T | None = None
         self.error: KafkaError | None = None
-        """The error of the last refresh; the value is an older one then."""
+        """The error of the last refresh; None if it succeeded. After an error the snapshot is that of an earlier
+        refresh.
+        """
         self.loaded_at = 0.0
 
     async def run(self) -> None:
-        """Refresh at intervals, until cancelled."""
+        """Refresh periodically, until cancelled."""
         while True:
             try:
                 await self._refresh(self._generation)
             except Exception:
-                log.exception("A snapshot of the cluster could not be made")
+                log.exception("Cannot refresh a snapshot of the cluster")
             await asyncio.sleep(max(self._seconds, self._cost / self._share))
 
     async def _refresh(self, generation: int) -> None:
@@ -96,16 +101,18 @@ class Refreshed(Generic[T]):
             self._generation += 1
 
     def invalidate(self) -> None:
-        """Let the next reader wait for a refresh, as the cluster was changed."""
+        """Mark the snapshot as outdated because the cluster was changed. The next `get` waits for a refresh."""
         self._is_stale = True
 
     async def get(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot, from any event loop. Raises the error of the refresh if there is no snapshot."""
+        """Return the snapshot. May be called in any event loop. Raises the error of the refresh if there is no
+        snapshot.
+        """
         if self._value is None or self._is_stale:
             refresh = self._refresh(self._generation)
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(refresh, loop))
         if self._value is None:
-            raise self.error or KafkaTimeoutError("the cluster has not answered yet")
+            raise self.error or KafkaTimeoutError("the cluster has not responded yet")
         return self._value
 
     async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
@@ -122,7 +129,7 @@ class Refreshed(Generic[T]):
 
 
 class Collector:
-    """Snapshots and samples of one cluster, from `start` to `stop`. Its methods may be called by any thread."""
+    """Snapshots and samples of a cluster, from `start` to `stop`. Its methods may be called in any thread."""
 
     def __init__(
         self,
@@ -133,7 +140,7 @@ class Collector:
     ) -> None:
         self._configs = configs
         self.byte_pages = byte_pages
-        """The pages of brokers that rates in bytes are read from; None if there are none."""
+        """The reader of the brokers' Prometheus metrics; None if no addresses are configured."""
         self._seconds = seconds
         self._share = share
         self._loop = asyncio.new_event_loop()
@@ -149,31 +156,31 @@ class Collector:
         self._admin: KafkaAdminClient | None = None
         self._main: asyncio.Task[None] | None = None
         self.rates = SampleRing()
-        """Records per second, by topic, and of all topics under `TOTAL`."""
+        """Records per second by topic, and of all topics together under `TOTAL`."""
         self.lags = SampleRing()
-        """The lag of groups, by id."""
+        """The lag of groups by group id."""
         self.byte_rates = SampleRing()
         """Bytes per second of topics and brokers."""
         self.is_partial = False
-        """Whether the cluster has more partitions than are sampled."""
+        """Whether the cluster has more partitions than can be sampled, so that rates are incomplete."""
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the collector's thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """Stop the collector's thread."""
         self._loop.call_soon_threadsafe(lambda: self._main and self._main.cancel())
         self._thread.join(STOP_SECONDS)
 
     @property
     def error(self) -> KafkaError | None:
-        """The error that keeps snapshots from being refreshed."""
+        """The error of the last refresh of brokers and topics; None if it succeeded."""
         return self._cluster.error
 
     @property
     def slow_reason(self) -> str:
-        """The reason why the cluster does not answer, as far as it is clear; empty if there is none."""
+        """The reason why the cluster does not respond; empty if it is unknown or if the cluster responds."""
         reason = self._admin.connections.slow_reason if self._admin is not None else ""
         return str(self.error or reason or "")
 
@@ -183,11 +190,13 @@ class Collector:
         return self._cluster.loaded_at
 
     async def cluster(self) -> ClusterSnapshot:
-        """Return brokers and topics."""
+        """Return the snapshot of brokers and topics."""
         return await self._cluster.get(self._loop)
 
     async def directories(self) -> list[DirectoryRow]:
-        """Return the log directories. They are read only for pages: the list has every replica of the cluster."""
+        """Return the log directories. They are only read if a page shows them, because the response contains all
+        replicas.
+        """
         return await self._directories.get_recent(self._loop)
 
     async def transactions(self) -> TransactionList:
@@ -199,7 +208,7 @@ class Collector:
         return await self._acls.get_recent(self._loop)
 
     async def groups(self) -> dict[str, GroupRow]:
-        """Return the groups by id."""
+        """Return the groups by group id."""
         return await self._groups.get(self._loop)
 
     def invalidate(self) -> None:
@@ -208,11 +217,11 @@ class Collector:
             snapshot.invalidate()
 
     def view_topics(self, names: Iterable[str]) -> None:
-        """Sample these topics before others."""
+        """Record that a page shows these topics. They are sampled before others."""
         _touch(self._viewed_topics, names)
 
     def view_groups(self, names: Iterable[str]) -> None:
-        """Sample these groups before others."""
+        """Record that a page shows these groups. They are sampled before others."""
         _touch(self._viewed_groups, names)
 
     def _run(self) -> None:
@@ -308,7 +317,7 @@ class Collector:
         }
 
     async def _sample_lags(self, group_ids: Iterable[str]) -> dict[str, int]:
-        """Return the lags of groups with committed offsets."""
+        """Return the lag of each group that has committed offsets."""
         limit = asyncio.Semaphore(GROUP_REQUESTS)
 
         async def committed(group_id: str) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
@@ -316,11 +325,12 @@ class Collector:
                 try:
                     offsets = await self._client.list_consumer_group_offsets(group_id, timeout_ms=LOAD_MS, errors={})
                 except KafkaError:
-                    return group_id, {}  # such as a group that was deleted in the meantime
+                    return group_id, {}  # for example, the group was deleted in the meantime
             return group_id, offsets
 
         by_group = dict(await asyncio.gather(*map(committed, group_ids)))
-        # the ends after the commits: the other way round a group that keeps up would seem to be ahead
+        # the end offsets are read after the committed offsets; in the other order, a group without lag could seem to be
+        # ahead
         partitions = sorted({tp for offsets in by_group.values() for tp in offsets})[:MAX_SAMPLED_PARTITIONS]
         listed = await self._client.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), LOAD_MS, errors={})
         lags: dict[str, int] = {}
@@ -334,7 +344,7 @@ class Collector:
 async def lag_of(
     admin: KafkaAdminClient, committed: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
 ) -> list[PartitionLag]:
-    """Return the lag in each partition."""
+    """Return the committed offset and the end offset of each partition."""
     listed = await admin.list_offsets(dict.fromkeys(committed, OffsetSpec.latest()), timeout_ms, errors={})
     return [
         PartitionLag(tp, entry.offset, listed[tp].offset if tp in listed else -1)

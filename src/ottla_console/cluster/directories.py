@@ -1,4 +1,4 @@
-"""The log directories of brokers: disk space, sizes, replicas that move."""
+"""The log directories of brokers: disk space, sizes, and replicas that are being moved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ottla_console.web.texts import NONE
 
 
 class DirectoryRow(NamedTuple):
-    """A log directory; the sizes of the disk are None if the broker does not report them."""
+    """A log directory of a broker. Sizes are in bytes; those of the disk are None if the broker does not report
+    them.
+    """
 
     broker: int
     path: str
@@ -23,14 +25,16 @@ class DirectoryRow(NamedTuple):
 
     @property
     def used_percent(self) -> float | None:
-        """The used part of the disk."""
+        """The used percentage of the disk; None if it is unknown."""
         if not self.total or self.usable is None:
             return None
         return 100 * (self.total - self.usable) / self.total
 
 
 async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[DirectoryRow]:
-    """Return the directories of all brokers, the fullest disk first."""
+    """Return the log directories of all brokers: first those with errors, then by used percentage of the disk, the
+    highest first.
+    """
     failed: Errors = {}
     described = await admin.describe_log_dirs(None, None, timeout_ms, errors=failed)
     rows = [

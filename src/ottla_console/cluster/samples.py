@@ -1,4 +1,4 @@
-"""Rings of samples: the last ten minutes of rates and lags, in bounded memory."""
+"""Ring buffers with the samples of the last ten minutes: rates and lags in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 CAPACITY: Final = 120
-"""Samples of each series."""
+"""The number of samples that are kept of each series."""
 MAX_SERIES: Final = 6_000
-"""Series of one ring: 6,000 of 120 doubles are 6 MB."""
+"""The maximum number of series in a ring. 6,000 series of 120 doubles take 6 MB."""
 
 
 class Point(NamedTuple):
-    """A sample: seconds since 1970, and the value."""
+    """A sample: the time in seconds since 1970, and the value."""
 
     time: float
     value: float
 
 
 class SampleRing:
-    """Series of samples with common times. Written by one thread; readers see a sample before or after it."""
+    """A ring buffer of samples of several series at the same times. One thread writes; other threads may read."""
 
     def __init__(self, capacity: int = CAPACITY, max_series: int = MAX_SERIES) -> None:
         self._capacity = capacity
@@ -31,7 +31,7 @@ class SampleRing:
         self._count = 0
 
     def append(self, time: float, values: Mapping[str, float]) -> None:
-        """Add a sample of every series; series without a value in the whole ring are dropped."""
+        """Add a sample with the values of all series. A series that has no value in the whole ring is removed."""
         index = self._count % self._capacity
         for name in [name for name in self._series if name not in values]:
             series = self._series[name]
@@ -49,7 +49,7 @@ class SampleRing:
 
     @property
     def count(self) -> int:
-        """The number of samples so far."""
+        """The number of samples that were added, including those that have been overwritten."""
         return self._count
 
     def points(self, name: str) -> list[Point]:
@@ -62,7 +62,7 @@ class SampleRing:
         return [Point(self._times[i], series[i]) for i in places if not math.isnan(series[i])]
 
     def latest(self, name: str) -> float | None:
-        """Return the newest value of a series; None if the last sample has none."""
+        """Return the value of a series in the last sample, or None if it has none."""
         series = self._series.get(name)
         if series is None or not self._count:
             return None
@@ -71,14 +71,17 @@ class SampleRing:
 
 
 class RateMeter:
-    """Rates from end offsets: records per second of each topic between two samples."""
+    """Computes rates per topic from end offsets, or other counters, at two times."""
 
     def __init__(self) -> None:
         self._time = 0.0
         self._ends: Mapping[tuple[str, int], int] | None = None
 
     def rates(self, time: float, ends: Mapping[tuple[str, int], int]) -> dict[str, float] | None:
-        """Return the rates since the last call, by topic; None at first. A partition counts if both samples have it."""
+        """Return the rate per second since the last call, by topic. Return None for the first call.
+
+        A partition that is in only one of the two calls is ignored.
+        """
         seconds, before = time - self._time, self._ends
         self._time, self._ends = time, ends
         if before is None or seconds <= 0:

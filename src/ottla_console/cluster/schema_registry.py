@@ -1,7 +1,7 @@
-"""Records in Avro, Protobuf and JSON with a schema of a schema registry, as JSON.
+"""Decoding of records in Avro, Protobuf and JSON with the schemas of a schema registry.
 
-The wire format is Confluent's: a zero byte, the schema id in four bytes, for Protobuf the path of the message type,
-then the data. Schemas are fetched once, by id; `load` fetches those of a page before its records are decoded.
+The wire format is Confluent's: a zero byte, the schema id in four bytes, for Protobuf the indexes of the message type,
+and the data. Schemas are fetched once and cached by id. `load` fetches those of a page before its records are decoded.
 """
 
 from __future__ import annotations
@@ -27,29 +27,33 @@ MAGIC: Final = 0
 HEADER_BYTES: Final = 5
 MAX_SCHEMAS: Final = 1_000
 MAX_FETCHES: Final = 20
-"""Schemas that are fetched for one page: any five bytes may look like an id."""
+"""The maximum number of schemas to fetch for a page, because any value that begins with a zero byte seems to have an
+id.
+"""
 FETCH_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
-"""Time until an id that could not be fetched is requested again."""
+"""The time in seconds after which an id that could not be fetched is requested again."""
 MAX_SCHEMA_BYTES: Final = 4 * 1024 * 1024
 MAX_REFERENCES: Final = 50
 
 Decode = Callable[[memoryview], Any]
-"""Returns the data after the header as JSON can represent it. Raises any error for malformed data."""
+"""A function that decodes the data after the header into values that JSON can represent. Raises any exception for
+malformed data.
+"""
 
 
 class SchemaRegistry:
-    """A client of a schema registry, with a cache. Not thread-safe: event loop only.
+    """A client of a schema registry with a cache. Not safe for threads: use it in one event loop.
 
     Args:
-        url: http or https.
+        url: the URL of the registry, with http or https.
         credentials: `user:password` for basic authentication.
     """
 
     def __init__(self, url: str, credentials: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError(f"--schema-registry: {url!r} is not allowed: expected http://HOST:PORT")
+            raise ConfigurationError(f"--schema-registry: {url!r} is invalid: expected http://HOST:PORT")
         self._url = url.rstrip("/")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if credentials:
@@ -58,7 +62,9 @@ class SchemaRegistry:
         self._failed: OrderedDict[int, float] = OrderedDict()
 
     async def load(self, values: Iterable[bytes | None]) -> None:
-        """Fetch the schemas of these keys and values as far as they are unknown; without an answer they stay so."""
+        """Fetch the schemas of these keys and values that are not in the cache. Errors are logged, and the ids retried
+        later.
+        """
         ids = {schema_id for value in values if (schema_id := schema_id_of(value)) is not None}
         now = time.monotonic()
         missing = [i for i in ids if i not in self._decoders and self._failed.get(i, 0.0) <= now][:MAX_FETCHES]
@@ -66,14 +72,14 @@ class SchemaRegistry:
             await asyncio.gather(*map(self._load, missing))
 
     def to_json(self, value: bytes | None) -> bytes | None:
-        """Return a value as JSON; None if it has no schema that is loaded, or does not match it."""
+        """Return a value as JSON. Return None if its schema is not in the cache, or if it does not match the schema."""
         schema_id = schema_id_of(value)
         decode = self._decoders.get(schema_id) if schema_id is not None else None
         if value is None or decode is None:
             return None
         try:
             return json.dumps(decode(memoryview(value)[HEADER_BYTES:]), ensure_ascii=False, default=_plain).encode()
-        except Exception as error:  # decoders raise what they like: the record is shown as it is
+        except Exception as error:  # decoders may raise any exception; the record is shown without decoding
             log.debug("A record does not match schema %s: %r", schema_id, error)
             return None
 
@@ -81,7 +87,7 @@ class SchemaRegistry:
         try:
             async with asyncio.timeout(2 * FETCH_SECONDS):
                 decoder = await asyncio.to_thread(self._decoder, schema_id)
-        except Exception as error:  # also those of parsers: a schema that cannot be used is like none
+        except Exception as error:  # also errors of parsers: an unusable schema is treated as missing
             log.info("No schema %s from %s: %s", schema_id, self._url, error or type(error).__name__)
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
         else:
@@ -97,10 +103,12 @@ class SchemaRegistry:
                 return _protobuf_decoder(serialized, self._references(schema, "?format=serialized"))
             case "JSON":
                 return lambda data: json.loads(bytes(data))
-        raise ValueError(f"unknown type of schema: {schema['schemaType']}")
+        raise ValueError(f"unknown schema type: {schema['schemaType']}")
 
     def _references(self, schema: Mapping[str, Any], query: str = "") -> dict[str, Mapping[str, Any]]:
-        """Return the schemas that a schema refers to, by name, each after those that it refers to itself."""
+        """Return the schemas that a schema references, by name. Each schema comes after those that it references
+        itself.
+        """
         loaded: dict[str, Mapping[str, Any]] = {}
 
         def load(parent: Mapping[str, Any]) -> None:
@@ -126,12 +134,12 @@ class SchemaRegistry:
             raise ValueError("the schema is too large")
         schema = json.loads(body)
         if not isinstance(schema, dict):
-            raise TypeError("the answer is no object")
+            raise TypeError("the response is not a JSON object")
         return schema
 
 
 def schema_id_of(value: bytes | None) -> int | None:
-    """Return the id at the beginning of a key or value; None if there is none."""
+    """Return the schema id at the beginning of a key or value; None if there is none."""
     if value is None or len(value) < HEADER_BYTES or value[0] != MAGIC:
         return None
     return int.from_bytes(value[1:HEADER_BYTES], "big")
@@ -180,13 +188,15 @@ def _protobuf_decoder(schema: Mapping[str, Any], references: Mapping[str, Mappin
 
 
 def _add_well_known(pool: Any, name: str) -> None:
-    """Add a file of Protobuf's own, such as google/protobuf/timestamp.proto, and what it imports."""
+    """Add a file of Protobuf's standard library, such as google/protobuf/timestamp.proto, and its imports. Raises
+    ValueError for other files.
+    """
     import importlib
 
     from google.protobuf import descriptor_pb2
 
     if not name.startswith("google/") or not name.endswith(".proto"):
-        raise ValueError(f"{name} is no reference of the schema")
+        raise ValueError(f"{name} is not in the references of the schema")
     module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     file = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     for dependency in file.dependency:
@@ -195,9 +205,10 @@ def _add_well_known(pool: Any, name: str) -> None:
 
 
 def _message_path(data: memoryview) -> tuple[list[int], int]:
-    """Return the indexes of the message type, from the outermost, and their size: zigzag varints after their number.
+    """Return the indexes of the message type, the outermost first, and the number of bytes they take. They are zigzag
+    varints, preceded by their number.
 
-    Indexes are not negative: Python would count them from the end.
+    Raises ValueError for negative indexes, which Python would count from the end.
     """
     count, at = _varint(data, 0)
     if count == 0:
@@ -225,7 +236,9 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _plain(value: Any) -> str:
-    """Return what JSON lacks as text: bytes as hex; times, decimals and UUIDs as they print."""
+    """Return a value that JSON does not support as a string: bytes as hex, times in ISO 8601, others as `str` shows
+    them.
+    """
     if isinstance(value, (bytes, bytearray)):
         return binascii.hexlify(value).decode()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

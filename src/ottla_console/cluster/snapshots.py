@@ -1,4 +1,4 @@
-"""Immutable snapshots of the cluster, made in the collector's thread and read by pages."""
+"""Immutable snapshots of the cluster. The collector's thread creates them, pages read them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.model import TopicPartition
 from ottla.security.acl import ACL
 
 MAX_PROBLEMS: Final = 100
-"""Partitions with problems that a snapshot lists; further ones are counted only."""
+"""The maximum number of partitions with problems that a snapshot lists. All of them are counted."""
 
 
 class TopicRow(NamedTuple):
-    """A topic in the list."""
+    """A topic in the list of topics. `replicas` is the highest replication factor of its partitions."""
 
     name: str
     is_internal: bool
@@ -30,7 +30,7 @@ class TopicRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in the list: its address, and its share of the partitions."""
+    """A broker in the list of brokers: its address, and the numbers of its partitions."""
 
     id: int
     host: str
@@ -40,11 +40,11 @@ class BrokerRow(NamedTuple):
     leaders: int
     replicas: int
     out_of_sync: int
-    """Replicas on this broker that are not in the ISR."""
+    """The number of replicas on this broker that are not in the ISR."""
 
 
 class ClusterSnapshot(NamedTuple):
-    """Brokers and topics at one time."""
+    """Brokers and topics at one point in time."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -59,7 +59,9 @@ class ClusterSnapshot(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group in the list; the lag is None if it has no committed offset, or was not sampled."""
+    """A group in the list of groups. The lag is None if the group has no committed offsets, or if it was not
+    sampled.
+    """
 
     group_id: str
     state: str
@@ -83,7 +85,9 @@ class AclList(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """The committed offset of a group in a partition, and the end of the log; -1 if it is unknown."""
+    """The committed offset of a group in a partition, and the end offset of the partition, which is -1 if it is
+    unknown.
+    """
 
     tp: TopicPartition
     committed: int
@@ -91,12 +95,12 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The number of records that the group has not committed."""
+        """The number of records after the committed offset; None if it is unknown."""
         return None if self.end < 0 else max(0, self.end - self.committed)
 
 
 def cluster_snapshot(cluster: ClusterDescription, infos: Mapping[str, TopicInfo]) -> ClusterSnapshot:
-    """Return the snapshot of a description and of all topics."""
+    """Return a snapshot of a cluster and its topics."""
     leaders, replicas, out_of_sync = Counter[int](), Counter[int](), Counter[int]()
     rows: list[TopicRow] = []
     problems: list[PartitionInfo] = []

@@ -1,6 +1,6 @@
-"""Spark queries and pipelines, from the files that `ottla.spark.monitor` and `ottla pipeline run` write.
+"""The progress of Spark queries and pipelines, from files that `ottla.spark.monitor` and `ottla pipeline run` write.
 
-The files come from processes that the console does not know, so that every field is checked.
+The files may come from any process and version, so that every field is checked.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ottla_console.cluster.samples import Point
 from ottla_console.web.texts import parsed_time
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""Larger files are left out."""
+"""The maximum size of a file. Larger files are reported as unreadable."""
 SILENT_MS: Final = 30_000
-"""A process that has not written for so long is taken for dead: it writes every five seconds."""
+"""The time in milliseconds without an update after which a process is considered dead. It writes every five seconds."""
 KILLED: Final = "no report"
 
 
 class BatchPoint(NamedTuple):
-    """A micro-batch in the charts."""
+    """A micro-batch in the charts. `behind` is the number of offsets that have not been read."""
 
     time: float
     """Seconds since 1970."""
@@ -45,9 +45,9 @@ class QueryRow(NamedTuple):
     batches: int
     rows: int
     rows_per_second: float
-    """Of all micro-batches, while they ran."""
+    """The rate over all micro-batches, without the time between them."""
     behind: int | None
-    """Offsets not read yet; None if its sources do not report them."""
+    """The number of offsets that have not been read; None if the sources do not report it."""
     state_rows: int | None
     updated_ms: int
     topics: Mapping[str, int]
@@ -55,12 +55,12 @@ class QueryRow(NamedTuple):
     recent: tuple[BatchPoint, ...]
 
     def points(self, value: str) -> list[Point]:
-        """Return the points of a chart: a field of the micro-batches."""
+        """Return the points of a chart. `value` is the name of a field of BatchPoint."""
         return [Point(batch.time, getattr(batch, value)) for batch in self.recent]
 
 
 class FlowRow(NamedTuple):
-    """A flow of a pipeline, in its last state."""
+    """The last state of a flow of a pipeline."""
 
     name: str
     state: str
@@ -87,7 +87,7 @@ class PipelineRow(NamedTuple):
 
 
 class SparkProgress(NamedTuple):
-    """All queries and pipelines, those with the newest reports first, and the files that could not be read."""
+    """All queries and pipelines, those with the newest updates first, and the names of files that could not be read."""
 
     queries: tuple[QueryRow, ...]
     pipelines: tuple[PipelineRow, ...]
@@ -95,7 +95,7 @@ class SparkProgress(NamedTuple):
 
 
 def read_progress(directories: Iterable[Path], now_ms: int) -> SparkProgress:
-    """Read the newest files of each directory. Blocks; call it in a thread."""
+    """Return the progress in the newest files of each directory. Blocks, so call it in a thread."""
     queries: list[QueryRow] = []
     pipelines: list[PipelineRow] = []
     unreadable: list[str] = []
@@ -123,7 +123,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is too large")
     document = json.loads(data)
     if not isinstance(document, dict):
-        raise TypeError(f"{path} is no object")
+        raise TypeError(f"{path} is not a JSON object")
     return document
 
 
@@ -173,7 +173,9 @@ def _pipeline(file: str, document: Mapping[str, Any], now_ms: int) -> PipelineRo
 
 
 def _status(status: str, running: str, document: Mapping[str, Any], now_ms: int) -> str:
-    """Return the status, or that the process of something that runs is silent."""
+    """Return the status in lower case; `ended` or `no report` for a run whose process has ended or does not write any
+    more.
+    """
     if status != running:
         return status.lower()
     if document["isClosed"]:

@@ -1,1 +1,1 @@
-"""The pages: a module per subject. A page takes a `Page` and returns a response."""
+"""The pages of the console: a module for each subject. A handler gets a `Page` (the request) and returns a response."""

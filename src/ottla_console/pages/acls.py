@@ -1,4 +1,4 @@
-"""ACLs: list, creation, deletion."""
+"""Pages that list, create and delete ACLs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATIONS: Final = {kind.name: kind for kind in ACLOperation if kind > ACLOpera
 
 
 async def listing(page: Page) -> Response:
-    """Return the list."""
+    """Return the list of ACLs."""
     search = page.text("search", "")
     listed = await page.console.collector.acls()
     shown = [acl for acl in listed.rows if search.lower() in str(acl).lower()]

@@ -1,4 +1,4 @@
-"""The brokers: list, configs with their source, log directories of one broker."""
+"""Pages of brokers: the list, and a broker with its configs and log directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla_console.web.page import NoSuchPageError, Page
 
 
 class TrafficRow(NamedTuple):
-    """The bytes per second of a broker, by the address of its page; None if they are unknown."""
+    """The bytes per second of a broker; None if they are unknown. `address` is that of its metrics."""
 
     address: str
     bytes_in: float | None
@@ -47,7 +47,7 @@ def _traffic(collector: Collector) -> list[TrafficRow]:
 
 
 async def broker(page: Page) -> Response:
-    """Return a broker."""
+    """Return the page of a broker."""
     row = await _row(page)
     rows = await configs.config_rows(page, ConfigResource(BROKER, str(row.id)), READ_MS)
     directories = [entry for entry in await page.console.collector.directories() if entry.broker == row.id]
@@ -67,4 +67,4 @@ async def _row(page: Page) -> BrokerRow:
     for row in (await page.console.collector.cluster()).brokers:
         if row.id == broker_id:
             return row
-    raise NoSuchPageError(f"There is no broker {broker_id} in the cluster at the moment.")
+    raise NoSuchPageError(f"The cluster has no broker {broker_id}.")

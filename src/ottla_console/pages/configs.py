@@ -1,4 +1,4 @@
-"""Configs of a resource as pages show and change them."""
+"""The configs of a resource: listing and changing."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class ConfigRow(NamedTuple):
-    """A config in a list; the value of a secret is masked."""
+    """A config in a list. Secret values are masked."""
 
     name: str
     value: str | None
     source: str
     is_set: bool
-    """Whether it is set on the resource itself."""
+    """Whether the value is set for the resource, so that it is not a default."""
     is_read_only: bool
     documentation: str
 
 
 async def config_rows(page: Page, resource: ConfigResource, timeout_ms: float) -> list[ConfigRow]:
-    """Return the configs of a resource: those that were set come first."""
+    """Return the configs of a resource, first those that are set for it."""
     described = await page.admin.describe_configs([resource], timeout_ms, include_documentation=True)
     entries: Iterable[ConfigEntry] = next(iter(described.values())).values()
     return sorted((_row(entry) for entry in entries), key=lambda row: (not row.is_set, row.name))
 
 
 async def alter(page: Page, resource: ConfigResource) -> str:
-    """Set or remove the config that the form names, and return a message."""
+    """Set or remove the config of a submitted form, and return a message for the user. Raises BadInputError and errors
+    of the admin client.
+    """
     name = page.text("name")
     if not NAME.fullmatch(name):
-        raise BadInputError(f"name: {name[:40]!r} is no name of a config")
+        raise BadInputError(f"name: {name[:40]!r} is not a valid config name")
     removes = page.text("operation", "set") == "remove"
     value = None if removes else page.text("value", "")
     await page.admin.alter_configs({resource: {name: value}})

@@ -1,4 +1,4 @@
-"""Groups: list, lag per partition, members, reset of offsets with a preview, deletion."""
+"""Pages of groups: the list, lag by partition, members, reset of offsets with a preview, deletion."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RESETS: Final[dict[str, str]] = {
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PREVIEW: Final = 1_000
 MAX_AUDITED: Final = 10
-"""Partitions in the line of the audit log."""
+"""The maximum number of partitions in a line of the audit log."""
 DEAD: Final = "Dead"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 
 
 class ResetRow(NamedTuple):
-    """The reset of one partition; the committed offset is -1 if there is none."""
+    """The reset of one partition. The committed offset is -1 if there is none."""
 
     tp: TopicPartition
     committed: int
@@ -45,12 +45,12 @@ class ResetRow(NamedTuple):
 
     @property
     def change(self) -> int:
-        """The number of records that are skipped, or (negative) read again."""
+        """The number of records that are skipped, or, if negative, read again."""
         return self.target - max(0, self.committed)
 
 
 async def listing(page: Page) -> Response:
-    """Return a page of the list."""
+    """Return the list of groups."""
     collector = page.console.collector
     groups = await collector.groups()
     search, order = page.text("search", ""), page.choice("order", ORDERS, "name")
@@ -66,7 +66,7 @@ async def listing(page: Page) -> Response:
 
 
 async def group(page: Page) -> Response:
-    """Return a group."""
+    """Return the page of a group."""
     group_id = page.text("id")
     page.console.collector.view_groups([group_id])
     description, is_share = await _describe(page, group_id)
@@ -100,7 +100,7 @@ async def _describe(page: Page, group_id: str) -> tuple[GroupDescription, bool]:
 
 
 async def _type(page: Page, group_id: str) -> str:
-    """Return the type of a group in small letters; empty if it does not exist."""
+    """Return the type of a group in lower case; empty if the group does not exist."""
     row = (await page.console.collector.groups()).get(group_id)
     if row is not None:
         return row.group_type.lower()
@@ -119,7 +119,7 @@ async def _share_lags(page: Page, group_id: str) -> list[PartitionLag]:
 
 
 async def preview(page: Page) -> Response:
-    """Return the offsets that a reset would commit, with a form that does exactly this."""
+    """Return the offsets that a reset would commit, with a form that commits exactly these."""
     group_id, topic = page.text("id"), page.text("topic", "")
     to, at = page.choice("to", {name: name for name in RESETS}), page.text("at", "")
     rows = await _plan(page, await _current(page, group_id), topic, to)
@@ -139,7 +139,7 @@ async def _is_share(page: Page, group_id: str) -> bool:
 
 
 async def _current(page: Page, group_id: str) -> Mapping[TopicPartition, int]:
-    """Return the committed offsets of a group; of a share group its start offsets."""
+    """Return the committed offsets of a group, or the start offsets of a share group."""
     if await _is_share(page, group_id):
         return await page.admin.list_share_group_offsets(group_id, timeout_ms=READ_MS, errors={})
     committed = await page.admin.list_consumer_group_offsets(group_id, timeout_ms=READ_MS, errors={})
@@ -152,9 +152,9 @@ async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str,
         info = next(iter((await page.admin.describe_topics([topic], READ_MS)).values()))
         partitions = [TopicPartition(topic, p.partition) for p in info.partitions]
     if not partitions:
-        raise BadInputError("topic: the group has no committed offsets; name a topic")
+        raise BadInputError("topic: the group has no committed offsets; set a topic")
     if len(partitions) > MAX_PREVIEW:
-        raise BadInputError(f"topic: {len(partitions):,} partitions are too many for one reset; name a topic")
+        raise BadInputError(f"topic: {len(partitions):,} partitions are too many for one reset; set a topic")
     starts = await _positions(page, partitions, OffsetSpec.earliest())
     ends = await _positions(page, partitions, OffsetSpec.latest())
     targets = await _targets(page, to, {tp: committed.get(tp, -1) for tp in partitions}, ends)
@@ -172,7 +172,7 @@ async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str,
 async def _targets(
     page: Page, to: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """Return the offsets of a reset, which may be beyond the log."""
+    """Return the offsets to reset to. They may be outside the log."""
     if to == "latest":
         return ends
     if to == "offset":
@@ -196,13 +196,13 @@ async def _positions(page: Page, partitions: list[TopicPartition], spec: OffsetS
 
 
 async def reset(page: Page) -> Response:
-    """Commit the offsets of a preview."""
+    """Commit the offsets that a preview has shown."""
     group_id = page.text("id")
     try:
         parts = [part.split(":") for part in page.text("offsets").split(",")]
         offsets = {TopicPartition(topic, int(partition)): int(offset) for partition, offset, topic in parts}
     except ValueError:
-        raise BadInputError("offsets: expected those of a preview") from None
+        raise BadInputError("offsets: expected the offsets of a preview") from None
     first = ",".join(f"{tp}:{offset}" for tp, offset in list(offsets.items())[:MAX_AUDITED])
     resource = f"group:{group_id} partitions={len(offsets)} {first}"
     admin = page.admin
@@ -213,7 +213,7 @@ async def reset(page: Page) -> Response:
 
 
 async def delete(page: Page) -> Response:
-    """Delete a group, which has to be without members."""
+    """Delete a group. It must not have members."""
     group_id = page.text("id")
     if page.text("confirm", "") != group_id:
         raise BadInputError(f"confirm: type the id of the group, {group_id}, to confirm")

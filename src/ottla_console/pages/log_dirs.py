@@ -1,4 +1,4 @@
-"""The log directories of brokers."""
+"""The page of log directories."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ottla_console.web.page import Page
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of directories."""
+    """Return the list of log directories."""
     return page.render("log_dirs.html", directories=await page.console.collector.directories())

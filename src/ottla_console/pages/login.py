@@ -1,4 +1,4 @@
-"""Login and logout."""
+"""Pages for login and logout."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ottla_console.web.page import Page, is_local_path
 
 MAX_NAME: Final = 100
 _hashing = asyncio.Semaphore(2)
-"""scrypt takes 16 MB and 50 ms: no more than two at one time."""
+"""Limits the number of concurrent password checks, because each one takes 16 MB and 50 ms (scrypt)."""
 
 
 async def form(page: Page) -> Response:
-    """Return the form."""
+    """Return the login form."""
     return page.render("login.html", failure=None, name="", next=_target(page))
 
 
 async def log_in(page: Page) -> Response:
-    """Start a session, or return the form with the reason."""
+    """Log in and redirect, or return the login form with an error."""
     name, password = page.text("name", "")[:MAX_NAME], page.text("password", "", strip=False)
     sessions = page.console.sessions
     if not page.console.settings.users:
@@ -42,7 +42,7 @@ async def log_in(page: Page) -> Response:
 
 
 async def log_out(page: Page) -> Response:
-    """End the session."""
+    """Log out, and redirect to the login form."""
     page.console.sessions.log_out(page.session_id)
     page.session_id = page.console.sessions.new_id()
     return RedirectResponse("/login", 303)

@@ -1,7 +1,8 @@
-"""The records of a topic, by partition, offset or time, the newest first; and a form that produces one.
+"""The records of a topic, by partition, offset or time, and a form for producing a record.
 
-A page reads at most 5,000 records, or for a second; with a filter a link continues where it stopped. The cursor of that
-link is `partition:offset,…`: the offsets, exclusive, up to which (backwards) or from which (forwards) to read on.
+A page reads at most 5,000 records, and for at most one second. If there are more records, it has a link that continues
+from there. Its cursor is `partition:offset,…`: the offset of each partition to continue at. If the newest records come
+first, these offsets are exclusive.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ORDERS: Final[dict[str, str]] = {"newest": "newest", "oldest": "oldest", "offset
 ROWS: Final = 50
 MAX_SCANNED: Final = 5_000
 MAX_PARTITIONS: Final = 100
-"""Partitions that one page reads; of a topic with more, choose one."""
+"""The maximum number of partitions that a page reads. For a topic with more partitions, the user can choose one."""
 SCAN_SECONDS: Final = 0.9
 POLL_MS: Final = 200
 MAX_OFFSET: Final = 2**63 - 1
@@ -37,7 +38,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Query(NamedTuple):
-    """The part of the topic to read, and its form."""
+    """The records to read, and their format."""
 
     order: str
     partitions: tuple[TopicPartition, ...]
@@ -48,22 +49,22 @@ class Query(NamedTuple):
 
     @property
     def is_backwards(self) -> bool:
-        """Whether the newest records come first."""
+        """Whether the order is newest first."""
         return self.order == "newest"
 
 
 class PageOfRecords(NamedTuple):
-    """The records of a page; the cursor is None if there are no further ones."""
+    """The records of a page. `cursor` is None if there are no more records."""
 
     records: list[ShownRecord]
     scanned: int
     cursor: str | None
     is_cut: bool
-    """Whether the time was over before the page was full."""
+    """Whether reading was stopped by the time limit."""
 
 
 async def messages(page: Page) -> Response:
-    """Return a page of records."""
+    """Return a page with records of a topic."""
     info = await describe(page)
     query = _query(page, info)
     starts, ends = await _offsets(page, query.partitions)
@@ -98,7 +99,7 @@ def _query(page: Page, info: TopicInfo) -> Query:
         partitions = [tp for tp in partitions if tp.partition == index]
     contains = page.text("filter", "")
     if len(contains) > MAX_FILTER:
-        raise BadInputError(f"filter: at most {MAX_FILTER} characters are allowed")
+        raise BadInputError(f"filter: at most {MAX_FILTER} characters")
     form = page.choice("format", FORMATS, "auto")
     order = page.choice("order", ORDERS, "newest")
     masked = page.console.settings.masking.of_topic(info.name)
@@ -115,7 +116,7 @@ async def _offsets(page: Page, partitions: Iterable[TopicPartition]) -> tuple[Of
 
 
 async def _cursor(page: Page, query: Query, starts: Offsets, ends: Offsets) -> Offsets:
-    """Return the offsets to begin with, within the log."""
+    """Return the offset at which to begin in each partition, limited to the log."""
     text = page.text("cursor", "")
     if text:
         begin = _parsed_cursor(text, ends)
@@ -149,7 +150,7 @@ def _parsed_cursor(text: str, ends: Offsets) -> Offsets:
 async def _scan_backwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read windows before the cursor, the newest first, until the page is full."""
+    """Read ranges of offsets before the cursor, from the end of the log to its start, until the page is full."""
     deadline = time.monotonic() + SCAN_SECONDS
     upper = dict(cursor)
     matches: list[ShownRecord] = []
@@ -169,7 +170,7 @@ async def _scan_backwards(
         upper |= lower
         window = min(window * 2, MAX_SCANNED // len(active) + 1)
     matches.sort(key=_newest_first)
-    for record in matches[ROWS:]:  # the next page begins with the first one that this page has no room for
+    for record in matches[ROWS:]:  # the next page begins with the first record that does not fit
         tp = TopicPartition(query.partitions[0].topic, record.partition)
         upper[tp] = max(upper[tp], record.offset + 1)
     return _page_of(matches, scanned, _text(upper, starts), is_cut=False)
@@ -178,7 +179,7 @@ async def _scan_backwards(
 async def _scan_forwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read from the cursor on, until the page is full."""
+    """Read forwards from the cursor, until the page is full."""
     deadline = time.monotonic() + SCAN_SECONDS
     lower = dict(cursor)
     matches: list[ShownRecord] = []
@@ -204,7 +205,7 @@ async def _scan_forwards(
 async def _read(
     consumer: KafkaConsumer, lower: Offsets, upper: Offsets, deadline: float
 ) -> tuple[list[ConsumerRecord], bool]:
-    """Return the records between offsets, and whether all of them could be read in time."""
+    """Return the records between two offsets of each partition, and whether all were read before the deadline."""
     consumer.assign(lower)
     consumer.resume(*lower)
     for tp, offset in lower.items():
@@ -218,7 +219,7 @@ async def _read(
         for tp, part in polled.items():
             records += (record for record in part if record.offset < upper[tp])
         for tp in list(remaining):
-            # the position, as the last offsets may belong to transactions or were compacted
+            # the position is checked, because the last offsets may be transaction markers or removed by compaction
             if await consumer.position(tp, READ_MS) >= upper[tp]:
                 remaining.discard(tp)
                 consumer.pause(tp)
@@ -230,7 +231,7 @@ def _page_of(matches: list[ShownRecord], scanned: int, cursor: str | None, *, is
 
 
 def _text(offsets: Offsets, ends: Offsets) -> str | None:
-    """Return the cursor of these offsets; None if they are all at the end of the scan."""
+    """Return the cursor for these offsets; None if all of them are at the end of the range to read."""
     if all(offset == ends[tp] for tp, offset in offsets.items()):
         return None
     return ",".join(f"{tp.partition}:{offset}" for tp, offset in sorted(offsets.items()))
@@ -245,7 +246,7 @@ def _oldest_first(record: ShownRecord) -> tuple[int, int, int]:
 
 
 async def produce(page: Page) -> Response:
-    """Send a record, and return to the newest ones."""
+    """Produce a record, and redirect to the newest records."""
     info = await describe(page)
     number = page.integer("partition", -1, len(info.partitions) - 1, -1)
     key = page.text("key", "", strip=False)
@@ -267,5 +268,5 @@ async def produce(page: Page) -> Response:
 def _header(line: str) -> tuple[str, bytes]:
     name, colon, value = line.partition(":")
     if not colon or not name.strip():
-        raise BadInputError(f"headers: {line[:60]!r} is not allowed: expected a line NAME: VALUE per header")
+        raise BadInputError(f"headers: {line[:60]!r} is invalid: expected a line NAME: VALUE for each header")
     return name.strip(), value.strip().encode()

@@ -1,4 +1,4 @@
-"""The overview: is the cluster well, and how much flows through it?"""
+"""The start page: the health and the throughput of the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSIEST: Final = 8
 
 
 async def overview(page: Page) -> Response:
-    """Return the overview."""
+    """Return the start page."""
     collector = page.console.collector
     snapshot, groups = await collector.cluster(), await collector.groups()
     rates = [(rate, row) for row in snapshot.topics if (rate := collector.rates.latest(row.name))]

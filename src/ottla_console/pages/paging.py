@@ -1,4 +1,4 @@
-"""Parts of long lists: a page shows 50 rows."""
+"""Paging of long lists, with 50 rows on a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROWS: Final = 50
 
 
 class Slice(NamedTuple):
-    """The rows of one page of a list, and its place in the list."""
+    """The rows of one page of a list. `number` is the page's number from 1, `total` the number of rows in the list."""
 
     rows: Sequence[Any]
     number: int
@@ -20,7 +20,7 @@ class Slice(NamedTuple):
 
     @classmethod
     def of(cls, page: Page, rows: Sequence[Any]) -> Slice:
-        """Return the rows of the page that the query asks for; the last page if it is beyond."""
+        """Return the rows of the page in the parameter `page`; those of the last page if the number is too high."""
         pages = max(1, -(-len(rows) // ROWS))
         number = min(page.integer("page", 1, 1_000_000, 1), pages)
         return cls(rows[(number - 1) * ROWS : number * ROWS], number, pages, len(rows))

@@ -1,4 +1,4 @@
-"""Quotas of users, clients and IP addresses."""
+"""Pages that list and change client quotas."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ NAMES: Final[dict[str, str]] = {
 
 
 async def listing(page: Page) -> Response:
-    """Return the list."""
+    """Return the list of quotas."""
     described = await page.admin.describe_client_quotas(None, READ_MS)
     quotas = sorted(described.items(), key=lambda item: [(kind, name or "") for kind, name in item[0]])
     return page.render("quotas.html", quotas=quotas, entities=ENTITIES, names=NAMES)
 
 
 async def alter(page: Page) -> Response:
-    """Set or remove a quota of one entity."""
+    """Set or remove a quota of an entity."""
     entity: dict[str, str | None] = {}
     for kind in ENTITIES:
         name = page.text(kind, "")
         if name:
             entity[kind] = None if name == "<default>" else name
     if not entity:
-        raise BadInputError("name a user, a client-id or an ip; <default> stands for all without a quota of their own")
+        raise BadInputError("set a user, a client-id or an ip; <default> applies to all that have no quota")
     quota = page.choice("quota", {name: name for name in NAMES})
     value = None if page.text("operation", "set") == "remove" else _value(page)
     label = " ".join(f"{kind}:{name or '<default>'}" for kind, name in entity.items())

@@ -1,4 +1,4 @@
-"""Records as pages show them: key, value and headers as JSON, text or hex, masked and cut to a readable size."""
+"""Conversion of records to text: key, value and headers as JSON, text or hex, masked and truncated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ottla_console.security.masking import MASK, MaskedFields, masked_value
 
 FORMATS: Final[dict[str, str]] = {"auto": "auto", "json": "json", "text": "text", "hex": "hex"}
 DECODED: Final = ("auto", "json")
-"""Formats in which records with a schema are decoded."""
+"""The formats in which records are decoded with their schemas."""
 MAX_SHOWN: Final = 16 * 1024
-"""Bytes of a key or value that are shown; the rest is cut."""
+"""The maximum number of bytes of a key or value to show."""
 PREVIEW: Final = 160
 MAX_HEADERS: Final = 50
 HEX_WIDTH: Final = 32
 
 
 class ShownRecord(NamedTuple):
-    """A record, as text."""
+    """A record converted to text."""
 
     partition: int
     offset: int
@@ -33,11 +33,11 @@ class ShownRecord(NamedTuple):
 
     @property
     def preview(self) -> str | None:
-        """The beginning of the value in one line; None for a tombstone."""
+        """The beginning of the value without line breaks; None for a tombstone."""
         return None if self.value is None else " ".join(self.value[: 4 * PREVIEW].split())[:PREVIEW]
 
     def contains(self, text: str) -> bool:
-        """Return whether what is shown contains a text: a filter must not find what is masked."""
+        """Return whether the visible key, value or headers contain a text. Masked text cannot be found."""
         return (
             (self.key is not None and text in self.key)
             or (self.value is not None and text in self.value)
@@ -48,7 +48,7 @@ class ShownRecord(NamedTuple):
 async def shown_records(
     records: Sequence[ConsumerRecord], form: str, fields: MaskedFields, schemas: SchemaRegistry | None
 ) -> list[ShownRecord]:
-    """Return records in a format; those with a schema of the registry as JSON."""
+    """Return records converted to a format, after loading their schemas."""
     if schemas is not None:
         await schemas.load(data for record in records for data in (record.key, record.value))
     return [shown_record(record, form, fields, schemas) for record in records]
@@ -57,10 +57,12 @@ async def shown_records(
 def shown_record(
     record: ConsumerRecord, form: str, fields: MaskedFields, schemas: SchemaRegistry | None = None
 ) -> ShownRecord:
-    """Return a record in a format; with a schema that is loaded as JSON, unless the format is text or hex."""
+    """Return a record converted to a format. If its schema is loaded, it is decoded to JSON, unless the format is text
+    or hex.
+    """
     key, value = record.key, record.value
     if schemas is not None:
-        # masks are paths into JSON, so that they apply to what is decoded
+        # masks are paths in JSON, so the decoded value is masked
         if form in DECODED or fields.paths:
             value = schemas.to_json(value) or value
         if form in DECODED:
@@ -77,7 +79,9 @@ def shown_record(
 
 
 def shown(data: bytes | None, form: str) -> str | None:
-    """Return bytes as text: `auto` is JSON if it parses, then text, then hex."""
+    """Return bytes as text. With the format `auto`, this is JSON if possible, otherwise text if it is printable UTF-8,
+    otherwise hex.
+    """
     if data is None:
         return None
     cut = f"\n… {len(data) - MAX_SHOWN:,} more bytes" if len(data) > MAX_SHOWN else ""
@@ -89,7 +93,7 @@ def shown(data: bytes | None, form: str) -> str | None:
     part = data[:MAX_SHOWN]
     if form != "hex":
         text = part.decode("utf-8", "replace")
-        # the end of the part may cut a character in two
+        # a character may be incomplete at the end of the part
         if form != "auto" or ("\ufffd" not in text[:-1] and all(c.isprintable() or c in "\n\r\t" for c in text[:-1])):
             return text + cut
     return _hex(part) + cut

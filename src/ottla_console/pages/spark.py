@@ -1,4 +1,4 @@
-"""Spark's streaming queries and pipelines: lists, and the progress of one of them."""
+"""Pages of Spark's streaming queries and pipelines: the list, and the progress of a query or a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ottla_console.web.texts import number
 
 
 async def listing(page: Page) -> Response:
-    """Render the lists of queries and pipelines."""
+    """Return the list of queries and pipelines."""
     progress = await _progress(page)
     return page.render("spark.html", part=Slice.of(page, progress.queries), progress=progress)
 
 
 async def query(page: Page) -> Response:
-    """Render the page of a query, with charts of its last micro-batches."""
+    """Return the page of a query, with charts of its last micro-batches."""
     file, query_id = page.text("file"), page.text("id")
     for row in (await _progress(page)).queries:
         if (row.file, row.query_id) == (file, query_id):
@@ -31,16 +31,16 @@ async def query(page: Page) -> Response:
                 shown_behind=lambda value: f"{number(value)} offsets",
                 shown_ms=lambda value: f"{number(value)} ms",
             )
-    raise NoSuchPageError("There is no report about this query any more.")
+    raise NoSuchPageError("The progress of this query was not found.")
 
 
 async def pipeline(page: Page) -> Response:
-    """Render the page of a pipeline's run, with the state of its flows."""
+    """Return the page of a pipeline's run, with the states of its flows."""
     file = page.text("file")
     for row in (await _progress(page)).pipelines:
         if row.file == file:
             return page.render("spark_pipeline.html", pipeline=row)
-    raise NoSuchPageError("There is no report about this run any more.")
+    raise NoSuchPageError("The progress of this run was not found.")
 
 
 async def _progress(page: Page) -> SparkProgress:

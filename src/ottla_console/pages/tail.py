@@ -1,8 +1,8 @@
-"""The live tail of a topic: server-sent events with the newest records, in bounded memory.
+"""The live tail of a topic: its newest records as server-sent events, in bounded memory.
 
-Four times a second the browser gets at most 25 records, as rows that the server has rendered, and the counters. All
-records are read and filtered; the others are counted, not stored. A tail that cannot keep up is moved to the end of
-the log, and the skipped records are counted.
+Four times a second the browser receives at most 25 records, rendered as table rows, and the counters. All records are
+read, filtered and counted, but only the newest are sent. If a tail cannot keep up, it continues at the end of the log,
+and the skipped records are counted.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ POLL_MS: Final = 100
 MAX_ROWS: Final = 25
 MAX_POLL_RECORDS: Final = 1_000
 FILTER_SECONDS: Final = 0.005
-"""Time for the records of a poll before other pages have their turn."""
+"""The time in seconds for filtering records before other tasks in the event loop get a turn."""
 MAX_SECONDS: Final = 3_600.0
-"""A tail ends after an hour; the browser opens a new one."""
+"""The time in seconds after which a tail ends. The browser then opens a new one."""
 LAG_SECONDS: Final = 2.0
-"""Time between checks of the lag."""
+"""The time in seconds between checks of the lag."""
 MAX_LAG: Final = 100_000
-"""Records that a tail may lag behind before it is moved to the end."""
+"""The lag in records after which a tail continues at the end of the log."""
 
 
 async def page(page: Page) -> Response:
-    """Return the page, which JavaScript fills."""
+    """Return the page of the tail. JavaScript adds the records."""
     info = await describe(page)
     form, contains = page.choice("format", FORMATS, "auto"), page.text("filter", "")
     return page.render("tail.html", topic=info, form=form, formats=FORMATS, contains=contains)
 
 
 async def events(page: Page) -> Response:
-    """Return the stream of events."""
+    """Return the stream of server-sent events."""
     info = await describe(page)
     contains, form = page.text("filter", ""), page.choice("format", FORMATS, "auto")
     if len(contains) > MAX_FILTER:
-        raise BadInputError(f"filter: at most {MAX_FILTER} characters are allowed")
+        raise BadInputError(f"filter: at most {MAX_FILTER} characters")
     partitions = [TopicPartition(info.name, p.partition) for p in info.partitions if p.leader >= 0][:MAX_PARTITIONS]
     tail = Tail(page, partitions, form, contains)
     return StreamingResponse(tail.stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 class Tail:
-    """One open tail."""
+    """An open live tail."""
 
     def __init__(self, page: Page, partitions: list[TopicPartition], form: str, contains: str) -> None:
         self._page = page
@@ -72,7 +72,7 @@ class Tail:
         self._seen = self._matching = self._skipped = 0
 
     async def stream(self) -> AsyncIterator[str]:
-        """Yield events until the browser disconnects."""
+        """Yield server-sent events until the browser disconnects, or for an hour."""
         options: dict[str, Any] = {"auto.offset.reset": "latest", "max.poll.records": MAX_POLL_RECORDS}
         try:
             async with self._page.console.clients.consumer(**options) as consumer:
@@ -114,7 +114,7 @@ class Tail:
                     started = time.monotonic()
 
     async def _skip(self, consumer: KafkaConsumer) -> None:
-        """Move to the end if the tail lags behind."""
+        """Continue at the end of the log if the lag is too high."""
         ends = await consumer.end_offsets(self._partitions)
         lags = {tp: ends[tp] - await consumer.position(tp, READ_MS) for tp in self._partitions}
         if sum(lags.values()) > MAX_LAG:

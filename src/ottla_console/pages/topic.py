@@ -1,4 +1,4 @@
-"""A topic: partitions with offsets and sizes, configs with their source, and changes."""
+"""Pages of a topic: its partitions with offsets and sizes, its configs, and changes of the topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PARTITIONS: Final = 100_000
 
 
 class PartitionRow(NamedTuple):
-    """A partition in the list; offsets are -1 and the size None if they are unknown."""
+    """A partition in the list. Offsets are -1 and the size is None if they are unknown."""
 
     info: PartitionInfo
     start: int
@@ -35,17 +35,19 @@ class PartitionRow(NamedTuple):
 
     @property
     def missing(self) -> list[int]:
-        """The replicas that are not in the ISR."""
+        """The ids of the brokers whose replicas are not in the ISR."""
         return [replica for replica in self.info.replicas if replica not in self.info.isr]
 
     @property
     def records(self) -> int | None:
-        """The number of offsets between start and end: records, without compaction and transactions."""
+        """The number of offsets between start and end; None if it is unknown. Compaction and transactions make the
+        number of records smaller.
+        """
         return None if self.end < 0 or self.start < 0 else self.end - self.start
 
 
 async def topic(page: Page) -> Response:
-    """Return a topic."""
+    """Return the page of a topic."""
     info = await describe(page)
     collector = page.console.collector
     collector.view_topics([info.name])
@@ -70,7 +72,7 @@ async def topic(page: Page) -> Response:
 
 
 async def describe(page: Page) -> TopicInfo:
-    """Return the topic in the path. Raises UnknownTopicOrPartitionError and others."""
+    """Return the topic in the URL. Raises UnknownTopicOrPartitionError if it does not exist."""
     described = await page.admin.describe_topics([page.path["topic"]], READ_MS)
     return next(iter(described.values()))
 
@@ -94,7 +96,9 @@ async def _partitions(page: Page, infos: Sequence[PartitionInfo]) -> list[Partit
 
 
 async def _sizes(page: Page, partitions: list[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
-    """Return the sizes of replicas by partition and broker; none where the console may not describe them."""
+    """Return the sizes of replicas in bytes, by partition and broker id. Return an empty dictionary if the brokers
+    reject the request.
+    """
     if not partitions:
         return {}
     try:
@@ -111,7 +115,7 @@ async def _sizes(page: Page, partitions: list[TopicPartition]) -> dict[tuple[Top
 
 
 async def alter_config(page: Page) -> Response:
-    """Set or remove a config."""
+    """Set or remove a config of the topic."""
     name = page.path["topic"]
     with page.audited("alter-configs", f"topic:{name} {page.text('name', '')}"):
         text = await configs.alter(page, ConfigResource(TOPIC, name))
@@ -119,7 +123,7 @@ async def alter_config(page: Page) -> Response:
 
 
 async def add_partitions(page: Page) -> Response:
-    """Raise the number of partitions."""
+    """Increase the number of partitions."""
     name, count = page.path["topic"], page.integer("partitions", 1, MAX_PARTITIONS)
     with page.audited("create-partitions", f"topic:{name} partitions={count}"):
         await page.admin.create_partitions({name: NewPartitions(count)}, CHANGE_MS)
@@ -127,7 +131,7 @@ async def add_partitions(page: Page) -> Response:
 
 
 async def purge(page: Page) -> Response:
-    """Delete all records up to the high watermarks."""
+    """Delete all records of the topic, up to the high watermarks."""
     name = _confirmed(page)
     info = await describe(page)
     with page.audited("delete-records", f"topic:{name}"):
@@ -145,7 +149,7 @@ async def delete(page: Page) -> Response:
 
 
 def _confirmed(page: Page) -> str:
-    """Return the name of the topic, which has to be typed before it is deleted or purged."""
+    """Return the name of the topic. Raises BadInputError unless the user has typed it to confirm the change."""
     name: str = page.path["topic"]
     if page.text("confirm", "") != name:
         raise BadInputError(f"confirm: type the name of the topic, {name}, to confirm")

@@ -1,4 +1,4 @@
-"""The list of topics, and the creation of one."""
+"""Pages that list and create topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG_LINE: Final = re.compile(r"([A-Za-z0-9._-]+)=(.*)")
 
 
 async def listing(page: Page) -> Response:
-    """Return a page of the list."""
+    """Return the list of topics."""
     collector = page.console.collector
     snapshot = await collector.cluster()
     search, order = page.text("search", ""), page.choice("order", ORDERS, "name")
@@ -58,7 +58,7 @@ def _key(order: str, rates: SampleRing) -> Callable[[TopicRow], Any]:
 
 
 async def creation(page: Page) -> Response:
-    """Return the form."""
+    """Return the form for creating a topic."""
     return page.render("topic_create.html", brokers=len((await page.console.collector.cluster()).brokers))
 
 
@@ -82,6 +82,6 @@ def _configs(text: str) -> dict[str, str | None]:
     for line in filter(None, map(str.strip, text.splitlines())):
         match = CONFIG_LINE.fullmatch(line)
         if match is None:
-            raise BadInputError(f"configs: {line[:60]!r} is not allowed: expected a line NAME=VALUE per config")
+            raise BadInputError(f"configs: {line[:60]!r} is invalid: expected a line NAME=VALUE for each config")
         configs[match[1]] = match[2].strip()
     return configs

@@ -1,4 +1,4 @@
-"""Transactions: list, and the description of one transactional id."""
+"""Pages of transactions: the list, and a transactional id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def listing(page: Page) -> Response:
 
 
 async def transaction(page: Page) -> Response:
-    """Return a transactional id: state, producer, partitions, age."""
+    """Return the page of a transactional id, with its state, producer, partitions and age."""
     name = page.text("id")
     described = (await page.admin.describe_transactions([name], READ_MS))[name]
     start = described.start_time_ms

@@ -1,4 +1,4 @@
-"""Users of the cluster: their SCRAM credentials."""
+"""Pages that list and change the SCRAM credentials of users."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MAX_ITERATIONS: Final = 16_384
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of users with credentials."""
+    """Return the list of users with SCRAM credentials."""
     described = await page.admin.describe_user_scram_credentials(None, READ_MS)
     return page.render("users.html", users=sorted(described.items()), mechanisms=MECHANISMS)
 
 
 async def upsert(page: Page) -> Response:
-    """Create or change a credential. The password itself is not sent to the brokers, and never logged."""
+    """Create or replace a credential. The password is neither sent to the brokers nor logged."""
     name, mechanism = page.text("name"), page.choice("mechanism", MECHANISMS)
     iterations = page.integer("iterations", MIN_ITERATIONS, MAX_ITERATIONS, 8_192)
     password = page.text("password", strip=False)
@@ -40,7 +40,7 @@ async def upsert(page: Page) -> Response:
 
 
 async def delete(page: Page) -> Response:
-    """Delete a credential."""
+    """Delete a credential of a user."""
     name, mechanism = page.text("name"), page.choice("mechanism", MECHANISMS)
     with page.audited("delete-scram-credential", f"user:{name} {mechanism.name}"):
         await page.admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, mechanism)], CHANGE_MS)

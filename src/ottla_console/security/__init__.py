@@ -1,1 +1,1 @@
-"""Login, sessions, roles, masking, audit and security headers of the console."""
+"""Security of the console: users, sessions, roles, masking and the audit log."""

@@ -1,4 +1,4 @@
-"""The audit log: a line per change, and per attempt that was rejected, at the logger `ottla.console.audit`."""
+"""The audit log: a line for each change and each rejected attempt, in the logger `ottla.console.audit`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ log = logging.getLogger("ottla.console.audit")
 
 
 def record(user: User, action: str, resource: str, outcome: str, address: str) -> None:
-    """Log a change: `user=alice role=admin address=10.0.0.7 action=delete-topic resource=topic:visits outcome=done`."""
+    """Log a change as `user=alice role=admin address=10.0.0.7 action=delete-topic resource=topic:visits
+    outcome=done`.
+    """
     role = user.role.name.lower()
     log.info(
         "user=%s role=%s address=%s action=%s resource=%s outcome=%s",

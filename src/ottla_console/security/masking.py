@@ -1,8 +1,7 @@
-"""Masking of what must not be shown: secret configs, and fields of records.
+"""Masking of secret configs and of fields of records.
 
-A rule is `TOPIC=FIELD[,FIELD…]`. The topic is a name, or a pattern with `*`; a field is a path into the JSON of the
-value (`customer.email`), or `$key`, `$value` or `$headers`. A value with masked fields that is not JSON is masked
-whole.
+A rule is `TOPIC=FIELD[,FIELD…]`. TOPIC is a name, or a pattern with `*`. FIELD is a path in a JSON value
+(`customer.email`), or `$key`, `$value` or `$headers`. If a value with masked fields is not JSON, all of it is masked.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from ottla.errors import ConfigurationError
 MASK: Final = "•••"
 KEY, VALUE, HEADERS = "$key", "$value", "$headers"
 SECRET: Final = re.compile(r"password|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
-"""Names of configs with secrets, beside those that brokers mark as sensitive."""
+"""The pattern of config names that are treated as secret, in addition to those that brokers mark as sensitive."""
 
 
 class MaskedFields(NamedTuple):
-    """The masked fields of a topic."""
+    """The parts of a topic's records to mask. A path has the names of nested JSON fields."""
 
     paths: tuple[tuple[str, ...], ...] = ()
     has_key: bool = False
@@ -31,21 +30,21 @@ class MaskedFields(NamedTuple):
 
 
 class Masking:
-    """The rules of one console."""
+    """The masking rules of a console."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
-        """Raises ConfigurationError for a rule that is not `TOPIC=FIELD[,FIELD…]`."""
+        """Parse the rules. Raises ConfigurationError for a rule that is not `TOPIC=FIELD[,FIELD…]`."""
         self._rules = [_parsed(rule) for rule in rules]
 
     def of_topic(self, topic: str) -> MaskedFields:
-        """Return the masked fields of a topic."""
+        """Return the parts of a topic's records to mask."""
         fields = [field for pattern, names in self._rules if fnmatchcase(topic, pattern) for field in names]
         paths = tuple(tuple(field.split(".")) for field in fields if not field.startswith("$"))
         return MaskedFields(paths, KEY in fields, VALUE in fields, HEADERS in fields)
 
 
 def masked_value(value: bytes | None, fields: MaskedFields) -> bytes | None:
-    """Return the value with its masked fields replaced."""
+    """Return a value in which the masked fields are replaced."""
     if value is None or not (fields.has_value or fields.paths):
         return value
     if fields.has_value:
@@ -60,7 +59,7 @@ def masked_value(value: bytes | None, fields: MaskedFields) -> bytes | None:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a config of this name is a secret."""
+    """Return whether the value of the config with this name is secret."""
     return SECRET.search(name) is not None
 
 
@@ -80,7 +79,7 @@ def _parsed(rule: str) -> tuple[str, list[str]]:
     names = [name.strip() for name in fields.split(",") if name.strip()]
     if not topic.strip() or not names or any(n.startswith("$") and n not in (KEY, VALUE, HEADERS) for n in names):
         raise ConfigurationError(
-            f"--mask: {rule!r} is not allowed: expected TOPIC=FIELD[,FIELD…], such as "
+            f"--mask: {rule!r} is invalid: expected TOPIC=FIELD[,FIELD…], such as "
             "'orders=customer.email,$key' ($key, $value and $headers are parts of the record)"
         )
     return topic.strip(), names

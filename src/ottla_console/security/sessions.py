@@ -1,6 +1,8 @@
-"""Sessions of browsers: a random id in a cookie, users by id, CSRF tokens, messages for the next page.
+"""Sessions of browsers: a random session id in a cookie, the users by session id, CSRF tokens, and messages for the
+next page.
 
-Tokens are an HMAC of the id, so that a browser without a login costs no memory. Not thread-safe: event loop only.
+CSRF tokens are an HMAC of the session id, so that no memory is needed for browsers without a login. Not safe for
+threads: use it in one event loop.
 """
 
 from __future__ import annotations
@@ -44,26 +46,28 @@ class Sessions:
         return secrets.token_urlsafe(24)
 
     def csrf_token(self, session_id: str) -> str:
-        """Return the token that forms of a session have to carry."""
+        """Return the CSRF token for the forms of a session."""
         return hmac.new(self._key, session_id.encode(), hashlib.sha256).hexdigest()
 
     def is_csrf_token(self, session_id: str, token: str) -> bool:
-        """Return whether the token is that of the session."""
+        """Return whether the CSRF token belongs to the session."""
         return hmac.compare_digest(self.csrf_token(session_id).encode(), token.encode())
 
     def log_in(self, user: User) -> str:
-        """Return the id of a new session of the user: an id from before the login may be known to others."""
+        """Log in a user, and return the id of a new session. The old id is not used again, because others may know
+        it.
+        """
         session_id = self.new_id()
         self._users[session_id] = (user, time.monotonic() + SESSION_SECONDS)
         _limit(self._users, MAX_SESSIONS)
         return session_id
 
     def log_out(self, session_id: str) -> None:
-        """End the session."""
+        """Log out the user of a session."""
         self._users.pop(session_id, None)
 
     def user(self, session_id: str) -> User | None:
-        """Return the user of a session; None if it has ended."""
+        """Return the user of a session; None if the user is not logged in, or the session has expired."""
         user, end = self._users.get(session_id, (None, 0.0))
         if user is not None and time.monotonic() > end:
             self.log_out(session_id)
@@ -71,21 +75,23 @@ class Sessions:
         return user
 
     def notify(self, session_id: str, notice: Notice) -> None:
-        """Show a message on the next page of the session."""
+        """Store a message for the next page of the session."""
         self._notices[session_id] = notice
         _limit(self._notices, MAX_SESSIONS)
 
     def take_notice(self, session_id: str) -> Notice | None:
-        """Return the message once."""
+        """Return the message for the next page, and remove it; None if there is none."""
         return self._notices.pop(session_id, None)
 
     def may_try(self, name: str) -> bool:
-        """Return whether a login may be tried: after five failures only when a minute has passed."""
+        """Return whether a login is allowed. After five failures within a minute it is not, until the minute has
+        passed.
+        """
         count, since = self._failures.get(name, (0, 0.0))
         return count < MAX_FAILURES or time.monotonic() - since > FAILURE_SECONDS
 
     def record_failure(self, name: str) -> None:
-        """Count a failed login."""
+        """Count a failed login of this user."""
         count, since = self._failures.get(name, (0, time.monotonic()))
         if time.monotonic() - since > FAILURE_SECONDS:
             count, since = 0, time.monotonic()

@@ -1,6 +1,6 @@
-"""Users of the console: a file with a line `name:role:hash` per user.
+"""The users of the console: a file with a line `name:role:hash` for each user.
 
-Hashes are scrypt's (RFC 7914), of the standard library: `ottla console --hash-password` makes them.
+The hashes are scrypt (RFC 7914, with Python's hashlib). `ottla console --hash-password` creates them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_PASSWORD: Final = 1024
 
 
 class Role(IntEnum):
-    """A role: each one may do what those before it may.
+    """A role of users. Each role includes the permissions of the lower ones.
 
-    An editor creates topics, changes their configs, produces, and resets offsets. An admin also deletes and purges
-    topics, deletes groups, and changes brokers, ACLs, users and quotas.
+    A viewer can only read. An editor also creates topics, changes their configs, produces records and resets offsets.
+    An admin also deletes and purges topics, deletes groups, and changes brokers, ACLs, users and quotas.
     """
 
     VIEWER = 1
@@ -37,35 +37,35 @@ class Role(IntEnum):
 
 
 class User(NamedTuple):
-    """A user who is logged in, or the one user of a console without a login."""
+    """A user of the console."""
 
     name: str
     role: Role
 
 
 class Credential(NamedTuple):
-    """A line of the file."""
+    """The role and the password hash of a user."""
 
     role: Role
     hashed: str
 
 
 def hash_password(password: str, salt: bytes | None = None) -> str:
-    """Return the hash of a password: `scrypt$cost$block size$parallel$salt$hash`."""
+    """Return the hash of a password, as `scrypt$cost$block size$parallel$salt$hash`."""
     salt = os.urandom(SALT_BYTES) if salt is None else salt
     digest = _scrypt(password, salt, COST, BLOCK_SIZE, PARALLEL)
     return "$".join(("scrypt", str(COST), str(BLOCK_SIZE), str(PARALLEL), _text(salt), _text(digest)))
 
 
 def verify_password(password: str, hashed: str) -> bool:
-    """Return whether the password has this hash. Takes 50 ms: call it in a thread."""
+    """Return whether the password has this hash. Takes 50 ms, so call it in a thread."""
     _, cost, block_size, parallel, salt, digest = hashed.split("$")
     actual = _scrypt(password, base64.b64decode(salt), int(cost), int(block_size), int(parallel))
     return hmac.compare_digest(actual, base64.b64decode(digest))
 
 
 def load_users(path: Path) -> dict[str, Credential]:
-    """Read the file. Raises ConfigurationError with the line that is wrong."""
+    """Return the users in a file by name. Raises ConfigurationError with the number of an invalid line."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -87,7 +87,9 @@ def load_users(path: Path) -> dict[str, Credential]:
 
 
 def authenticate(users: Mapping[str, Credential], name: str, password: str) -> User | None:
-    """Return the user, or None if name or password are wrong. Takes as long for an unknown name."""
+    """Return the user, or None if the name or password is wrong. An unknown name takes the same time as a wrong
+    password.
+    """
     credential = users.get(name)
     hashed = credential.hashed if credential is not None else next(iter(users.values())).hashed
     is_right = verify_password(password[:MAX_PASSWORD], hashed)

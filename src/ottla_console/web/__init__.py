@@ -1,1 +1,1 @@
-"""Parts that all pages share: requests and forms, templates, charts, errors."""
+"""Parts that all pages share: requests and forms, templates, charts, and error pages."""

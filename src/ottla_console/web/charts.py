@@ -1,4 +1,4 @@
-"""Charts as inline SVG, drawn by the server: readable without JavaScript, and coloured by the style sheet."""
+"""Charts as inline SVG. The server renders them, so that they need no JavaScript."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ MARGIN: Final = 2
 
 
 def line_chart(points: Sequence[Point], label: str, shown: Callable[[float], str]) -> Markup:
-    """Return a line with its maximum and its first and last time; a text if there are fewer than two points."""
+    """Return a line chart with the current and the highest value and the times of its first and last point. Return a
+    text if there are fewer than two points.
+    """
     if len(points) < 2:
-        return Markup('<p class="empty">{}: no samples yet; the first line shows after 10 seconds.</p>').format(label)
+        return Markup('<p class="empty">{}: no samples yet; the chart is shown after 10 seconds.</p>').format(label)
     top = max(point.value for point in points) or 1.0
     line = _line(points, WIDTH, HEIGHT, top)
     first, last = line.split(" ")[0], line.split(" ")[-1]
@@ -48,7 +50,9 @@ def line_chart(points: Sequence[Point], label: str, shown: Callable[[float], str
 
 
 def sparkline(points: Sequence[Point]) -> Markup:
-    """Return a small line for a row of a table; decorative, as the row has the number."""
+    """Return a small line chart for a table row; empty if there are fewer than two points. It is hidden from screen
+    readers, because the row also has the number.
+    """
     if len(points) < 2:
         return Markup("")
     top = max(point.value for point in points) or 1.0

@@ -1,4 +1,4 @@
-"""Errors as pages: status, title, and advice. A traceback is logged, and never shown."""
+"""Error pages with status, title and advice. Tracebacks are only logged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla import errors
 
 
 class ErrorPage(NamedTuple):
-    """The page of an error."""
+    """The content of an error page."""
 
     status: int
     title: str
@@ -16,10 +16,10 @@ class ErrorPage(NamedTuple):
     advice: str = ""
 
 
-UNREACHABLE: Final = "The cluster does not answer"
+UNREACHABLE: Final = "The cluster does not respond"
 ADVICE: Final = (
     "Check that a broker is running at this address, and that --bootstrap-server and the credentials of "
-    "--command-config are right. The console tries again every few seconds, and so does this page."
+    "--command-config are correct. The console and this page retry every few seconds."
 )
 ABSENT: Final = (
     errors.UnknownTopicOrPartitionError,
@@ -37,20 +37,20 @@ DENIED: Final = (
 
 
 def error_page(error: BaseException, reason: str = "") -> ErrorPage:
-    """Return the page of an error; `reason` is why the cluster does not answer."""
+    """Return the error page for an exception. `reason` explains why the cluster does not respond, if that is known."""
     match error:
         case errors.KafkaTimeoutError() | errors.BrokerConnectionError() | errors.BrokerNotAvailableError():
             return ErrorPage(503, UNREACHABLE, _text(error), ADVICE)
         case TimeoutError():
-            return ErrorPage(503, UNREACHABLE, reason or "no answer in time", ADVICE)
+            return ErrorPage(503, UNREACHABLE, reason or "no response in time", ADVICE)
         case errors.KafkaError() if isinstance(error, ABSENT):
-            return ErrorPage(404, "There is no such resource", _text(error), "It may have been deleted meanwhile.")
+            return ErrorPage(404, "Not found", _text(error), "It may have been deleted.")
         case errors.KafkaError() if isinstance(error, DENIED):
-            advice = "The console connects with one user for all; an ACL has to allow this user the operation."
-            return ErrorPage(403, "The cluster denies this", _text(error), advice)
+            advice = "The console uses the same principal for all users; an ACL must allow it this operation."
+            return ErrorPage(403, "Not authorized by the cluster", _text(error), advice)
         case errors.KafkaError():
-            return ErrorPage(400, "The cluster rejects this", f"{type(error).__name__}: {_text(error)}")
-    return ErrorPage(500, "The console has failed", "The error is in the console's log.", "Please report it.")
+            return ErrorPage(400, "Rejected by the cluster", f"{type(error).__name__}: {_text(error)}")
+    return ErrorPage(500, "Internal error of the console", "The console's log has the traceback.", "Please report it.")
 
 
 def _text(error: BaseException) -> str:

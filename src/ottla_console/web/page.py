@@ -1,4 +1,4 @@
-"""A request for a page: its user, query and form, and the responses that pages return."""
+"""A request with its user, parameters and form, and helpers for responses."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from ottla_console.settings import ConsoleSettings
 T = TypeVar("T")
 
 MAX_FORM_BYTES: Final = 1_200_000
-"""A record of Kafka's default maximum size, and the other fields."""
+"""The maximum size of a form: a record of Kafka's default maximum size, and the other fields."""
 MAX_FIELDS: Final = 2_000
 MAX_TEXT: Final = 1_048_576
 
 
 class BadInputError(Exception):
-    """Ends a request with a page that says which input is not allowed."""
+    """Raised for invalid input. The user gets an error page with this message."""
 
 
 class NoSuchPageError(Exception):
-    """Ends a request with status 404."""
+    """Raised if the requested page does not exist. The user gets an error page with status 404."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Console:
 
 @dataclass
 class Page:
-    """A request, and what its response needs."""
+    """A request with its user, session and form."""
 
     request: Request
     console: Console
@@ -63,58 +63,58 @@ class Page:
 
     @property
     def admin(self) -> KafkaAdminClient:
-        """The admin client."""
+        """The admin client of the console."""
         return self.console.clients.admin
 
     @property
     def path(self) -> Mapping[str, Any]:
-        """The parameters in the path."""
+        """The parameters in the path of the URL."""
         return self.request.path_params
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        """The fields of the form, or of the query."""
+        """The fields of the form for POST, otherwise the query parameters."""
         return self.form if self.request.method == "POST" else self.request.query_params
 
     def text(self, name: str, default: str | None = None, *, strip: bool = True) -> str:
-        """Return a field. Raises BadInputError if it is missing or empty and has no default."""
+        """Return an input. Raises BadInputError if it is too long, or if it is missing or empty without a default."""
         value = self.inputs.get(name, "")
         value = value.strip() if strip else value
         if len(value) > MAX_TEXT:
-            raise BadInputError(f"{name}: at most {MAX_TEXT:,} characters are allowed")
+            raise BadInputError(f"{name}: at most {MAX_TEXT:,} characters")
         if value or default is not None:
             return value or default or ""
         raise BadInputError(f"{name}: a value is required")
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """Return a number. Raises BadInputError if it is none, or out of range."""
+        """Return an input as an integer. Raises BadInputError if it is not an integer from `low` to `high`."""
         text = self.text(name, "" if default is None else str(default))
         try:
             value = int(text)
         except ValueError:
             value = low - 1
         if not low <= value <= high:
-            raise BadInputError(f"{name}: {text[:40]!r} is not allowed: expected a number from {low:,} to {high:,}")
+            raise BadInputError(f"{name}: {text[:40]!r} is invalid: expected a number from {low:,} to {high:,}")
         return value
 
     def choice(self, name: str, options: Mapping[str, T], default: str | None = None) -> T:
-        """Return the value of one of the options. Raises BadInputError for another one."""
+        """Return the value of the option that the input names. Raises BadInputError if there is no such option."""
         text = self.text(name, default)
         if text not in options:
-            raise BadInputError(f"{name}: {text[:40]!r} is not allowed: expected one of {', '.join(options)}")
+            raise BadInputError(f"{name}: {text[:40]!r} is invalid: expected one of {', '.join(options)}")
         return options[text]
 
     def may(self, role: str) -> bool:
-        """Return whether the user may do what requires this role."""
+        """Return whether the user has this role or a higher one, and the console is not read-only."""
         return not self.console.settings.read_only and self.user.role >= Role[role.upper()]
 
     def query(self, **changes: object) -> str:
-        """Return the query of this page with changes, for links; None removes a parameter."""
+        """Return the query string of this page with changed parameters, for links. None removes a parameter."""
         parameters = {**self.request.query_params, **changes}
         return "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page."""
+        """Return the HTML page of a template."""
         collector = self.console.collector
         text = self.console.templates.get_template(template).render(
             page=self,
@@ -131,14 +131,14 @@ class Page:
         return HTMLResponse(text, status)
 
     def done(self, path: str, text: str) -> Response:
-        """Return to a page, which shows a message; the next page shows the change."""
+        """Redirect to a page after a change. The page shows `text`, and waits for a snapshot with the change."""
         self.console.collector.invalidate()
         self.console.sessions.notify(self.session_id, Notice(text))
         return RedirectResponse(path, 303)
 
     @contextmanager
     def audited(self, action: str, resource: str) -> Iterator[None]:
-        """Record a change, and its outcome, in the audit log."""
+        """Run a change, and write it with its outcome to the audit log."""
         try:
             yield
         except KafkaError as error:
@@ -150,23 +150,24 @@ class Page:
         self.audit(action, resource, "done")
 
     def audit(self, action: str, resource: str, outcome: str) -> None:
-        """Record a change in the audit log."""
+        """Write a change to the audit log."""
         client = self.request.client
         audit.record(self.user, action, resource, outcome, client.host if client else "-")
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of an urlencoded form. Raises BadInputError if it is another one, or too large.
+    """Return the fields of a URL-encoded form. Raises BadInputError for another content type, or if the form is too
+    large.
 
-    Starlette's own parser needs a package for multipart forms, which the console has none of.
+    Starlette's form parser is not used, because it requires a package for multipart forms.
     """
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise BadInputError("the form must be application/x-www-form-urlencoded")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > 3 * MAX_FORM_BYTES:  # escapes take three bytes each
-            raise BadInputError(f"the form is too large: at most {MAX_FORM_BYTES:,} bytes are allowed")
+        if len(body) > 3 * MAX_FORM_BYTES:  # percent-encoding takes three bytes
+            raise BadInputError(f"the form is too large: at most {MAX_FORM_BYTES:,} bytes")
     try:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
     except ValueError as error:
@@ -174,5 +175,5 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def is_local_path(path: str) -> bool:
-    """Return whether a path stays on this console: not another host, as in `//host` or `/\\host`."""
+    """Return whether a redirect to this path stays on this console. `//host` and `/\\host` are other hosts."""
     return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path

@@ -1,4 +1,4 @@
-"""The templates: Jinja with autoescape; a name that a page does not set is an error."""
+"""The Jinja environment, with autoescaping. Undefined variables in templates are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla_console.web import charts, texts
 
 
 def environment() -> Environment:
-    """Return the environment of all pages."""
+    """Return the Jinja environment of all pages."""
     jinja = Environment(
         loader=PackageLoader("ottla_console"),
         autoescape=True,

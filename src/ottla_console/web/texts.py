@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them: filters of the templates."""
+"""Formatting of numbers, sizes and times, used as filters in templates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ NONE: Final = "\N{EN DASH}"
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SECOND_MS: Final = 1_000
 MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999."""
+"""The last millisecond of the year 9999."""
 
 
 def number(value: float | None) -> str:
-    """Return a number with its thousands separated, one decimal below ten; a dash for None."""
+    """Return a number with thousands separators, and with one decimal if it is a float below 10. Return a dash for
+    None.
+    """
     if value is None:
         return NONE
     if isinstance(value, float) and 0 < abs(value) < 10:
@@ -23,7 +25,7 @@ def number(value: float | None) -> str:
 
 
 def nbytes(value: float | None) -> str:
-    """Return a size with a binary unit; a dash for None."""
+    """Return a number of bytes with a binary unit, such as 1.5 MiB. Return a dash for None and negative numbers."""
     if value is None or value < 0:
         return NONE
     size, unit = float(value), 0
@@ -33,14 +35,16 @@ def nbytes(value: float | None) -> str:
 
 
 def timestamp(ms: int | None) -> str:
-    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; a dash if there is none."""
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC. Return a dash if there is none or it is out of
+    range.
+    """
     if ms is None or not 0 <= ms <= MAX_MS:
         return NONE
     return datetime.fromtimestamp(ms / SECOND_MS, UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
 
 
 def age(seconds: float) -> str:
-    """Return a duration with one unit."""
+    """Return a duration in seconds with one unit, such as 5 min."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -48,14 +52,15 @@ def age(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return the time of day in UTC of seconds since 1970."""
+    """Return the time of day in UTC for a time in seconds since 1970."""
     return time.strftime("%H:%M:%S UTC", time.gmtime(seconds))
 
 
 def parsed_time(text: str) -> int:
-    """Return milliseconds since 1970 of a number of them, or of ISO 8601 (UTC if it has no zone).
+    """Return milliseconds since 1970 for a number of milliseconds, or for a time in ISO 8601, which is in UTC if it has
+    no time zone.
 
-    Raises ValueError for another text.
+    Raises ValueError for other texts.
     """
     text = text.strip()
     if text.isdecimal():

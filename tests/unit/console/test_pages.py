@@ -191,11 +191,11 @@ def test_broker_shows_configs_with_their_source_and_directories(console: Console
         ("/topics?order=chaos", 400, "expected one of name"),
         ("/topics/no-such-topic", 404, "no-such-topic"),
         ("/topics/no-such-topic/tail/events", 404, "no-such-topic"),
-        ("/brokers/77", 404, "There is no broker 77"),
+        ("/brokers/77", 404, "The cluster has no broker 77"),
         ("/group?id=no-such-group", 404, "no-such-group"),
         ("/group", 400, "id: a value is required"),
         ("/transaction?id=no-such-id", 404, "no-such-id"),
-        ("/nowhere", 404, "There is no such page"),
+        ("/nowhere", 404, "Page not found"),
     ],
 )
 def test_bad_request_gives_a_page_with_the_reason(console: ConsoleBrowser, path: str, status: int, reason: str) -> None:
@@ -219,7 +219,7 @@ def test_dead_cluster_is_reported_with_its_reason_within_two_seconds(unused_addr
         response = browser.client.get("/")
         assert response.elapsed.total_seconds() < 2
         assert response.status_code == 503
-        assert "The cluster does not answer" in response.text
+        assert "The cluster does not respond" in response.text
         assert "connection refused" in response.text
         response = browser.client.get("/topics/visits")
         assert response.elapsed.total_seconds() < 2
