@@ -81,7 +81,8 @@ def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
 
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
     """Create the columns of a call. Keys and values are lists of bytes, str or None, or Arrow arrays of binary or
-    string. Raises ValueError if their lengths differ.
+    string. Values can also be the `Columns` of a consumer, which have keys and timestamps. Raises ValueError if lengths
+    differ, or for columns with headers.
     """
     if isinstance(values, Columns):
         return _of_columns(values)
