@@ -29,6 +29,14 @@ def _jars(artifact: str, version: str) -> Path | str:
         return f"Maven could not fetch {artifact} {version}: {error}"
 
 
+def java_libs(artifact: str, version: str) -> Path:
+    """The folder with the jars. Skips where there is no Maven."""
+    libs = _jars(artifact, version)
+    if isinstance(libs, str):
+        pytest.skip(f"Java clients: {libs}")
+    return libs
+
+
 def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
     """Compile a scenario against that version, run it, and return what it checked. Skips where there is no Maven."""
     return checked_by(java_command(artifact, version, scenario, *arguments, with_=("Check", *with_)))
@@ -36,9 +44,7 @@ def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_:
 
 def java_command(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
     """How to run a program in `java/`, compiled against that version. Skips where there is no Maven."""
-    libs = _jars(artifact, version)
-    if isinstance(libs, str):
-        pytest.skip(f"Java clients: {libs}")
+    libs = java_libs(artifact, version)
     sources = [SOURCES / f"{name}.java" for name in (*with_, scenario)]
     try:
         classes = maven.compiled(f"{artifact}-{version}", libs, sources)

@@ -166,8 +166,9 @@ class FlowMirror:
             except KafkaError as error:
                 if self._copier is None:
                     raise
-                failures = 0 if self.progress.records > records else failures + 1
+                failures = 0 if self.progress.records > records else failures
                 delay = BACKOFF.backoff(failures)
+                failures += 1
                 log.warning("%s: copying failed, starting again in %.0f s: %s", self.flow.name, delay, error)
             await self.until_stopped(asyncio.sleep(delay))
 

@@ -24,8 +24,13 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from ottla.errors import KafkaError, ProducerFencedError
+from ottla.backoff import ExponentialBackoff
+from ottla.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
+from ottla.mirror import flow_mirror
+from ottla.mirror.copier import Copier
 from ottla.mirror.records import Checkpoint, Heartbeat, OffsetSync
+from ottla.model import ACLOperation
+from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
 
 
 class Pair(NamedTuple):
@@ -147,6 +152,53 @@ def test_restart_continues_after_the_last_copied_record(pair: Pair, support: str
         with mirroring(properties):
             pair.copied(first + 50)
     assert values(pair.copied(100)) == list(range(100))
+
+
+@pytest.mark.parametrize("moment", ["before the offsets", "after the commit"])
+def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(pair.a, pair.topic, numbers(50))
+    method = "_send_offsets" if moment == "before the offsets" else "_completed"
+    original, failures = getattr(Copier, method), [1, 2]
+
+    async def fail(self: Copier, *arguments: object) -> None:
+        if failures:
+            failures.pop()
+            await self._producer.flush()
+            raise KafkaTimeoutError(f"cut {moment}")
+        await original(self, *arguments)
+
+    monkeypatch.setattr(Copier, method, fail)
+    monkeypatch.setattr(flow_mirror, "BACKOFF", ExponentialBackoff(0.01, 0.1))
+    with mirroring(pair.properties()) as thread:
+        eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
+        send(pair.a, pair.topic, numbers(10, first=50))
+        pair.copied(60)
+    assert not failures
+    assert values(pair.copied(60)) == list(range(60))
+
+
+def test_acls_of_topics_are_copied_without_those_to_write(pair: Pair) -> None:
+    secured = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+    resource = ResourcePattern(ResourceType.TOPIC, "visits")
+
+    def acl(name: str, operation: ACLOperation, kind: ACLPermissionType = ACLPermissionType.ALLOW) -> ACL:
+        return ACL(f"User:{name}", "*", operation, kind, resource)
+
+    with Broker(secured) as a, Broker(secured) as b:
+        with KafkaAdminClient(bootstrap_servers=a.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("visits", 1, 1)])
+            all_topics = acl("every", ACLOperation.READ)._replace(resource_pattern=resource._replace(resource_name="*"))
+            writers = [acl("writer", ACLOperation.WRITE), acl("owner", ACLOperation.ALL)]
+            denied = acl("other", ACLOperation.WRITE, ACLPermissionType.DENY)
+            admin.create_acls([acl("reader", ACLOperation.READ), *writers, denied, all_topics])
+        properties = mm2_properties(a.bootstrap_servers, b.bootstrap_servers, topics="visits")
+        with mirroring(properties), KafkaAdminClient(bootstrap_servers=b.bootstrap_servers) as admin:
+            eventually(admin.describe_acls, SECONDS)
+            acls = admin.describe_acls()
+    copies = [acl("other", ACLOperation.WRITE, ACLPermissionType.DENY)]
+    copies += [acl(name, ACLOperation.READ) for name in ("owner", "reader")]
+    remote = resource._replace(resource_name="A.visits")
+    assert sorted(acls) == sorted(copy._replace(resource_pattern=remote) for copy in copies)
 
 
 def test_records_of_aborted_transactions_are_not_copied(pair: Pair) -> None:
