@@ -202,9 +202,13 @@ class OsModule(types.ModuleType):
         self._disks = disks
         self._sockets = sockets
         self.urandom = urandom
+        for name in vars(os):  # what is not simulated
+            if not hasattr(self, name):
+                setattr(self, name, getattr(os, name))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # Files
 
@@ -285,9 +289,10 @@ class OsModule(types.ModuleType):
         disk.check("rename", source)
         grave = disk.bury(Path(target))
         os.rename(source, target)
+        old, new = str(source), str(target)
         for fd, (owner, path) in self._disks.open_files.items():
-            if path.startswith(str(source)):
-                self._disks.open_files[fd] = (owner, moved(path, str(source), str(target)))
+            if path.startswith(old):
+                self._disks.open_files[fd] = (owner, moved(path, old, new))
         return disk.renamed(Path(source), Path(target), grave)
 
     replace = rename

@@ -8,7 +8,7 @@ import selectors
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from ottla.simulation.process import PROCESS, Process, ProcessState
 
@@ -46,11 +46,12 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
     def __init__(self) -> None:
         super().__init__()
         self.sockets: dict[int, Pollable] = {}
-        self._active: dict[int, None] = {}
+        self.active: dict[int, None] = {}
+        """The descriptors that have to be polled."""
 
     def activate(self, fd: int) -> None:
         """Poll this descriptor from now on, until it is not ready."""
-        self._active[fd] = None
+        self.active[fd] = None
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = super().register(fileobj, events, data)
@@ -65,7 +66,7 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready now."""
         ready = []
-        for fd in list(self._active):
+        for fd in list(self.active):
             key = self._fd_to_key.get(fd)  # type: ignore[attr-defined]
             sock = self.sockets.get(fd)
             events = 0 if key is None or sock is None else key.events & _state(sock)
@@ -74,13 +75,8 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
             if events:
                 ready.append((key, events))
             else:
-                del self._active[fd]
+                del self.active[fd]
         return ready
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no descriptor has to be polled."""
-        return not self._active
 
 
 def _state(sock: Pollable) -> int:
@@ -91,12 +87,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     """Jumps to the next timer when there is nothing to do, so hours of waiting take no time."""
 
     _ready: Any
-    _scheduled: list[Any]
     _timer_cancelled_count: int
 
     def __init__(self) -> None:
         self.polled = SimulatedSelector()
         self._now = 0.0
+        self._timers: list[tuple[float, int, Any]] = []
+        """The timers as a heap: their time, a number in the order in which they were set, and their handle. Tuples are
+        compared without a call of Python code.
+        """
+        self._timers_set = 0
         self.outside = Context()
         """The context of the simulator's own callbacks, which belong to no process."""
         self.resolver: Resolver | None = None
@@ -109,6 +109,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Schedule a callback. Those of one moment run in the order in which they were scheduled."""
+        timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_set += 1
+        heapq.heappush(self._timers, (when, self._timers_set, timer))
+        timer._scheduled = True
+        return cast(asyncio.TimerHandle, timer)
 
     def call_outside(self, when: float, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
         """Schedule a callback that belongs to no process."""
@@ -126,13 +136,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 self.polled.activate(fd)
 
     def _run_once(self) -> None:
-        polled, scheduled, ready = self.polled, self._scheduled, self._ready
-        if scheduled and (scheduled[0]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
+        polled, timers, ready = self.polled, self._timers, self._ready
+        if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
             self._drop_cancelled()
-        if not ready and polled.is_idle and not self._stopping:  # type: ignore[attr-defined]
-            self._advance()
-        if not polled.is_idle:
+        if polled.active:
             self._process_events(polled.select())  # type: ignore[attr-defined]
+        elif not ready and not self._stopping:  # type: ignore[attr-defined]
+            self._advance()
         self._take_due_timers()
         for _ in range(len(ready)):
             handle = ready.popleft()
@@ -150,9 +160,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _advance(self) -> None:
         """Jump to the next timer."""
-        if not self._scheduled:
+        if not self._timers:
             raise StuckError(f"nothing is due any more at {self._now:.3f} s")
-        when = self._scheduled[0]._when
+        when = self._timers[0][0]
         if when > self._now:
             self.steps = 0 if when > self._now + STEP_SECONDS else self.steps
             self._now = when
@@ -162,25 +172,25 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._now += STEP_SECONDS
         if self.steps > MAX_STEPS_AT_ONCE:
             busy = [repr(handle) for handle in list(self._ready)[:3]]
-            polled = [self.polled.get_key(fd) for fd in list(self.polled._active)[:3]]
+            polled = [self.polled.get_key(fd) for fd in list(self.polled.active)[:3]]
             raise StuckError(f"time does not advance at {self._now:.3f} s: {busy} {polled}")
-        scheduled, now = self._scheduled, self._now
-        while scheduled and scheduled[0]._when <= now:
-            handle = heapq.heappop(scheduled)
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            handle = heapq.heappop(timers)[2]
             handle._scheduled = False
             self._ready.append(handle)
 
     def _drop_cancelled(self) -> None:
-        scheduled = self._scheduled
-        if self._timer_cancelled_count > MAX_CANCELLED and 2 * self._timer_cancelled_count > len(scheduled):
-            for handle in scheduled:
+        timers = self._timers
+        if self._timer_cancelled_count > MAX_CANCELLED and 2 * self._timer_cancelled_count > len(timers):
+            for _, _, handle in timers:
                 handle._scheduled = not handle._cancelled
-            scheduled[:] = [handle for handle in scheduled if handle._scheduled]
-            heapq.heapify(scheduled)
+            timers[:] = [timer for timer in timers if timer[2]._scheduled]
+            heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while scheduled and scheduled[0]._cancelled:
+        while timers and timers[0][2]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False
+            heapq.heappop(timers)[2]._scheduled = False
 
     # What would reach outside the simulation
 
