@@ -14,6 +14,8 @@ from ottla.simulation.workers import SimulatedExecutor
 from ottla.simulation.zookeeper import HOST
 
 CONTROLLER: Final = -1
+REJOIN_SECONDS: Final = 6.0
+"""Time within which a broker that was cut off follows the leaders that have replaced it."""
 
 
 class Fault(NamedTuple):
@@ -100,6 +102,8 @@ def _links(cluster: SimulatedCluster, fault: Fault) -> list[tuple[str, str]]:
             return [link for host in brokers for link in ((own, host), (host, own))]
         case "cut-from-zookeeper":
             return [(own, HOST), (HOST, own)]
+        case "cut-from-cluster" | "cut-then-power-loss":
+            return [link for host in (*brokers, HOST) for link in ((own, host), (host, own))]
     everyone = [host for host in cluster.world.hosts.values() if host != own]
     return [link for host in everyone for link in ((own, host), (host, own))]
 
@@ -112,6 +116,15 @@ def _cut(cluster: SimulatedCluster, fault: Fault) -> None:
 def _heal(cluster: SimulatedCluster, fault: Fault) -> None:
     for link in _links(cluster, fault):
         cluster.world.network.heal(*link)
+
+
+async def _heal_and_lose_power(cluster: SimulatedCluster, fault: Fault) -> None:
+    """Lose power while the broker truncates what it alone has."""
+    _heal(cluster, fault)
+    await asyncio.sleep(random.Random(str(fault)).uniform(0.2, REJOIN_SECONDS))
+    _lose_power(cluster, fault)
+    await asyncio.sleep(1)
+    _start(cluster, fault)
 
 
 def _reset(cluster: SimulatedCluster, fault: Fault) -> None:
@@ -201,6 +214,8 @@ KINDS: Final[dict[str, Kind]] = {
     "cut-link-one-way": Kind(_cut, _heal, 15, 2),
     "cut-from-brokers": Kind(_cut, _heal, 15, 1),
     "cut-from-zookeeper": Kind(_cut, _heal, 15, 2),
+    "cut-from-cluster": Kind(_cut, _heal, 20, 2),
+    "cut-then-power-loss": Kind(_cut, _heal_and_lose_power, 20, 1),
     "isolation": Kind(_cut, _heal, 15, 1),
     "resets": Kind(_reset, _nothing, 0.1, 2),
     "slow-network": Kind(_slow_network, _fast_network, 15, 1),
@@ -214,7 +229,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 """All kinds of faults."""
 
-LOSING: Final = ("power-loss", "disk-failure", "fsync-failure")
+LOSING: Final = ("power-loss", "disk-failure", "fsync-failure", "cut-then-power-loss")
 """Faults that may take away what a replica has acknowledged: while one lasts, no other broker may fail, as the replicas
 in sync would then be fewer than what acks=all promises."""
 CONTROLLER_SHARE: Final = 0.25

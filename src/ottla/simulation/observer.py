@@ -168,6 +168,15 @@ class Observer:
         if len(lacking) > MAX_LACKING:
             self._add(f"{tp} offset {ack.offset} was acknowledged, but {', '.join(lacking)} have it not")
 
+    def open_transactions(self) -> list[str]:
+        """Return the transactions that are open in the logs of leaders."""
+        return [
+            f"{partition.topic_partition} has open transactions from offsets {sorted(partition.log.producers.ongoing)}"
+            for _, context in self._serving()
+            for partition in context.partitions
+            if partition.leads and partition.log.producers.ongoing
+        ]
+
     def incomplete(self) -> list[str]:
         """Return what a whole cluster has and this one does not."""
         missing = []

@@ -17,10 +17,11 @@ from ottla import aio
 from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
-from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic
+from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic, FlippedLeaders
 from ottla.simulation.clients.probes import PROBES, Prober
 from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
 from ottla.simulation.clients.share_member import ShareMember
+from ottla.simulation.clients.single_transactions import SingleTransactions
 from ottla.simulation.cluster import SimulatedCluster
 from ottla.simulation.faults import Fault, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
@@ -43,11 +44,13 @@ RECOVERY_SECONDS: Final = 120.0
 """Time within which a cluster without faults has all replicas in sync and takes writes."""
 DRAIN_SECONDS: Final = 180.0
 """Time within which the clients end: a delivery may take 120 s."""
+TIMEOUT_SECONDS: Final = 30.0
+"""Time within which the transactions of producers that are gone are aborted: their timeout is 10 s."""
 SHOWN: Final = 5
 """Violations of a promise that are reported."""
 EXTRAS: Final = 2
 """Workloads of a run beside those that every run has."""
-WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), "shared")
+WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, "shared")
 """The names of those workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMORY: Final = Path("/dev/shm")
@@ -182,7 +185,9 @@ class Simulation:
         transfers = [Transfer(self.world, n, servers, self.history) for n in range(2)]
         self.members = [Member(self.world, n, servers, self.history, group_protocol=self._protocol) for n in range(2)]
         scripted = [ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)]
-        self.clients = [*producers, *transfers, *scripted, Prober(self.cluster, self.history, self.members)]
+        single = SingleTransactions(self.world, servers, self.history)
+        prober = Prober(self.cluster, self.history, self.members)
+        self.clients = [*producers, *transfers, *scripted, single, prober]
         self.clients += self._extras()
         for client in (*self.clients, *self.members):
             client.start()
@@ -191,6 +196,7 @@ class Simulation:
         """Return the workloads that only some of the seeds have."""
         accepted: set[tuple[int, int]] = set()
         extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
+        extras[FlippedLeaders.TOPIC] = [FlippedLeaders(self.cluster, self.history)]
         extras["shared"] = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
         names = self.plan.workloads or self._rng.sample(sorted(extras), EXTRAS)
         return [workload for name in names for workload in extras[name]]
@@ -218,6 +224,10 @@ class Simulation:
         self.history.stopping.set()
         await self._end([client.task for client in self.clients if client.task is not None])
         await asyncio.sleep(20)
+        began = self.world.loop.time()
+        while (still_open := self.observer.open_transactions()) and self.world.loop.time() - began < TIMEOUT_SECONDS:
+            await asyncio.sleep(0.5)
+        self._violate("no transaction stays open", still_open)
         for member in self.members:
             member.done.set()
         await self._end([member.task for member in self.members if member.task is not None])

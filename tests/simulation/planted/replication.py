@@ -106,7 +106,7 @@ def fetch_offsets_are_believed_too_high() -> None:
     patch(Replica, "fetched", fetched)
 
 
-@needs("kill", "cut-from-brokers")
+@needs("slow-network", workloads=("flipped",))
 def rejected_batches_are_overtaken() -> None:
     """Batches behind one that was rejected are not held back: librdkafka then writes records twice."""
     patch(RejectedBatches, "check", lambda self, tp, header, producers: None)

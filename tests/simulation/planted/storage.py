@@ -9,8 +9,8 @@ from typing import Any
 from tests.simulation.planted.patching import imported, needs, patch
 
 from ottla import errors
-from ottla.storage import checkpoints, partition_metadata, producer_state, recovery, segment
-from ottla.storage.files import LogFile
+from ottla.simulation.disk import OsModule
+from ottla.storage import checkpoints, partition_metadata, producer_state, recovery
 from ottla.storage.index import OffsetIndex
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
@@ -88,21 +88,15 @@ def indexes_keep_entries_of_truncated_batches() -> None:
 
 @needs("fsync-failure")
 def fsync_errors_are_ignored() -> None:
-    """A log counts as flushed although fsync has failed."""
-    sync_file = imported(segment, "sync_file")
+    """Logs and checkpoints count as flushed although fsync has failed."""
+    fsync = OsModule.fsync
 
-    def ignore(path: Any) -> None:
+    def ignore(self: Any, fd: int) -> None:
         with contextlib.suppress(OSError):
-            sync_file(path)
+            fsync(self, fd)
 
-    sync = LogFile.sync
-
-    def sync_log(self: Any) -> None:
-        with contextlib.suppress(OSError):
-            sync(self)
-
-    patch(segment, "sync_file", ignore)
-    patch(LogFile, "sync", sync_log)
+    patch(OsModule, "fsync", ignore)
+    patch(OsModule, "fdatasync", ignore)
 
 
 def recovery_points_are_ahead_of_the_fsync() -> None:
@@ -139,7 +133,7 @@ def producer_snapshots_are_too_old() -> None:
     patch(recovery, "_scan", scan)
 
 
-@needs("power-loss", "isolation")
+@needs("cut-then-power-loss")
 def leader_epochs_are_taken_from_the_checkpoint() -> None:
     """After a crash the checkpoint of leader epochs counts, not the batches (seed 2242)."""
     original = recovery._load_leader_epochs

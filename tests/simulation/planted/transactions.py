@@ -88,13 +88,13 @@ def ended_transactions_are_not_completed_after_a_failover() -> None:
     patch(TransactionRuntime, "on_loaded", lambda self, index: None)
 
 
-@needs("isolation", "cut-from-brokers")
+@needs("resets", "restart")
 def transactions_do_not_time_out() -> None:
     """A transaction whose producer is gone stays open."""
     patch(transactions, "is_timed_out", lambda current, now_ms: False)
 
 
-@needs("kill", "cut-from-brokers", "isolation")
+@needs("cut-from-cluster")
 def coordinators_answer_before_replication() -> None:
     """Coordinators answer before their records are committed."""
     original = CoordinatorLog.append

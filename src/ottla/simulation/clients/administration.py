@@ -18,14 +18,15 @@ from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.simulation.cluster import SimulatedCluster
-from ottla.simulation.history import History
-from ottla.simulation.workloads import CLOCK, RETRY_SECONDS, Workload
+from ottla.simulation.history import ORDERED, History
+from ottla.simulation.workloads import CLOCK, PARTITIONS, RETRY_SECONDS, Workload
 
 PAUSE_SECONDS: Final = 4.0
 MAX_RECORDS: Final = 8
 SETTLE_SECONDS: Final = 60.0
 """Time within which a change that was accepted is complete, once the cluster is whole."""
 KEYS: Final = 5
+FLIP_SECONDS: Final = 0.3
 
 
 class TopicWorkload(Workload):
@@ -307,6 +308,38 @@ class MovedLogs(TopicWorkload):
         broker = self.rng.choice(self.cluster.brokers)
         replica = TopicPartitionReplica(self.TOPIC, 0, broker.id)
         await self.admin.alter_replica_log_dirs({replica: str(self.rng.choice(broker.log_dirs))}, 8000)
+
+
+class FlippedLeaders(Workload):
+    """Leaders of the topic of the idempotent producers that move away and back within seconds.
+
+    The replicas are put in another order, of which the first one is then elected.
+    """
+
+    TOPIC = "flipped"
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        super().__init__(cluster.world, self.TOPIC, cluster.bootstrap_servers, history)
+        self.cluster = cluster
+        self.admin = aio.KafkaAdminClient(**self.options)
+
+    async def run(self) -> None:
+        await self.admin.start()
+        while not self.history.calm.is_set() and not self.is_stopping:
+            tp = TopicPartition(ORDERED, self.rng.randrange(PARTITIONS))
+            try:
+                for first in self.rng.sample(range(len(self.cluster.brokers)), 2) * 2:
+                    await self._lead(tp, first)
+                    await self.pause(FLIP_SECONDS)
+            except KafkaError as error:
+                self.world.note(self.name, f"flip failed: {error}")
+            await self.pause(PAUSE_SECONDS)
+        await self.admin.close()
+
+    async def _lead(self, tp: TopicPartition, first: int) -> None:
+        others = [broker.id for broker in self.cluster.brokers if broker.id != first]
+        await self.admin.alter_partition_reassignments({tp: [first, *others]}, 8000)
+        await self.admin.elect_leaders(ElectionType.PREFERRED, [tp], 8000)
 
 
 TOPIC_WORKLOADS: Final[tuple[type[TopicWorkload], ...]] = (

@@ -13,9 +13,7 @@ from typing import Final, NamedTuple
 from ottla import errors
 from ottla.cluster.store import znodes
 from ottla.model import TopicPartition
-from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic
-from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.offset_commit import (
@@ -29,7 +27,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.simulation.clients.raw_client import GROUP, TRANSACTION, ProducerId, RawClient, batch_of, raise_for
+from ottla.simulation.clients.raw_client import GROUP, ProducerId, RawClient, batch_of, raise_for
 from ottla.simulation.cluster import SimulatedCluster
 from ottla.simulation.history import ORDERED, History
 from ottla.simulation.workloads import GROUP as READERS
@@ -156,22 +154,7 @@ class Prober(Workload):
         return PreparedTransaction(name, await self._client.init_producer(name), await self._client.init_producer(name))
 
     async def _add_partition(self, transactional_id: str, producer: ProducerId) -> int:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional_id,
-            v3_and_below_producer_id=producer.id,
-            v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=PROBES, partitions=[0])],
-        )
-        broker = await self._client.coordinator(transactional_id, TRANSACTION)
-        response = await self._client.send(broker, request, 3)
-        return response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
-
-    async def _end(self, transactional_id: str, producer: ProducerId) -> int:
-        request = EndTxnRequest(
-            transactional_id=transactional_id, producer_id=producer.id, producer_epoch=producer.epoch, committed=True
-        )
-        broker = await self._client.coordinator(transactional_id, TRANSACTION)
-        return (await self._client.send(broker, request, 3)).error_code
+        return await self._client.add_partitions(transactional_id, producer, PROBES, [0])
 
     async def _write(self, producer: ProducerId, sequence: int, transactional_id: str | None = None) -> int:
         leader = await self._client.leader(PROBES, 0)
@@ -185,8 +168,8 @@ class Prober(Workload):
         raise_for(await self._add_partition(name, current))
         raise_for(await self._write(current, 0, name))
         self._expect("a batch of a fenced producer", await self._write(fenced, 0, name))
-        self._expect("EndTxn of a fenced producer", await self._end(name, fenced))
-        raise_for(await self._end(name, current))
+        self._expect("EndTxn of a fenced producer", await self._client.end_transaction(name, fenced))
+        raise_for(await self._client.end_transaction(name, current))
 
     async def _old_producer_epoch(self) -> None:
         """Write with an earlier epoch of an idempotent producer, and with a gap in its sequence."""
@@ -205,7 +188,7 @@ class Prober(Workload):
         name, _, current = await self._prepare_transaction()
         raise_for(await self._add_partition(name, current))
         raise_for(await self._write(current, 0, name))
-        raise_for(await self._end(name, current))
+        raise_for(await self._client.end_transaction(name, current))
         raise_for(await self._mark(current, FAR))
         self._expect("a marker of an old coordinator", await self._mark(current, FAR - 1))
 

@@ -11,6 +11,8 @@ from ottla.cluster.interbroker.membership_proof import prove
 from ottla.net.client.channel import Channel
 from ottla.net.client.connect import SocketOptions
 from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -29,6 +31,8 @@ CONNECT_SECONDS: Final = 3.0
 METADATA_VERSION: Final = 9
 COORDINATOR_VERSION: Final = 3
 INIT_VERSION: Final = 4
+ADD_PARTITIONS_VERSION: Final = 3
+END_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
 """The last version with topic names before transactional producers may leave out AddPartitionsToTxn."""
 GROUP, TRANSACTION = 0, 1
@@ -117,6 +121,28 @@ class RawClient:
         response = await self.send(broker, request, INIT_VERSION)
         raise_for(response.error_code)
         return ProducerId(response.producer_id, response.producer_epoch)
+
+    async def add_partitions(
+        self, transactional_id: str, producer: ProducerId, topic: str, partitions: Sequence[int]
+    ) -> int:
+        """Add partitions of a topic to a transaction, and return the error code of the first one."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        )
+        broker = await self.coordinator(transactional_id, TRANSACTION)
+        response = await self.send(broker, request, ADD_PARTITIONS_VERSION)
+        return response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+
+    async def end_transaction(self, transactional_id: str, producer: ProducerId, *, commit: bool = True) -> int:
+        """Commit or abort a transaction, and return the error code."""
+        request = EndTxnRequest(
+            transactional_id=transactional_id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
+        )
+        broker = await self.coordinator(transactional_id, TRANSACTION)
+        return (await self.send(broker, request, END_VERSION)).error_code
 
     async def produce(
         self, broker: int, topic: str, partition: int, batch: memoryview, transactional_id: str | None = None

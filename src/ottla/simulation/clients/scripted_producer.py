@@ -31,7 +31,7 @@ MAX_RECORDS: Final = 3
 REPEATED_SHARE: Final = 0.5
 DELIVERY_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 4.0
-SECONDS_BETWEEN_SENDS: Final = (0.0, 0.0, 0.01, 0.5)
+SECONDS_BETWEEN_SENDS: Final = (0.0, 0.0, 0.01, 0.5, 1.5)
 """Time between two batches in flight, in which the leader may change its mind."""
 
 
@@ -127,6 +127,7 @@ class ScriptedProducer(Workload):
 
     async def _apply(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
         bumps = False
+        self._check_held_back(results)
         for batch, result in results:
             if isinstance(result, KafkaError):
                 continue  # no response: it may be written or not
@@ -147,6 +148,20 @@ class ScriptedProducer(Workload):
                 self._renumber()
             else:
                 await self._new_producer_id()
+
+    def _check_held_back(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
+        """Check that no batch is out of order because of one before it that has to be sent again.
+
+        librdkafka would number all of them from zero, also those that are in the log although an error said otherwise.
+        """
+        rejected: str | None = None
+        for batch, result in results:
+            code = result.error_code if isinstance(result, PartitionProduceResponse) else errors.NONE
+            if code == errors.OutOfOrderSequenceNumberError.code and rejected is not None:
+                text = f"sequence {batch.sequence} is out of order, as {rejected} has to be sent again"
+                self.history.violations.append(f"{self.name}: {text}")
+            elif code and errors.for_code(code).retriable and code != errors.OutOfOrderSequenceNumberError.code:
+                rejected = f"{batch.sequence}, which got error {code},"
 
     def _on_ack(self, batch: ScriptedBatch, result: PartitionProduceResponse) -> None:
         self._outstanding.remove(batch)

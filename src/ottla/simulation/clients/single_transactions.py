@@ -1,0 +1,74 @@
+"""Transactions of which each has a transactional id of its own, whose producer is never seen again.
+
+A producer that goes on closes what an earlier transaction left open with its next one. Here that is left to the
+coordinator: it has to write the markers that were decided, whatever fails meanwhile, and to abort the transactions
+whose producers are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ottla import errors
+from ottla.simulation.clients.raw_client import ProducerId, RawClient, batch_of, raise_for
+from ottla.simulation.history import TRANSFERS, Attempt, Half, History, Outcome
+from ottla.simulation.workloads import PARTITIONS, RETRY_SECONDS, Workload
+from ottla.simulation.world import World
+
+PAUSE_SECONDS: Final = 5.0
+ATTEMPTS: Final = 10
+"""Attempts to end a transaction."""
+ENDS: Final = (True, True, False, None)
+"""A transaction is committed, aborted, or left open."""
+
+
+class SingleTransactions(Workload):
+    """Writes one record to each partition in every transaction."""
+
+    def __init__(self, world: World, bootstrap_servers: str, history: History) -> None:
+        super().__init__(world, "single", bootstrap_servers, history)
+        self._client = RawClient(self.name, bootstrap_servers)
+
+    async def run(self) -> None:
+        number = 0
+        while not self.is_stopping:
+            number += 1
+            attempt = Attempt(self.name, number, (number,), Outcome.ABORTED, self.now())
+            self.history.attempts.append(attempt)
+            try:
+                await self._transaction(attempt)
+            except errors.KafkaError as error:
+                self.world.note(self.name, f"leaves transaction {number}: {error!r}")
+            await self.pause(PAUSE_SECONDS)
+        self._client.close()
+
+    async def _transaction(self, attempt: Attempt) -> None:
+        name = f"{self.name}-{attempt.number}"
+        producer = await self._client.init_producer(name)
+        raise_for(await self._client.add_partitions(name, producer, TRANSFERS, range(PARTITIONS)))
+        for partition in range(PARTITIONS):
+            await self._write(name, producer, Half(self.name, attempt.number, attempt.number, partition))
+        commit = self.rng.choice(ENDS)
+        if commit is not None:
+            await self._end(name, producer, attempt, commit=commit)
+
+    async def _write(self, name: str, producer: ProducerId, half: Half) -> None:
+        now_ms = 1_800_000_000_000 + int(self.now() * 1000)
+        batch = batch_of([half.value], producer, 0, now_ms, transactional=True)
+        leader = await self._client.leader(TRANSFERS, half.side)
+        raise_for((await self._client.produce(leader.broker, TRANSFERS, half.side, batch, name)).error_code)
+
+    async def _end(self, name: str, producer: ProducerId, attempt: Attempt, *, commit: bool) -> None:
+        """End a transaction, with the retries of a client."""
+        for _ in range(ATTEMPTS):
+            attempt.outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
+            try:
+                raise_for(await self._client.end_transaction(name, producer, commit=commit))
+            except errors.KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            attempt.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+            return

@@ -1,0 +1,30 @@
+"""The links that faults cut."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.simulation import faults
+from ottla.simulation.cluster import SimulatedCluster
+from ottla.simulation.zookeeper import HOST
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    brokers = [SimpleNamespace(host=f"10.0.0.{number}") for number in range(3)]
+    return cast(SimulatedCluster, SimpleNamespace(brokers=brokers, chosen={}))
+
+
+@pytest.mark.parametrize("kind", ["cut-from-cluster", "cut-then-power-loss"])
+def test_broker_that_is_cut_from_the_cluster_has_its_clients_only(cluster: SimulatedCluster, kind: str) -> None:
+    fault = faults.Fault(at=0, seconds=1, kind=kind, broker=0)
+    others = ("10.0.0.1", "10.0.0.2", HOST)
+    expected = {("10.0.0.0", host) for host in others} | {(host, "10.0.0.0") for host in others}
+    assert set(faults._links(cluster, fault)) == expected
+
+
+def test_each_fault_that_loses_data_has_time_of_its_own() -> None:
+    assert set(faults.LOSING) <= set(faults.KINDS)
