@@ -1,7 +1,9 @@
-"""Clients with the API of Kafka 0.8: `Producer`, `SimpleConsumer`, and `Consumer` with its group in ZooKeeper.
+"""Clients with the API of Kafka 0.8: `Producer`, `SimpleConsumer`, and `Consumer`, whose groups are stored in
+ZooKeeper.
 
-For programs written against that API; new programs use `ottla.KafkaProducer` and `ottla.KafkaConsumer`. These clients
-work with every broker that still supports version 0 of their requests: Ottla, and Apache Kafka up to 3.9.
+They are for programs that were written for that API. New programs should use `ottla.KafkaProducer` and
+`ottla.KafkaConsumer`. These clients work with brokers that support version 0 of their requests: Ottla, and Apache Kafka
+up to 3.9.
 """
 
 from ottla.cluster.store.zk_client import ZkClient as ZkClient

@@ -1,4 +1,6 @@
-"""Base of the configs of the 0.8 clients, which are given as a mapping, as in Java, or as keywords."""
+"""Base class of the configs of the 0.8 clients. Configs are passed as a mapping, as in Java, or as keyword
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
-    """Check for a class or object with this method, the dotted name of a class, or the Scala name of a built-in one."""
+    """Return a parser for plug-ins. It accepts a class or object with this method, the dotted name of a class, or a
+    Scala class name in `classes`.
+    """
 
     def parse(value: Any) -> Any:
         plug_in_class = classes.get(value.strip()) if isinstance(value, str) else None
@@ -30,7 +34,7 @@ def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
 
 
 def client_id(value: Any) -> str:
-    """Check a client id: ASCII letters and digits, '.', '_' and '-'."""
+    """Return the value if it is a client id of ASCII letters and digits, '.', '_' and '-'. Raises ValueError if not."""
     client = text(value)
     if not LEGAL_CLIENT_ID.fullmatch(client):
         raise ValueError("only ASCII letters and digits, '.', '_' and '-' are allowed")
@@ -38,8 +42,8 @@ def client_id(value: Any) -> str:
 
 
 class LegacyConfig(Config):
-    """A mapping with Kafka's names, or keywords. An unknown name in a mapping is logged as a warning; as a keyword it
-    is an error.
+    """Configs as a mapping with Kafka's names, or as keyword arguments with underscores. Unknown names in a mapping are
+    logged as warnings; unknown keyword arguments raise TypeError.
     """
 
     def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -54,8 +58,8 @@ class LegacyConfig(Config):
         super().__init__(settings)
 
     def create(self, option: str) -> Any:
-        """Return the object that an option (Kafka's name) names. A class is called with the configs, or without
-        arguments.
+        """Return the object for an option that names a plug-in. A class is instantiated, with the configs as argument
+        if its constructor takes one.
         """
         value = self.values[option]
         if not isinstance(value, type):
@@ -64,7 +68,7 @@ class LegacyConfig(Config):
 
 
 def _takes_options(made: type[Any]) -> bool:
-    """Return whether the class takes the configs, as plug-ins in Scala do."""
+    """Return whether the constructor takes a positional argument, as Scala plug-ins take their configs."""
     if made.__init__ is object.__init__:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""Decoders turn bytes into keys and messages; a custom one has `from_bytes`."""
+"""Decoders convert bytes to keys and messages. A custom decoder needs the method `from_bytes`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 
 class Decoder(Protocol):
-    """Protocol of decoders. They are called with bytes, never with None."""
+    """The protocol of decoders. They are not called for null keys and messages."""
 
     def from_bytes(self, data: bytes) -> Any:
-        """Return the key or message."""
+        """Return the key or message for these bytes."""
         ...
 
 
 class DefaultDecoder:
-    """Returns bytes unchanged."""
+    """A decoder that returns bytes unchanged."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         pass
@@ -26,11 +26,11 @@ class DefaultDecoder:
 
 
 class StringDecoder:
-    """Decodes text, in the encoding of the option serializer.encoding (UTF-8)."""
+    """A decoder that returns a str. The config serializer.encoding sets the encoding (default: UTF-8)."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         self.encoding: str = (props or {}).get("serializer.encoding", "UTF8")
 
     def from_bytes(self, data: bytes) -> str:
-        """Return the text."""
+        """Return the bytes as a str."""
         return data.decode(self.encoding)

@@ -1,4 +1,4 @@
-"""Encoders turn keys and messages into bytes; a custom one has `to_bytes`."""
+"""Encoders convert keys and messages to bytes. A custom encoder needs the method `to_bytes`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Protocol
 
 
 class Encoder(Protocol):
-    """Protocol of what serializer.class and key.serializer.class name. A class is called with the configs, or without
-    arguments.
+    """The protocol of classes for serializer.class and key.serializer.class. Their constructors take the configs, or no
+    argument.
     """
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return a key or message as bytes."""
+        """Return the bytes of a key or message; None for null."""
         ...
 
 
 class DefaultEncoder:
-    """Returns bytes unchanged."""
+    """An encoder that returns bytes unchanged."""
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return the same bytes."""
+        """Return the same bytes. Raises TypeError if the value is not bytes or None."""
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, (bytearray, memoryview)):
@@ -29,13 +29,13 @@ class DefaultEncoder:
 
 
 class StringEncoder:
-    """Encodes text, in the encoding of the option serializer.encoding (UTF-8)."""
+    """An encoder for str. The config serializer.encoding sets the encoding (default: UTF-8)."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         self.encoding: str = (props or {}).get("serializer.encoding", "UTF8")
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return the encoded text."""
+        """Return the encoded str. Raises TypeError if the value is not a str or None."""
         if value is None:
             return None
         if not isinstance(value, str):
@@ -44,7 +44,7 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Encodes everything as None."""
+    """An encoder that returns None for every value."""
 
     def to_bytes(self, value: Any) -> bytes | None:
         """Return None."""
@@ -56,4 +56,4 @@ ENCODERS: Mapping[str, type[Any]] = {
     "kafka.serializer.StringEncoder": StringEncoder,
     "kafka.serializer.NullEncoder": NullEncoder,
 }
-"""Built-in encoders by their names in Scala."""
+"""The built-in encoders by their class names in Scala."""

@@ -1,4 +1,4 @@
-"""Errors that only the 0.8 clients raise, with Java's names as aliases."""
+"""Exceptions that only the 0.8 clients raise, with the names of Kafka's Scala classes as aliases."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ottla.errors import KafkaError
 
 
 class FailedToSendMessageError(KafkaError):
-    """Messages could not be sent within message.send.max.retries."""
+    """Messages could not be sent, even after message.send.max.retries retries."""
 
 
 class QueueFullError(KafkaError):
-    """The queue of an asynchronous producer is full of unsent messages."""
+    """The queue of an asynchronous producer is full."""
 
 
 class ProducerClosedError(KafkaError):
@@ -18,11 +18,11 @@ class ProducerClosedError(KafkaError):
 
 
 class NoBrokersForPartitionError(KafkaError):
-    """No broker returned partitions of the topic."""
+    """No broker returned the partitions of a topic."""
 
 
 class UnavailableProducerError(KafkaError):
-    """There is no connection to a broker of this id."""
+    """There is no connection to the broker with this id."""
 
 
 class ConsumerTimeoutError(KafkaError):
@@ -30,7 +30,7 @@ class ConsumerTimeoutError(KafkaError):
 
 
 class ConsumerRebalanceFailedError(KafkaError):
-    """The partitions could not be claimed within rebalance.max.retries."""
+    """The partitions could not be claimed in rebalance.max.retries attempts."""
 
 
 class MessageSizeTooLargeError(KafkaError):
@@ -38,7 +38,7 @@ class MessageSizeTooLargeError(KafkaError):
 
 
 class MessageStreamsExistError(KafkaError):
-    """The streams of a connector were created already."""
+    """The streams of the connector were already created."""
 
 
 FailedToSendMessageException = FailedToSendMessageError

@@ -1,4 +1,4 @@
-"""`KeyedMessage`, which the 0.8 producer sends, and `Message`, its serialized form."""
+"""`KeyedMessage`, which the 0.8 producer sends, and `Message`, which contains its key and message as bytes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ V = TypeVar("V")
 
 
 class Message(NamedTuple):
-    """Key and value as bytes."""
+    """The key and the value of a message as bytes."""
 
     key: bytes | None
     value: bytes | None
 
 
 class KeyedMessage(Generic[K, V]):
-    """A message for a topic; frozen.
+    """A message for a topic. It is immutable.
 
         KeyedMessage(topic, message)
         KeyedMessage(topic, key, message)
         KeyedMessage(topic, key, part_key, message)
 
-    The partition is chosen by `part_key`, else by `key`, else at random. Only the key is stored with the message.
+    The partitioner uses `part_key`, or `key` if that is None. Without both, the producer chooses a partition at random.
+    `part_key` is not stored.
     """
 
     __slots__ = ("key", "message", "part_key", "topic")
@@ -57,16 +58,16 @@ class KeyedMessage(Generic[K, V]):
 
     @property
     def has_key(self) -> bool:
-        """Return whether there is a key."""
+        """Whether the message has a key."""
         return self.key is not None
 
     @property
     def partition_key(self) -> Any:
-        """The key for the partitioner; None: any partition."""
+        """The key for the partitioner; None if the producer chooses the partition."""
         return self.key if self.part_key is None else self.part_key
 
     def with_message(self, message: Message) -> KeyedMessage[K, Message]:
-        """Return a copy with a serialized message."""
+        """Return a copy with a message of bytes."""
         return cast("KeyedMessage[K, Message]", KeyedMessage(self.topic, self.key, self.part_key, message))
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""Requests and responses of `SimpleConsumer`: Kafka 0.8's `kafka.api` in Python.
+"""Requests and responses of `SimpleConsumer`, as in the package kafka.api of Kafka 0.8.
 
-Requests are frozen values. Responses have accessors per partition, such as `response.error_code(topic, partition)`;
+Requests are immutable. Responses have methods for each partition, such as `response.error_code(topic, partition)`.
 `ErrorMapping` has the error codes.
 """
 
@@ -16,7 +16,7 @@ from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, OffsetAndMet
 
 
 class ErrorMapping:
-    """Error codes, and their exceptions."""
+    """The error codes of Kafka 0.8, and functions that convert them to exceptions."""
 
     NO_ERROR: Final = 0
     UNKNOWN: Final = -1
@@ -39,12 +39,12 @@ class ErrorMapping:
 
     @staticmethod
     def exception_for(code: int) -> KafkaError:
-        """Return the exception of an error code other than 0."""
+        """Return the exception for an error code other than 0."""
         return errors.for_code(code)()
 
     @staticmethod
     def maybe_throw(code: int) -> None:
-        """Raise the exception of an error code; do nothing for 0."""
+        """Raise the exception for an error code; do nothing if it is 0."""
         if code:
             raise ErrorMapping.exception_for(code)
 
@@ -53,13 +53,13 @@ class ErrorMapping:
 
 
 class TopicMetadataRequest(NamedTuple):
-    """Topics to describe; empty: all topics."""
+    """A request for the metadata of topics. An empty sequence requests all topics."""
 
     topics: Sequence[str]
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition; `leader` is None if it has none."""
+    """The metadata of a partition. `leader` is None if it has no leader."""
 
     partition_id: int
     leader: Node | None
@@ -69,7 +69,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic, with its partitions in the order of their numbers."""
+    """The metadata of a topic, with its partitions sorted by number."""
 
     topic: str
     partitions_metadata: tuple[PartitionMetadata, ...]
@@ -77,7 +77,7 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicMetadataResponse(NamedTuple):
-    """The requested topics."""
+    """The metadata of the requested topics."""
 
     topics_metadata: tuple[TopicMetadata, ...]
 
@@ -86,14 +86,16 @@ class TopicMetadataResponse(NamedTuple):
 
 
 class PartitionFetchInfo(NamedTuple):
-    """The offset to fetch from, and the maximum number of bytes."""
+    """The offset at which to start, and the maximum number of bytes to fetch."""
 
     offset: int
     fetch_size: int
 
 
 class FetchRequest(NamedTuple):
-    """The partitions to fetch. `max_wait` is in milliseconds; with 0 (the default) the broker responds at once."""
+    """A request for messages. `max_wait` is the time in milliseconds that the broker waits for `min_bytes`; 0 means no
+    wait.
+    """
 
     request_info: Mapping[TopicPartition, PartitionFetchInfo]
     max_wait: int = 0
@@ -101,7 +103,7 @@ class FetchRequest(NamedTuple):
 
 
 class FetchRequestBuilder:
-    """`FetchRequestBuilder().add_fetch("t", 0, offset, 100_000).build()`."""
+    """Builds a FetchRequest: `FetchRequestBuilder().add_fetch("t", 0, offset, 100_000).build()`."""
 
     def __init__(self) -> None:
         self._info: dict[TopicPartition, PartitionFetchInfo] = {}
@@ -109,22 +111,22 @@ class FetchRequestBuilder:
         self._min_bytes = 0
 
     def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> Self:
-        """Fetch a partition."""
+        """Add a partition, and return this builder."""
         self._info[TopicPartition(topic, partition)] = PartitionFetchInfo(offset, fetch_size)
         return self
 
     def max_wait(self, milliseconds: int) -> Self:
-        """Set the time that the broker may wait for `min_bytes`."""
+        """Set the time in milliseconds that the broker waits for `min_bytes`, and return this builder."""
         self._max_wait = milliseconds
         return self
 
     def min_bytes(self, count: int) -> Self:
-        """Set the number of bytes that the broker waits for."""
+        """Set the number of bytes that the broker waits for, and return this builder."""
         self._min_bytes = count
         return self
 
     def client_id(self, name: str) -> Self:
-        """Ignore the name, for compatibility with Java; requests have the client id of the consumer."""
+        """Return this builder. The client id is ignored, because requests have that of the consumer."""
         return self
 
     def build(self) -> FetchRequest:
@@ -147,7 +149,8 @@ class MessageAndOffset(NamedTuple):
 class FetchedPartition(NamedTuple):
     """The messages of a partition. `high_watermark` is the offset after its last committed message.
 
-    `size` in bytes includes a partial message: a size without messages means that the fetch size is too small.
+    `size` is the number of bytes, including an incomplete message at the end. If it is not 0 but there are no messages,
+    the fetch size is too small for the first one.
     """
 
     error_code: int
@@ -157,17 +160,17 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """The fetched partitions."""
+    """The messages of the requested partitions."""
 
     data: Mapping[TopicPartition, FetchedPartition]
 
     @property
     def has_error(self) -> bool:
-        """Return whether a partition has an error."""
+        """Whether a partition has an error."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
-        """Return the partition's error code; 0 for none."""
+        """Return the error code of a partition; 0 if there is none."""
         return self.data[TopicPartition(topic, partition)].error_code
 
     def high_watermark(self, topic: str, partition: int) -> int:
@@ -175,7 +178,9 @@ class FetchResponse(NamedTuple):
         return self.data[TopicPartition(topic, partition)].high_watermark
 
     def message_set(self, topic: str, partition: int) -> tuple[MessageAndOffset, ...]:
-        """Return the messages. A compressed set is complete: skip the messages before the requested offset."""
+        """Return the messages of a partition. If they are compressed, the first ones may be before the requested
+        offset, and must be skipped.
+        """
         return self.data[TopicPartition(topic, partition)].messages
 
 
@@ -183,55 +188,57 @@ class FetchResponse(NamedTuple):
 
 
 EARLIEST_TIME: Final = EARLIEST_TIMESTAMP
-"""Pseudo time of the first offset of a partition."""
+"""The timestamp that requests the first offset of a partition."""
 LATEST_TIME: Final = LATEST_TIMESTAMP
-"""Pseudo time of the offset after the last message."""
+"""The timestamp that requests the offset after the last message of a partition."""
 
 
 class PartitionOffsetRequestInfo(NamedTuple):
-    """A time (milliseconds, EARLIEST_TIME or LATEST_TIME) and the maximum number of offsets before it, newest first."""
+    """A timestamp (milliseconds, EARLIEST_TIME or LATEST_TIME), and the maximum number of offsets to return."""
 
     time: int
     max_num_offsets: int
 
 
 class OffsetRequest(NamedTuple):
-    """The partitions whose offsets to look up."""
+    """A request for the offsets of partitions at a time."""
 
     request_info: Mapping[TopicPartition, PartitionOffsetRequestInfo]
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of a partition, newest first."""
+    """Offsets of a partition, the newest first."""
 
     error_code: int
     offsets: tuple[int, ...]
 
 
 class OffsetResponse(NamedTuple):
-    """The offsets of each partition."""
+    """The offsets of the requested partitions."""
 
     data: Mapping[TopicPartition, PartitionOffsets]
 
     @property
     def has_error(self) -> bool:
-        """Return whether a partition has an error."""
+        """Whether a partition has an error."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
-        """Return the partition's error code; 0 for none."""
+        """Return the error code of a partition; 0 if there is none."""
         return self.data[TopicPartition(topic, partition)].error_code
 
     def offsets(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Return the partition's offsets, newest first."""
+        """Return the offsets of a partition, the newest first."""
         return self.data[TopicPartition(topic, partition)].offsets
 
 
-# A group's offsets
+# Offsets of a group
 
 
 class OffsetCommitRequest(NamedTuple):
-    """Offsets of a group. Version 0 stores them in the metadata store (ZooKeeper in Kafka 0.8), version 1 in Kafka."""
+    """A request to commit offsets. Version 0 stores them in ZooKeeper (with Ottla in its metadata store), version 1 in
+    Kafka.
+    """
 
     group_id: str
     request_info: Mapping[TopicPartition, OffsetAndMetadata]
@@ -241,22 +248,24 @@ class OffsetCommitRequest(NamedTuple):
 
 
 class OffsetCommitResponse(NamedTuple):
-    """The error codes of the partitions."""
+    """The error codes by partition."""
 
     errors: Mapping[TopicPartition, int]
 
     @property
     def has_error(self) -> bool:
-        """Return whether an offset was not stored."""
+        """Whether an offset was not committed."""
         return any(self.errors.values())
 
     def error_code(self, partition: TopicPartition) -> int:
-        """Return the partition's error code; 0 for none."""
+        """Return the error code of a partition; 0 if there is none."""
         return self.errors[partition]
 
 
 class OffsetFetchRequest(NamedTuple):
-    """Partitions whose committed offsets to fetch. Version 0 reads the metadata store, version 1 Kafka."""
+    """A request for committed offsets. Version 0 reads them from ZooKeeper (with Ottla from its metadata store),
+    version 1 from Kafka.
+    """
 
     group_id: str
     request_info: Iterable[TopicPartition]
@@ -264,7 +273,7 @@ class OffsetFetchRequest(NamedTuple):
 
 
 class OffsetMetadataAndError(NamedTuple):
-    """A committed offset of a group; -1 for none."""
+    """The committed offset of a partition; -1 if there is none."""
 
     offset: int
     metadata: str
@@ -272,19 +281,19 @@ class OffsetMetadataAndError(NamedTuple):
 
 
 class OffsetFetchResponse(NamedTuple):
-    """The committed offset of each partition."""
+    """The committed offsets by partition."""
 
     offsets: Mapping[TopicPartition, OffsetMetadataAndError]
 
 
 class ConsumerMetadataRequest(NamedTuple):
-    """A group whose coordinator to find, which stores the offsets of version 1."""
+    """A request for the coordinator of a group, which stores the offsets that are committed with version 1."""
 
     group: str
 
 
 class ConsumerMetadataResponse(NamedTuple):
-    """The coordinator; None in case of an error."""
+    """The coordinator of a group; None if there is an error."""
 
     coordinator: Node | None
     error_code: int

@@ -79,7 +79,7 @@ def test_round_robin_goes_by_the_hash_of_the_partitions_text() -> None:
 
 def test_round_robin_needs_equal_subscriptions() -> None:
     a, b = ConsumerThreadId("a", 0), ConsumerThreadId("b", 0)
-    with pytest.raises(KafkaError, match="roundrobin needs members"):
+    with pytest.raises(KafkaError, match="roundrobin requires that all members"):
         round_robin(AssignmentContext("a", {"t": [a, b], "u": [b]}, {"t": [0]}))
 
 

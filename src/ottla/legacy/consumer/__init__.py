@@ -1,1 +1,1 @@
-"""Kafka 0.8's `SimpleConsumer`, and the consumers with their group in ZooKeeper."""
+"""Kafka 0.8's `SimpleConsumer`, and its high-level consumer, whose groups are stored in ZooKeeper."""

@@ -1,4 +1,4 @@
-"""Configs of the 0.8 high-level consumer, with Kafka's names, defaults and limits."""
+"""Configs of the high-level consumer of Kafka 0.8, with Kafka's names, defaults and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SMALLEST = "smallest"
 
 
 def path_name(value: Any) -> str:
-    """Check a name that becomes part of znode paths: ASCII letters and digits, '.', '_' and '-'."""
+    """Return the value if it can be used in a znode path: ASCII letters and digits, '.', '_' and '-'. Raises ValueError
+    if not.
+    """
     name = client_id(value)
     if not name:
         raise ValueError("must not be empty")
@@ -25,12 +27,12 @@ def path_name(value: Any) -> str:
 
 
 class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",)):
-    """Configs of a 0.8 high-level consumer, as a mapping with Kafka's names or as keywords.
+    """Configs of a high-level consumer of Kafka 0.8, as a mapping with Kafka's names or as keyword arguments.
 
     ConsumerConfig({"zookeeper.connect": "localhost:2181", "group.id": "visits"})
     """
 
-    group_id = Option(REQUIRED, path_name, "The group id; the partitions are assigned to its members.")
+    group_id = Option(REQUIRED, path_name, "The group id. Partitions are assigned to the members of the group.")
     zookeeper_connect = Option(
         REQUIRED,
         zookeeper_address,
@@ -39,10 +41,10 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     zookeeper_session_timeout_ms = Option(
         6_000,
         integer(1, MAX_INT),
-        "ZooKeeper session timeout in ms, after which a silent member leaves the group.",
+        "ZooKeeper session timeout in ms. A member that sends no heartbeat for this time is removed from the group.",
     )
     zookeeper_connection_timeout_ms = Option(
-        None, nullable(integer(1, MAX_INT)), "Connection timeout of ZooKeeper in ms; None: the session timeout."
+        None, nullable(integer(1, MAX_INT)), "Timeout for connecting to ZooKeeper in ms; None: the session timeout."
     )
     zookeeper_sync_time_ms = Option(
         2_000, integer(0, MAX_INT), "Time in ms that a ZooKeeper follower may lag behind its leader."
@@ -58,13 +60,19 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         65_536, integer(-1, MAX_INT), "Size of the socket's receive buffer (SO_RCVBUF); -1: the system default."
     )
     fetch_message_max_bytes = Option(
-        1_048_576, integer(1, MAX_INT), "Maximum bytes per partition in a fetch, and thereby the largest message."
+        1_048_576,
+        integer(1, MAX_INT),
+        "Maximum bytes per partition in a fetch, and thus the maximum size of a message.",
     )
-    fetch_min_bytes = Option(1, integer(0, MAX_INT), "Minimum bytes that a fetch waits for.")
-    fetch_wait_max_ms = Option(100, integer(0, MAX_INT), "Maximum time in ms that a fetch waits.")
+    fetch_min_bytes = Option(
+        1, integer(0, MAX_INT), "Minimum number of bytes for which the broker waits before it responds to a fetch."
+    )
+    fetch_wait_max_ms = Option(
+        100, integer(0, MAX_INT), "Maximum time in ms that the broker waits for fetch.min.bytes."
+    )
     num_consumer_fetchers = Option(1, integer(1, MAX_INT), "Number of fetcher threads per broker.")
     queued_max_message_chunks = Option(
-        2, integer(1, MAX_INT), "Maximum number of fetched chunks in the queue of a stream."
+        2, integer(1, MAX_INT), "Maximum number of fetch responses in the queue of a stream."
     )
     refresh_leader_backoff_ms = Option(200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again.")
     auto_commit_enable = Option(True, boolean, "Whether offsets are committed periodically.")
@@ -72,55 +80,61 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),
-        "Where to start without a committed offset, or if it is out of range: smallest or largest.",
+        "Offset to start at if none is committed, or if it is out of range: smallest or largest.",
     )
     rebalance_max_retries = Option(4, integer(1, MAX_INT), "Maximum number of attempts to rebalance.")
     rebalance_backoff_ms = Option(
         None, nullable(integer(0, MAX_INT)), "Delay in ms between attempts to rebalance; None: zookeeper.sync.time.ms."
     )
     partition_assignment_strategy: Option[str] = Option(
-        RANGE, one_of(RANGE, ROUND_ROBIN), "How partitions are assigned to members: range or roundrobin."
+        RANGE,
+        one_of(RANGE, ROUND_ROBIN),
+        "Strategy by which partitions are assigned to the threads of the group: range or roundrobin.",
     )
     consumer_timeout_ms = Option(
         -1,
         integer(-1, MAX_INT),
-        "Raise ConsumerTimeoutError if no message arrives for this time in ms; -1: wait for ever.",
+        "Time in ms without a message after which ConsumerTimeoutError is raised; -1: never.",
     )
     exclude_internal_topics = Option(
         True, boolean, "Whether topic filters exclude internal topics such as __consumer_offsets."
     )
     offsets_storage: Option[str] = Option(
-        ZOOKEEPER, one_of(ZOOKEEPER, KAFKA), "Where offsets are stored: zookeeper or kafka."
+        ZOOKEEPER, one_of(ZOOKEEPER, KAFKA), "Storage of committed offsets: zookeeper or kafka."
     )
     dual_commit_enabled = Option(
-        None, nullable(boolean), "With offsets.storage=kafka, commit to ZooKeeper as well; None: yes."
+        None,
+        nullable(boolean),
+        "Whether offsets are also committed to ZooKeeper if offsets.storage is kafka; None: yes.",
     )
     offsets_channel_backoff_ms = Option(
-        1_000, integer(0, MAX_INT), "Delay in ms before a request to the coordinator is repeated."
+        1_000, integer(0, MAX_INT), "Delay in ms before a request to the coordinator is retried."
     )
     offsets_channel_socket_timeout_ms = Option(
         10_000, integer(1, MAX_INT), "Response timeout of the coordinator in ms."
     )
     offsets_commit_max_retries = Option(
-        5, integer(0, MAX_INT), "Maximum number of retries of a commit, also at shutdown."
+        5,
+        integer(0, MAX_INT),
+        "Maximum number of retries of a commit by the application, before partitions are released or at shutdown.",
     )
 
     def check(self) -> None:
-        """Raise ConfigurationError if the socket timeout is shorter than the wait of a fetch."""
+        """Raise ConfigurationError if socket.timeout.ms is less than fetch.wait.max.ms."""
         if self.fetch_wait_max_ms > self.socket_timeout_ms:
             raise ConfigurationError(
-                f"socket.timeout.ms: {self.socket_timeout_ms} is not allowed: it must be at least"
+                f"socket.timeout.ms: {self.socket_timeout_ms} is invalid: it must be at least"
                 f" fetch.wait.max.ms, which is {self.fetch_wait_max_ms}"
             )
 
     @property
     def client(self) -> str:
-        """The client id for brokers."""
+        """The client id that is sent to brokers."""
         return self.group_id if self.client_id is None else self.client_id
 
     @property
     def connection_timeout_ms(self) -> int:
-        """The connection timeout of ZooKeeper in milliseconds."""
+        """The timeout for connecting to ZooKeeper in milliseconds."""
         return self.zookeeper_connection_timeout_ms or self.zookeeper_session_timeout_ms
 
     @property
@@ -131,10 +145,10 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
 
     @property
     def in_zookeeper(self) -> bool:
-        """Whether offsets are stored in ZooKeeper."""
+        """Whether offsets are committed to ZooKeeper, alone or in addition to Kafka."""
         return self.offsets_storage == ZOOKEEPER or self.dual_commit_enabled is not False
 
     @property
     def in_kafka(self) -> bool:
-        """Whether offsets are stored in Kafka, by the group's coordinator."""
+        """Whether offsets are committed to Kafka."""
         return self.offsets_storage == KAFKA

@@ -1,4 +1,4 @@
-"""`ConsumerConnector`: the high-level consumer of Kafka 0.8, whose group lives in ZooKeeper.
+"""`ConsumerConnector`: the high-level consumer of Kafka 0.8, whose group is stored in ZooKeeper.
 
     config = ConsumerConfig({"zookeeper.connect": "localhost:2181", "group.id": "visits"})
     with Consumer.create_java_consumer_connector(config) as connector:
@@ -6,7 +6,8 @@
         for message in stream:
             print(message.message)
 
-A stream is for one thread. Streams beyond the partitions stay idle until members leave or partitions are added.
+A stream must be read by one thread. If there are more streams than partitions, some are idle until members leave or
+partitions are added.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _BYTES = DefaultDecoder()
 
 
 class ConsumerConnector:
-    """A member of a group. Thread-safe."""
+    """A member of a group. Safe for threads."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -44,13 +45,13 @@ class ConsumerConnector:
         self._clock = clock
         self._zk = ZkClient(config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.connection_timeout_ms)
         self._queues: dict[tuple[str | None, int], ChunkQueue] = {}
-        """Queues by topic and thread; the topic of a topic filter's streams is None."""
+        """Queues by topic and thread number. The topic is None if the streams belong to a topic filter."""
         self._listener: ZKRebalancerListener | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
     def start(self) -> Self:
-        """Connect to ZooKeeper. Raises StartupError if it does not respond in time."""
+        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time."""
         self._zk.start()
         return self
 
@@ -68,10 +69,10 @@ class ConsumerConnector:
         key_decoder: Decoder = _BYTES,
         value_decoder: Decoder = _BYTES,
     ) -> dict[str, list[KafkaStream]]:
-        """Return this number of streams for each topic, and join the group.
+        """Join the group, and return the requested number of streams for each topic.
 
-        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
-        partitions could be claimed.
+        It can be called only once: later calls raise MessageStreamsExistError. Raises ConsumerRebalanceFailedError if
+        the partitions could not be claimed.
         """
         if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
             raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
@@ -86,11 +87,11 @@ class ConsumerConnector:
         key_decoder: Decoder = _BYTES,
         value_decoder: Decoder = _BYTES,
     ) -> list[KafkaStream]:
-        """Return streams that share the topics which a Whitelist or Blacklist selects, including topics that are
-        created later.
+        """Join the group, and return streams with the messages of all topics that a Whitelist or Blacklist selects,
+        including topics that are created later.
 
-        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
-        partitions could be claimed.
+        It can be called only once: later calls raise MessageStreamsExistError. Raises ConsumerRebalanceFailedError if
+        the partitions could not be claimed.
         """
         if num_streams < 1:
             raise ValueError(f"expected at least one stream, got {num_streams}")
@@ -99,18 +100,20 @@ class ConsumerConnector:
         return list(streams.values())
 
     def commit_offsets(self) -> None:
-        """Commit the offsets of consumed messages, also without auto.commit.enable. Raises KafkaError if that fails."""
+        """Commit the offsets of consumed messages. Raises KafkaError if that fails."""
         if self._listener is None:
             raise IllegalStateError("there are no streams yet")
         self._listener.commit_offsets(self.config.offsets_commit_max_retries)
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The partitions that this member owns, and the thread that reads each."""
+        """The partitions that this member owns, with the threads that read them."""
         return {} if self._listener is None else self._listener.owned
 
     def shutdown(self) -> None:
-        """Leave the group; commit first if auto.commit.enable is set. The streams end. May be called repeatedly."""
+        """Leave the group and end the streams. Offsets are committed first if auto.commit.enable is true. May be called
+        repeatedly.
+        """
         with self._lock:
             if self._closed.is_set():
                 return
@@ -152,17 +155,19 @@ class ConsumerConnector:
         assert self._listener is not None
         while not self._closed.wait(self.config.auto_commit_interval_ms / 1000):
             try:
-                self._listener.commit_offsets(retries=0)  # a commit follows soon
+                self._listener.commit_offsets(retries=0)  # the next commit replaces a failed one
             except KafkaError as error:
                 log.error("Auto commit of %s failed, retrying at the next interval: %s", self.consumer_id, error)
 
 
 class Consumer:
-    """The factory, with Kafka's names; not to be instantiated."""
+    """Creates connectors. It has Kafka's name for this factory, and is not instantiated."""
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. Raises StartupError if it does not respond in time."""
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in
+        time.
+        """
         return ConsumerConnector(config).start()
 
     create_java_consumer_connector = create

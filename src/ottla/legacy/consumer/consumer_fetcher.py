@@ -1,7 +1,8 @@
-"""`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with its own threads per broker.
+"""`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with separate threads for each broker.
 
-LeaderFinderThread: partitions without a leader → metadata → the fetchers of their leaders
-ConsumerFetcherThread: fetch (version 0) → chunks in the queues of streams; failed partitions go back to the finder
+LeaderFinderThread: look up the leaders of partitions, and add the partitions to the leaders' fetcher threads
+ConsumerFetcherThread: fetch (version 0), and put the messages into the queues of streams; on errors, return the
+    partitions to LeaderFinderThread
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ log = logging.getLogger("ottla.legacy")
 Infos = dict[TopicPartition, PartitionTopicInfo]
 Address = tuple[str, int]
 Brokers = Callable[[], Sequence[Address]]
-"""Returns the live brokers; called whenever leaders are looked up."""
+"""A function that returns the addresses of the live brokers. It is called for every lookup of leaders."""
 JOIN_SECONDS: Final = 5.0
-"""Time for a thread to end after its connection was closed."""
+"""The time in seconds to wait for the end of a thread whose connection was closed."""
 
 
 class ConsumerFetcherManager:
-    """The fetchers of a connector between two rebalances: started once, stopped once."""
+    """The fetcher threads of a connector from one rebalance to the next. It is started and stopped only once."""
 
     def __init__(self, config: ConsumerConfig, name: str, brokers: Brokers) -> None:
         self._config = config
         self._name = name
         self._brokers = brokers
         self._changed = threading.Condition()
-        # Guarded by the condition: fetchers add partitions, the finder removes them.
+        # Guarded by the condition, because fetcher threads add partitions and the finder thread removes them.
         self._no_leader: Infos = {}
         self._fetchers: dict[tuple[Address, int], ConsumerFetcherThread] = {}
         self._stopped = threading.Event()
         self._finder = threading.Thread(target=self._find, name=f"{name}-leader-finder-thread", daemon=True)
 
     def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Start fetching."""
+        """Start fetching these partitions."""
         self._no_leader = {info.partition: info for info in infos}
         self._finder.start()
 
     def stop_connections(self) -> None:
-        """Stop all threads. Their infos must be dropped before; a thread that waits for space in a queue would not end
-        otherwise.
+        """Stop all threads. Call `drop()` of all partitions first, because a thread that waits for space in a queue
+        would not end otherwise.
         """
         self._stopped.set()
         with self._changed:
@@ -71,7 +72,7 @@ class ConsumerFetcherManager:
             thread.join(JOIN_SECONDS)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Look up the leaders of partitions again. Called by fetcher threads."""
+        """Look up the leaders of these partitions again. Called by fetcher threads."""
         with self._changed:
             self._no_leader |= {info.partition: info for info in infos if not info.dropped}
             self._changed.notify_all()
@@ -120,7 +121,7 @@ class ConsumerFetcherManager:
                     self._fetcher(leaders[partition], partition).add(info)
 
     def _fetcher(self, leader: Address, partition: TopicPartition) -> ConsumerFetcherThread:
-        """Return a leader's thread for a partition; start it if there is none."""
+        """Return the fetcher thread for a partition of this leader, after starting it if necessary."""
         number = java_abs(31 * java_hash(partition.topic) + partition.partition) % self._config.num_consumer_fetchers
         fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
@@ -132,7 +133,7 @@ class ConsumerFetcherManager:
 
 
 class ConsumerFetcherThread(threading.Thread):
-    """Fetches partitions of one broker until `stop()`."""
+    """Fetches partitions from one broker until `stop()`."""
 
     def __init__(
         self,
@@ -154,20 +155,20 @@ class ConsumerFetcherThread(threading.Thread):
         self._ended = threading.Event()
 
     def add(self, info: PartitionTopicInfo) -> None:
-        """Fetch another partition. Thread-safe."""
+        """Add a partition to fetch. Safe for threads."""
         with self._changed:
             self._infos[info.partition] = info
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop, even while waiting for the broker. Thread-safe; may be called repeatedly."""
+        """Stop the thread, even if it is waiting for a response. Safe for threads; may be called repeatedly."""
         with self._changed:
             self._ended.set()
             self._changed.notify_all()
         self._consumer.close()
 
     def run(self) -> None:
-        """Fetch until stopped; after an error of the broker the leaders of all partitions are looked up again."""
+        """Fetch until stopped. After an error of the broker, look up the leaders of all partitions again."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ended.is_set() or bool(self._infos))
@@ -191,7 +192,7 @@ class ConsumerFetcherThread(threading.Thread):
             self._give_back(failed)
 
     def _fetch(self, infos: Infos) -> list[PartitionTopicInfo]:
-        """Fetch all partitions once; return those that failed."""
+        """Fetch all partitions once, and return those that failed."""
         failed = [info for info in infos.values() if info.fetch_offset == INVALID_OFFSET and not self._reset(info)]
         offsets = {
             tp: PartitionFetchInfo(info.fetch_offset, self._config.fetch_message_max_bytes)
@@ -207,7 +208,7 @@ class ConsumerFetcherThread(threading.Thread):
         return failed
 
     def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
-        """Handle the response for a partition, and return False if its leader has to be looked up again."""
+        """Handle the response for a partition. Return False if its leader must be looked up again."""
         if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
             log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
             return self._reset(info)
@@ -221,7 +222,7 @@ class ConsumerFetcherThread(threading.Thread):
     def _enqueue(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> None:
         messages = tuple(m for m in fetched.messages if m.offset >= info.fetch_offset)
         behind = fetched.messages[-1].next_offset if fetched.messages else info.fetch_offset
-        # without a message, the stream raises MessageSizeTooLargeError for the first one
+        # Without messages, the stream raises MessageSizeTooLargeError, because the first one exceeds the fetch size.
         if (messages or not fetched.messages) and not info.queue.put(
             FetchedDataChunk(info, info.fetch_offset, messages)
         ):
@@ -229,12 +230,14 @@ class ConsumerFetcherThread(threading.Thread):
         info.fetch_offset = max(info.fetch_offset, behind)
 
     def _reset(self, info: PartitionTopicInfo) -> bool:
-        """Seek to the offset of auto.offset.reset. Returns False if the broker does not return it."""
+        """Set the fetch offset as auto.offset.reset says. Return False if the broker does not return the offset."""
         time = EARLIEST_TIME if self._config.auto_offset_reset == SMALLEST else LATEST_TIME
         try:
             info.reset(self._consumer.earliest_or_latest_offset(info.partition, time))
         except KafkaError as error:
-            if not self._ended.is_set():  # otherwise the connection was closed meanwhile
-                log.warning("%s: could not look up the offset to reset %s to: %s", self.name, info.partition, error)
+            if not self._ended.is_set():  # otherwise the error is due to the closed connection
+                log.warning(
+                    "%s: could not look up the offset to which %s is reset: %s", self.name, info.partition, error
+                )
             return False
         return True

@@ -1,7 +1,8 @@
-"""The committed offsets of a 0.8 consumer: `/consumers/G/offsets/T/P` in ZooKeeper, Kafka (OffsetCommit 1), or both.
+"""The committed offsets of a 0.8 group: in ZooKeeper (`/consumers/G/offsets/T/P`), in Kafka (OffsetCommit 1), or in
+both.
 
-Both is a dual commit, for a group that migrates from ZooKeeper to Kafka: each commit goes to both, and reading starts
-at the larger of the two offsets.
+Dual commit is used to migrate a group from ZooKeeper to Kafka: offsets are committed to both, and the larger one of the
+two is used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class GroupOffsets:
-    """The offsets of a group, as a member reads and writes them. Thread-safe; one call at a time."""
+    """Reads and writes the committed offsets of a group. Safe for threads, which wait for each other."""
 
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
@@ -41,9 +42,9 @@ class GroupOffsets:
         self._lock = threading.Lock()
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset to start at; INVALID_OFFSET if none was committed."""
+        """Return the committed offset of each partition; INVALID_OFFSET if there is none."""
         with self._lock:
-            # another member may have committed since: the own commits are no longer reliable
+            # Another member may have committed other offsets since, so that none can be skipped as unchanged.
             self._written.clear()
             offsets = dict.fromkeys(partitions, INVALID_OFFSET)
             if self._config.in_zookeeper:
@@ -54,7 +55,9 @@ class GroupOffsets:
             return offsets
 
     def commit(self, offsets: Offsets, *, retries: int) -> None:
-        """Store offsets, with `retries` retries for those in Kafka. Raises KafkaError if they are not stored."""
+        """Commit offsets. Requests to Kafka are retried `retries` times. Raises KafkaError if the offsets are not
+        stored.
+        """
         with self._lock:
             if self._config.in_kafka and offsets:
                 self._channel.commit(offsets, retries)
@@ -77,7 +80,7 @@ class GroupOffsets:
 
 
 class OffsetsChannel:
-    """The connection to a group's coordinator, which is looked up again after every error."""
+    """A connection to the coordinator of a group. The coordinator is looked up again after every error."""
 
     def __init__(self, config: ConsumerConfig, brokers: Callable[[], Sequence[tuple[str, int]]]) -> None:
         self._config = config
@@ -86,25 +89,25 @@ class OffsetsChannel:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Close the connection. Thread-safe; a pending call does not retry."""
+        """Close the connection. Safe for threads; a call in another thread is not retried."""
         self._closed.set()
         self._disconnect()
 
     def commit(self, offsets: Offsets, retries: int) -> None:
-        """Commit offsets with OffsetCommit, version 1. Raises KafkaError after the last attempt."""
+        """Commit offsets with OffsetCommit version 1. Raises KafkaError if all attempts fail."""
         request = OffsetCommitRequest(
             self._config.group_id, {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         )
         self._retrying(retries, lambda to: _check(to.commit_offsets(request).errors.values()))
 
     def fetch(self, partitions: Iterable[TopicPartition], retries: int) -> dict[TopicPartition, int]:
-        """Fetch offsets with OffsetFetch, version 1. Raises KafkaError after the last attempt."""
+        """Return committed offsets, fetched with OffsetFetch version 1. Raises KafkaError if all attempts fail."""
         request = OffsetFetchRequest(self._config.group_id, list(partitions))
         offsets: dict[TopicPartition, int] = {}
 
         def fetch_from(coordinator: SimpleConsumer) -> None:
             answer = coordinator.fetch_offsets(request).offsets
-            # old brokers answer UNKNOWN_TOPIC_OR_PARTITION for a partition without a commit
+            # Old brokers respond with UNKNOWN_TOPIC_OR_PARTITION if no offset is committed for a partition.
             _check(o.error for o in answer.values() if o.error != ErrorMapping.UNKNOWN_TOPIC_OR_PARTITION)
             offsets.update({tp: o.offset for tp, o in answer.items()})
 
@@ -126,7 +129,9 @@ class OffsetsChannel:
             self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)
 
     def _connected(self) -> SimpleConsumer:
-        """Return the connection to the coordinator, which is looked up on the first broker that knows it."""
+        """Return the connection to the coordinator. If there is none, look up the coordinator and create the
+        connection.
+        """
         if self._coordinator is None:
             self._coordinator = self._consumer(*self._find())
         return self._coordinator

@@ -1,4 +1,4 @@
-"""A 0.8 group as a member reads it from ZooKeeper (members, partitions, brokers), and the watches on it."""
+"""Reading of a 0.8 group from ZooKeeper (members, partitions and brokers), with watches for changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount
 
 
 class GroupView(NamedTuple):
-    """A snapshot of the group; two that are equal need no rebalance."""
+    """A snapshot of a group. If two snapshots are equal, no rebalance is needed."""
 
     brokers: dict[int, tuple[str, int]]
     mine: dict[str, list[ConsumerThreadId]]
@@ -23,9 +23,9 @@ class GroupView(NamedTuple):
 
 
 class GroupWatcher:
-    """Reads the group's znodes, and calls `changed` when they may have changed.
+    """Reads the znodes of a group, and calls `changed` when they may have changed.
 
-    A watch fires once. The next read sets it again, before reading, so that no later change is missed.
+    A watch fires once. The next `look` sets it again before it reads the znode, so that no change is missed.
     """
 
     def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:
@@ -34,11 +34,13 @@ class GroupWatcher:
         self._consumer_id = consumer_id
         self._changed = changed
         self._watched: set[str] = set()
-        """Paths of watches that have not fired yet. Removed by ZkClient's thread, added by readers."""
+        """Paths of watches that have not fired. ZkClient's thread removes paths; the threads that read znodes add
+        them.
+        """
 
     def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
-        """Return the current group, with this member's own subscription. Raises KafkaError if the member is not
-        registered.
+        """Return a snapshot of the group and set watches. `count` is the subscription of this member. Raises KafkaError
+        if the member is not registered.
         """
         try:
             return self._look(count, exclude_internal)
@@ -70,7 +72,7 @@ class GroupWatcher:
     def _theirs(
         self, member: str, topics: Callable[[], list[str]], exclude_internal: bool
     ) -> dict[str, list[ConsumerThreadId]]:
-        """Return another member's threads; none if it has left meanwhile."""
+        """Return the threads of another member by topic; empty if the member has left."""
         raw = self._zk.get(znodes.consumer_id(self._group, member))
         return {} if raw is None else TopicCount.of_json(member, raw).threads(member, topics, exclude_internal)
 
@@ -79,7 +81,7 @@ class GroupWatcher:
         return self._zk.children(path, self._watch(path))
 
     def _partitions(self, topic: str) -> list[int]:
-        """Return the partitions' numbers; none if the topic does not exist (yet)."""
+        """Return the partition numbers of a topic; empty if the topic does not exist."""
         path = znodes.topic(topic)
         raw = self._zk.get(path, self._watch(path))
         return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])

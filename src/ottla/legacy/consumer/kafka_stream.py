@@ -1,10 +1,10 @@
-"""`KafkaStream` and its `ConsumerIterator`: the messages of one thread of a 0.8 consumer.
+"""`KafkaStream` and its `ConsumerIterator`: the messages for one thread of a 0.8 consumer.
 
     for message in stream:
         print(message.topic, message.partition, message.offset, message.key, message.message)
 
-The loop ends with the connector's `shutdown()`; ConsumerTimeoutError ends it when no message arrives within
-consumer.timeout.ms; iterate again to continue.
+The loop ends after the connector's `shutdown()`. If no message arrives within consumer.timeout.ms, it raises
+ConsumerTimeoutError; to continue, iterate again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.legacy.keyed_message import Message
 
 
 class MessageAndMetadata(NamedTuple):
-    """A message and its origin. Key and message are decoded on access."""
+    """A message with its topic, partition and offset. Key and message are decoded each time they are accessed."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class MessageAndMetadata(NamedTuple):
 
     @property
     def key(self) -> Any:
-        """The decoded key; None without a key."""
+        """The decoded key; None if there is none."""
         raw = self.raw_message.key
         return None if raw is None else self.key_decoder.from_bytes(raw)
 
@@ -41,7 +41,7 @@ class MessageAndMetadata(NamedTuple):
 
 
 class ConsumerIterator:
-    """The messages of a stream, in the order of each partition. Not thread-safe."""
+    """An iterator over the messages of a stream. Messages of a partition are in order. Not safe for threads."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._queue = queue
@@ -64,9 +64,10 @@ class ConsumerIterator:
     next = __next__
 
     def has_next(self) -> bool:
-        """Wait for a message, and return False after shutdown. Raises ConsumerTimeoutError after consumer.timeout.ms.
+        """Wait for a message and return True, or return False after shutdown. Raises ConsumerTimeoutError after
+        consumer.timeout.ms.
 
-        The message counts as consumed, as does one that was returned.
+        As with `next()`, the message counts as consumed, so that its offset may be committed.
         """
         while self._ahead is None:
             if self._chunk is None and not self._next_chunk():
@@ -83,13 +84,13 @@ class ConsumerIterator:
         if not chunk.messages:
             raise MessageSizeTooLargeError(
                 f"a message of {chunk.info.partition} at offset {chunk.fetch_offset} is larger than"
-                " fetch.message.max.bytes: raise it, or lower message.max.bytes of the broker"
+                " fetch.message.max.bytes: increase it, or decrease message.max.bytes of the broker"
             )
         self._chunk, self._position = chunk, 0
         return True
 
     def _advance(self) -> MessageAndMetadata | None:
-        """Return the chunk's next message that was not returned yet."""
+        """Return the next message of the current chunk, or None if it has no more."""
         assert self._chunk is not None
         info, _, messages = self._chunk
         while self._position < len(messages):
@@ -103,7 +104,7 @@ class ConsumerIterator:
 
 
 class KafkaStream:
-    """The messages of one thread. It has a single iterator."""
+    """An iterable with the messages for one thread. All loops share one iterator."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._iterator = ConsumerIterator(queue, timeout_ms, key_decoder, value_decoder)

@@ -1,8 +1,10 @@
-"""Assignment of partitions to the threads of a 0.8 group. Pure: every member computes the same assignment.
+"""Assignment of partitions to the threads of a 0.8 group. All members compute the same assignment, without
+communication.
 
-Range: partitions by number, threads by text; of P partitions and T threads each thread takes P // T in a row, the first
-P % T one more. (The articles give ceil(P / T) to each until nothing is left: the same where T divides P, but their own
-example of four partitions for three threads is 0,1 | 2 | 3, as here, not 0,1 | 2,3 | none.)
+Range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets P // T
+consecutive partitions, and the first P % T threads get one more. (Some articles say that each thread gets ceil(P / T)
+partitions. For four partitions and three threads that would be 0,1 | 2,3 | none, but their own example has 0,1 | 2 | 3,
+as here.)
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ Threads = Mapping[str, Sequence[ConsumerThreadId]]
 
 
 class AssignmentContext(NamedTuple):
-    """A member's view of its group for an assignment."""
+    """A group as an assignor sees it."""
 
     consumer_id: str
     threads: Threads
-    """The threads of all members by topic, sorted by their text."""
+    """The threads of all members, by topic, sorted by name."""
     partitions: Mapping[str, Sequence[int]]
-    """The partitions of the topics that this member subscribes to, sorted."""
+    """The partitions of the topics that this member subscribes to, sorted by number."""
 
 
 Decision = dict[TopicPartition, ConsumerThreadId]
-"""The partitions of this member's threads. A thread without one stays idle."""
+"""An assignment: the partitions of this member, with the thread for each. Threads without a partition are idle."""
 
 
 def by_range(context: AssignmentContext) -> Decision:
-    """Assign neighbouring partitions to the same thread, topic by topic."""
+    """Assign consecutive partitions of each topic to the same thread."""
     decision: Decision = {}
     for topic, partitions in context.partitions.items():
         threads = context.threads[topic]
@@ -49,17 +51,18 @@ def by_range(context: AssignmentContext) -> Decision:
 
 
 def round_robin(context: AssignmentContext) -> Decision:
-    """Assign all partitions, in the order of the Java hashes of their texts, to all threads in turn.
+    """Assign the partitions of all topics to all threads in turn, in the order of the Java hashes of their names
+    (`[topic,partition]`).
 
-    Raises KafkaError unless all members subscribe to the same topics with the same number of threads.
+    Raises KafkaError if the members subscribe to different topics or with different numbers of threads.
     """
     if not context.partitions:
         return {}
     thread_ids = list(context.threads.values())
     if any(threads != thread_ids[0] for threads in thread_ids):
         raise KafkaError(
-            "partition.assignment.strategy: roundrobin needs members that subscribe to the same topics, with as many"
-            " streams for each"
+            "partition.assignment.strategy: roundrobin requires that all members subscribe to the same"
+            " topics with the same number of streams"
         )
     every = [TopicPartition(topic, p) for topic, partitions in context.partitions.items() for p in partitions]
     every.sort(key=lambda tp: java_hash(f"[{tp.topic},{tp.partition}]"))
@@ -68,4 +71,4 @@ def round_robin(context: AssignmentContext) -> Decision:
 
 
 ASSIGNORS: Mapping[str, Callable[[AssignmentContext], Decision]] = {RANGE: by_range, ROUND_ROBIN: round_robin}
-"""Assignors by the value of partition.assignment.strategy."""
+"""The assignors by the values of partition.assignment.strategy."""

@@ -1,4 +1,4 @@
-"""A partition that a stream reads, and the queue of chunks between its fetcher and its stream."""
+"""A partition that is read by a stream, and the queue between its fetcher thread and its stream."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ottla.legacy.requests import MessageAndOffset
 from ottla.model import TopicPartition
 
 INVALID_OFFSET: Final = -1
-"""The offset if none was committed: auto.offset.reset selects the start."""
+"""The offset of a partition without a committed offset. The start is then determined by auto.offset.reset."""
 
 
 class PartitionTopicInfo:
-    """The fetched offset of a partition (set by the fetcher), and its consumed offset (set by the stream).
+    """A partition with the next offset to fetch (set by the fetcher thread) and the next offset to consume (set by the
+    stream).
 
-    `drop()` ends fetching and consuming at once, so that the committed offset is final.
+    After `drop()` nothing is fetched or consumed, so that the offset can be committed before the partition is released.
     """
 
     def __init__(self, partition: TopicPartition, queue: ChunkQueue, offset: int) -> None:
@@ -37,21 +38,25 @@ class PartitionTopicInfo:
 
     @property
     def consume_offset(self) -> int:
-        """The offset after the last consumed message; INVALID_OFFSET before the start offset is known."""
+        """The offset after the last consumed message. INVALID_OFFSET until the offset to start at is known."""
         return self._consume_offset
 
     def drop(self) -> None:
-        """Release the partition. Thread-safe."""
+        """Mark the partition as released. Safe for threads."""
         with self._lock:
             self._dropped = True
 
     def reset(self, offset: int) -> None:
-        """Continue at another offset. Called by the fetcher's thread while the queue has no older messages."""
+        """Set the next offset to fetch and consume. Called by the fetcher thread when the queue has no messages of the
+        partition.
+        """
         with self._lock:
             self.fetch_offset = self._consume_offset = offset
 
     def consume(self, message: MessageAndOffset) -> bool:
-        """Consume a message: return False if the partition was released or the message was consumed before."""
+        """Set the consumed offset after a message. Return False if the message must be skipped, because the partition
+        was released or the message was consumed before.
+        """
         with self._lock:
             if self._dropped or message.offset < self._consume_offset:
                 return False
@@ -60,7 +65,9 @@ class PartitionTopicInfo:
 
 
 class FetchedDataChunk(NamedTuple):
-    """The messages of one fetch of a partition; without messages, the first was larger than fetch.message.max.bytes."""
+    """The messages that one fetch returned for a partition. It is empty if the first message exceeds
+    fetch.message.max.bytes.
+    """
 
     info: PartitionTopicInfo
     fetch_offset: int
@@ -68,7 +75,7 @@ class FetchedDataChunk(NamedTuple):
 
 
 class ChunkQueue:
-    """At most `capacity` chunks for one stream. Fetchers put, the stream's user takes."""
+    """A queue of at most `capacity` chunks. Fetcher threads put chunks, and the user of the stream takes them."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -77,8 +84,8 @@ class ChunkQueue:
         self._closed = False
 
     def put(self, chunk: FetchedDataChunk) -> bool:
-        """Add a chunk when there is space, and return False if its partition is released, or the queue closed,
-        before.
+        """Wait for space and add a chunk. Return False, without adding it, if its partition is released or the queue is
+        closed.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or chunk.info.dropped or len(self._chunks) < self._capacity)
@@ -89,7 +96,9 @@ class ChunkQueue:
             return True
 
     def poll(self, timeout: float | None) -> FetchedDataChunk | None:
-        """Return the next chunk; None if none arrives within `timeout` seconds, and at once if the queue is closed."""
+        """Return the next chunk. Return None if there is none within `timeout` seconds (None: wait without limit), or
+        if the queue is closed.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or bool(self._chunks), timeout)
             if self._closed or not self._chunks:
@@ -98,13 +107,13 @@ class ChunkQueue:
             return self._chunks.popleft()
 
     def clear_dropped(self) -> None:
-        """Drop chunks of released partitions, and wake the fetchers that wait with one."""
+        """Remove the chunks of released partitions, and wake fetcher threads that wait for space."""
         with self._changed:
             self._chunks = deque(chunk for chunk in self._chunks if not chunk.info.dropped)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Drop all chunks and wake the waiting threads."""
+        """Close the queue: remove all chunks, and wake all waiting threads."""
         with self._changed:
             self._closed = True
             self._chunks.clear()

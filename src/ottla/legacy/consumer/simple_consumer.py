@@ -1,12 +1,12 @@
-"""`SimpleConsumer`: the 0.8 consumer that reads from a single broker.
+"""`SimpleConsumer`: the consumer of Kafka 0.8 that reads from a single broker.
 
     consumer = SimpleConsumer("localhost", 9092, so_timeout=10_000, buffer_size=64 * 1024, client_id="reader")
     request = FetchRequestBuilder().add_fetch("page_visits", 0, offset, 100_000).build()
     for message in consumer.fetch(request).message_set("page_visits", 0):
         print(message.offset, message.message.value)
 
-Which broker leads a partition, where to begin and what to do when the leader moves is for the user to find out, from
-`send(TopicMetadataRequest(...))`, `get_offsets_before` and the error codes of responses.
+The application must find the leader of a partition with `send(TopicMetadataRequest(...))` and the offset to start at
+with `get_offsets_before`, and handle a change of the leader, which is shown by the error codes of responses.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VERSION: Final = 0
 
 
 class SimpleConsumer:
-    """Sends requests to one broker. Thread-safe. `so_timeout` in milliseconds limits each call; fetches wait for less
-    than that.
+    """Sends requests to one broker. Safe for threads. `so_timeout` is the time limit of a call in milliseconds;
+    `max_wait` of a fetch must be less.
     """
 
     def __init__(
@@ -62,9 +62,7 @@ class SimpleConsumer:
         self._channel.disconnect()
 
     def _request(self, request: Request[R], version: int = VERSION) -> R:
-        """Return the broker's response; repeat the request once over a new connection if the old one turns out to be
-        lost.
-        """
+        """Return the broker's response. If the request fails, it is sent once more over a new connection."""
         with self._lock:
             try:
                 return self._exchange(request, version)
@@ -90,14 +88,14 @@ class SimpleConsumer:
     # Metadata
 
     def send(self, request: api.TopicMetadataRequest) -> api.TopicMetadataResponse:
-        """Return partitions and leaders of topics."""
+        """Return the partitions and leaders of topics."""
         topics = [metadata.MetadataRequestTopic(name=name) for name in request.topics]
         response = self._request(metadata.MetadataRequest(topics=topics))
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
         return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
 
     def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
-        """Return the coordinator of a group, which stores its offsets of version 1."""
+        """Return the coordinator of a group, which stores the offsets that are committed with version 1."""
         response = self._request(find_coordinator.FindCoordinatorRequest(key=request.group))
         coordinator = None if response.error_code else Node(response.node_id, response.host, response.port)
         return api.ConsumerMetadataResponse(coordinator, response.error_code)
@@ -105,7 +103,7 @@ class SimpleConsumer:
     # Messages
 
     def fetch(self, request: api.FetchRequest) -> api.FetchResponse:
-        """Fetch messages of partitions that this broker leads."""
+        """Return messages of partitions whose leader is this broker."""
         fetch_request = fetch.FetchRequest(
             max_wait_ms=request.max_wait,
             min_bytes=request.min_bytes,
@@ -127,7 +125,7 @@ class SimpleConsumer:
         )
 
     def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
-        """Return offsets to start at, newest first: the base offsets of segments before a time."""
+        """Return offsets at which segments begin that are older than a time, the newest first."""
         queries = {
             tp: list_offsets.ListOffsetsPartition(
                 partition_index=tp.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets
@@ -147,16 +145,18 @@ class SimpleConsumer:
         )
 
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
-        """Return the first offset (EARLIEST_TIME) or the one after the last message (LATEST_TIME)."""
+        """Return the first offset (EARLIEST_TIME), or the offset after the last message (LATEST_TIME). Raises
+        KafkaError.
+        """
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
         answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
         api.ErrorMapping.maybe_throw(answer.error_code)
         return answer.offsets[0]
 
-    # A group's offsets
+    # Offsets of a group
 
     def commit_offsets(self, request: api.OffsetCommitRequest) -> api.OffsetCommitResponse:
-        """Commit offsets of a group."""
+        """Commit offsets of a group. Errors are in the response."""
         by_partition = {
             tp: offset_commit.OffsetCommitRequestPartition(
                 partition_index=tp.partition, committed_offset=offset.offset, committed_metadata=offset.metadata
@@ -178,7 +178,7 @@ class SimpleConsumer:
         )
 
     def fetch_offsets(self, request: api.OffsetFetchRequest) -> api.OffsetFetchResponse:
-        """Return the committed offsets of a group."""
+        """Return committed offsets of a group."""
         partitions = _by_topic({tp: tp.partition for tp in request.request_info})
         topics = [
             offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)

@@ -1,8 +1,8 @@
-"""The subscription of a member of a 0.8 group, in the format of `/consumers/G/ids/ID`: topics, and threads for each.
+"""The subscription of a member of a 0.8 group, as stored in `/consumers/G/ids/ID`: topics with numbers of threads.
 
-    {"version":1,"subscription":{"page_visits":2},"pattern":"static","timestamp":"1403061899859"}
+{"version":1,"subscription":{"page_visits":2},"pattern":"static","timestamp":"1403061899859"}
 
-A topic filter is stored as its regular expression, with `white_list` or `black_list` as the pattern.
+A topic filter is stored as its regular expression, with the pattern `white_list` or `black_list`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ ID_DIGITS: Final = 8
 
 
 def consumer_id_string(group: str, configured: str | None, now_ms: int) -> str:
-    """Return a member id: group id and consumer.id, or host name, time and the first digits of a UUID's high half."""
+    """Return a member id: the group id, and the consumer.id. Without a consumer.id, the host name, the time and eight
+    hex digits are used.
+    """
     if configured is None:
         high_half = f"{uuid.uuid4().int >> 64:x}"
         configured = f"{socket.gethostname()}-{now_ms}-{high_half[:ID_DIGITS]}"
@@ -31,7 +33,9 @@ def consumer_id_string(group: str, configured: str | None, now_ms: int) -> str:
 
 
 class ConsumerThreadId(NamedTuple):
-    """A thread of a member. Owner znodes contain its text, and threads are sorted by it: 10 comes before 2."""
+    """A thread of a member. Its name (`str`) is stored in owner znodes. Threads are sorted by name, so that thread 10
+    precedes thread 2.
+    """
 
     consumer: str
     thread_id: int
@@ -41,19 +45,19 @@ class ConsumerThreadId(NamedTuple):
 
 
 class TopicCount(NamedTuple):
-    """Number of threads by topic, or for the topic filter."""
+    """The number of threads for each topic, or for a topic filter."""
 
     subscription: Mapping[str, int]
     pattern: str = STATIC
 
     @classmethod
     def of_filter(cls, chosen: TopicFilter, threads: int) -> TopicCount:
-        """Return the subscription to a topic filter."""
+        """Return the subscription to a topic filter, with this number of threads."""
         return cls({chosen.regex: threads}, chosen.PATTERN)
 
     @classmethod
     def of_json(cls, member: str, raw: bytes) -> TopicCount:
-        """Return the subscription of a registered member. Raises KafkaError if it is malformed."""
+        """Return the subscription of a member from the content of its znode. Raises KafkaError if it is malformed."""
         try:
             value = json.loads(raw)
             subscription = {str(name): int(count) for name, count in value["subscription"].items()}
@@ -65,7 +69,7 @@ class TopicCount(NamedTuple):
         return cls(subscription, pattern if pattern in FILTERS else STATIC)
 
     def to_json(self, now_ms: int) -> bytes:
-        """Return the text for the member's znode."""
+        """Return the content of the member's znode."""
         return znodes.dump(
             {
                 "version": VERSION,
@@ -77,7 +81,7 @@ class TopicCount(NamedTuple):
 
     @property
     def filter(self) -> TopicFilter | None:
-        """The topic filter; None for a subscription to topics."""
+        """The topic filter; None if the subscription has topic names."""
         if self.pattern == STATIC:
             return None
         (regex,) = self.subscription
@@ -86,7 +90,9 @@ class TopicCount(NamedTuple):
     def threads(
         self, consumer: str, all_topics: Callable[[], Collection[str]], exclude_internal: bool
     ) -> dict[str, list[ConsumerThreadId]]:
-        """Return the member's threads by topic; `all_topics` is called to apply a topic filter."""
+        """Return the threads of the member by topic. `all_topics` returns the names of all topics; it is called only
+        for a topic filter.
+        """
         chosen = self.filter
         counts: Mapping[str, int] = self.subscription
         if chosen is not None:

@@ -1,4 +1,4 @@
-"""Topic filters: regular expressions in which a comma means `|`, and blanks and outer quotes are ignored."""
+"""Topic filters: regular expressions in which a comma means `|`, and blanks and enclosing quotes are ignored."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ottla.model import INTERNAL_TOPICS
 
 
 class TopicFilter:
-    """Selects topics by their names. Raises ValueError for an invalid regular expression."""
+    """Selects topics by name with a regular expression. Raises ValueError if it is invalid."""
 
     PATTERN: ClassVar[str]
-    """The filter's name in a member's registration."""
+    """The name of the kind of filter in a member's znode."""
     CHOOSES: ClassVar[bool]
-    """Whether matching topics are included or excluded."""
+    """Whether matching topics are included (True) or excluded (False)."""
 
     def __init__(self, raw_regex: str) -> None:
         self.regex = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
@@ -27,7 +27,7 @@ class TopicFilter:
         return f"{type(self).__name__}({self.regex!r})"
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        """Return whether the topic is selected."""
+        """Return whether the filter includes the topic."""
         if exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
         return (self._compiled.fullmatch(topic) is not None) is self.CHOOSES

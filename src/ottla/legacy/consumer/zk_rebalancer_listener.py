@@ -1,11 +1,11 @@
-"""`ZKRebalancerListener`: makes a member read its share of the group's partitions, and another one when the group
-changes.
+"""`ZKRebalancerListener`: assigns partitions to this member of a group, and again when the group changes.
 
-    read znodes → release (stop, commit, delete owner znodes) → assign → claim partitions → read offsets → fetch
+    read znodes → release (stop fetching, commit, delete owner znodes) → assign → claim partitions → read committed
+        offsets → fetch
 
-Every member computes the assignment by the same rule, so that all agree once all have read the same znodes. Until
-then another member may still own a partition: claiming fails, and the member retries after rebalance.backoff.ms. A
-claim is an ephemeral znode, which is deleted with the session of a crashed member.
+All members compute the assignment with the same algorithm, so that they agree when all have read the same znodes. Until
+then a partition may still be owned by another member. It cannot be claimed then, and the member retries after
+rebalance.backoff.ms. A claim is an ephemeral znode, so that it is deleted when the session of a crashed member expires.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.legacy")
 
 CLAIMS_AT_ONCE: Final = 500
-"""Claims per multi: ZooKeeper rejects messages over 1 MB."""
+"""The maximum number of claims in a transaction (multi), because ZooKeeper rejects messages over 1 MB."""
 REGISTER_PAUSE: Final = 0.2
 QueueOf = Callable[[str, ConsumerThreadId], ChunkQueue]
-"""Returns the queue of a topic's thread."""
+"""A function that returns the queue for a thread that reads a topic."""
 
 
 class ZKRebalancerListener:
-    """Keeps one member in the group from `start` to `stop`. Its own thread handles changes of the group."""
+    """A member of a group from `start` to `stop`. A thread handles changes of the group."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class ZKRebalancerListener:
         # Guarded by the rebalance lock:
         self._seen: GroupView | None = None
         self._fetchers: ConsumerFetcherManager | None = None
-        # Guarded by the commit lock, so that no commit overwrites that of another member:
+        # Guarded by the commit lock, so that no offsets are committed after the partitions were released:
         self._commit_lock = threading.Lock()
         self._registry: dict[TopicPartition, tuple[PartitionTopicInfo, ConsumerThreadId]] = {}
 
     def start(self) -> None:
-        """Join the group. Raises ConsumerRebalanceFailedError if no partitions could be claimed; the member keeps
-        trying.
+        """Join the group. Raises ConsumerRebalanceFailedError if the partitions could not be claimed; the listener's
+        thread keeps trying.
         """
         self._zk.on_new_session(self._session_expired)
         self._register()
@@ -82,7 +82,7 @@ class ZKRebalancerListener:
         self.synced_rebalance()
 
     def stop(self) -> None:
-        """Leave the group; commit offsets first if auto.commit.enable is set."""
+        """Leave the group. Offsets are committed first if auto.commit.enable is true."""
         self._stopped.set()
         self._changed.set()
         with self._rebalance_lock:
@@ -91,11 +91,11 @@ class ZKRebalancerListener:
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The owned partitions, and the thread that reads each."""
+        """The partitions that this member owns, with the threads that read them."""
         return {tp: thread for tp, (_, thread) in self._registry.items()}
 
     def commit_offsets(self, retries: int) -> None:
-        """Commit the offsets of consumed messages."""
+        """Commit the offsets of consumed messages, with this number of retries. Raises KafkaError if that fails."""
         with self._commit_lock:
             offsets = {tp: info.consume_offset for tp, (info, _) in self._registry.items()}
             valid = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
@@ -117,13 +117,13 @@ class ZKRebalancerListener:
                 self.synced_rebalance()
             except KafkaError as error:
                 log.error("Rebalance after a change of the group failed, retrying: %s", error)
-                # 0.8 waits for the next change here, which may never come for a consumer without partitions
+                # Kafka 0.8 waits for the next change here, which may never come for a consumer without partitions.
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
 
     def _join_again(self) -> None:
-        """Join again after the session has expired. Other members may own the old partitions: nothing is committed or
-        released.
+        """Register again after the session has expired. Nothing is committed or released, because other members may own
+        the partitions by now.
         """
         self._expired.clear()
         self._stop_reading()
@@ -147,7 +147,7 @@ class ZKRebalancerListener:
                 self._zk.multi(Create(path, value, ephemeral=True))
                 break
             except NodeExistsError:
-                # with consumer.id: the session of an earlier run may not have expired yet
+                # With consumer.id, the session of an earlier process may not have expired yet.
                 if time.monotonic() > deadline:
                     raise
                 self._stopped.wait(REGISTER_PAUSE)
@@ -155,15 +155,17 @@ class ZKRebalancerListener:
     # Rebalancing
 
     def synced_rebalance(self) -> None:
-        """Claim and fetch this member's partitions. Raises ConsumerRebalanceFailedError after rebalance.max.retries
-        attempts.
+        """Claim the partitions of this member and start fetching. Raises ConsumerRebalanceFailedError if
+        rebalance.max.retries attempts fail.
         """
         with self._rebalance_lock:
             for _ in range(self._config.rebalance_max_retries):
                 if self._stopped.is_set():
                     return
                 try:
-                    if self._expired.is_set():  # a watch may have fired before, so the first read may have failed
+                    if (
+                        self._expired.is_set()
+                    ):  # checked in each attempt, because the session may expire during an attempt
                         self._join_again()
                     if self._rebalance():
                         return
@@ -175,7 +177,7 @@ class ZKRebalancerListener:
         )
 
     def _rebalance(self) -> bool:
-        """Rebalance once. Return False if another member still owns a partition."""
+        """Try to rebalance once. Return False if another member still owns a partition."""
         view = self._watcher.look(self._count, self._config.exclude_internal_topics)
         if view == self._seen:
             return True
@@ -203,8 +205,8 @@ class ZKRebalancerListener:
                     log.warning("Consumer thread %s has no partitions of topic %s", thread, topic)
 
     def _read(self, decision: Decision) -> None:
-        """Start fetching the claimed partitions. Their offsets are read now, because the previous owner commits before
-        it releases.
+        """Start fetching the claimed partitions at their committed offsets. These are read only now, because the
+        previous owner commits before it releases a partition.
         """
         try:
             offsets = self._offsets.fetch(decision)
@@ -221,7 +223,7 @@ class ZKRebalancerListener:
         self._fetchers.start_connections([info for info, _ in self._registry.values()])
 
     def _give_up(self) -> None:
-        """Stop fetching, commit, and release the partitions."""
+        """Stop fetching, commit offsets if auto.commit.enable is true, and release all partitions."""
         self._stop_reading()
         if self._config.auto_commit_enable:
             try:
@@ -243,7 +245,7 @@ class ZKRebalancerListener:
     # Ownership
 
     def _claim(self, decision: Decision) -> bool:
-        """Claim all partitions, or none."""
+        """Claim all partitions and return True. If another member owns one of them, release all and return False."""
         group = self._config.group_id
         for topic in {tp.topic for tp in decision}:
             self._zk.make_path(znodes.consumer_owners(group, topic))

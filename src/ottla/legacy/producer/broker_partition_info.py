@@ -1,4 +1,4 @@
-"""`BrokerPartitionInfo`: the partitions of topics and their leaders, cached from the last metadata response."""
+"""`BrokerPartitionInfo`: a cache of topic metadata, with the partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("ottla.legacy")
 
 
 class PartitionAndLeader(NamedTuple):
-    """A partition; `leader` is None if it has none."""
+    """A partition. `leader_broker_id` is None if it has no leader."""
 
     topic: str
     partition_id: int
@@ -25,7 +25,7 @@ class PartitionAndLeader(NamedTuple):
 
 
 class BrokerPartitionInfo:
-    """Fetches and caches metadata. Each update makes the pool reopen its connections."""
+    """Fetches and caches metadata. Each update also reopens the connections to the leaders."""
 
     def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
         self.brokers = config.metadata_broker_list
@@ -34,8 +34,8 @@ class BrokerPartitionInfo:
         self._topics: dict[str, MetadataResponseTopic] = {}
 
     def get_broker_partition_info(self, topic: str) -> list[PartitionAndLeader]:
-        """Return the partitions of a topic in the order of their numbers. Fetches metadata of a topic that is not
-        cached.
+        """Return the partitions of a topic, sorted by number. Metadata that is not cached is fetched first. Raises
+        UnknownTopicOrPartitionError if no broker returns it.
         """
         if topic not in self._topics:
             self.update_info({topic})
@@ -48,7 +48,9 @@ class BrokerPartitionInfo:
         )
 
     def update_info(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of topics. A topic with an error keeps its cached metadata."""
+        """Fetch the metadata of topics. The cached metadata of a topic is kept if the response has an error for it.
+        Raises BrokerNotAvailableError if no broker responds.
+        """
         response = ClientUtils.fetch_topic_metadata(topics, self.brokers, self._config)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
         leaders = set()

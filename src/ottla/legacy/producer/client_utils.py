@@ -1,4 +1,4 @@
-"""`ClientUtils`: fetches topic metadata from the first broker that responds."""
+"""`ClientUtils`: requests for topic metadata."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = logging.getLogger("ottla.legacy")
 
 
 class ClientUtils:
-    """A namespace with Kafka's name; not to be instantiated."""
+    """A namespace for functions, with Kafka's name. It is not instantiated."""
 
     @staticmethod
     def fetch_topic_metadata(
         topics: Collection[str], brokers: Sequence[tuple[str, int]], config: ProducerConfig
     ) -> MetadataResponse:
-        """Return the metadata of topics from the first broker that responds; brokers are tried in random order.
+        """Return the metadata of topics from the first broker that responds. The brokers are tried in random order.
 
-        Each request uses a new connection, which is closed afterwards. Raises BrokerNotAvailableError if none
+        Each request uses a new connection, which is closed afterwards. Raises BrokerNotAvailableError if no broker
         responds.
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])

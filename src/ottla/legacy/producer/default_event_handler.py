@@ -1,11 +1,12 @@
-"""`DefaultEventHandler`: takes messages from the producer to the brokers.
+"""`DefaultEventHandler`: sends the messages of a 0.8 producer to the brokers.
 
-    handle: serialize → while messages and retries remain: refresh old metadata → dispatch_serialized_data:
-            partition_and_collate → send, one request per broker → back off, update metadata
+    handle: serialize; then, until everything is sent or no retries remain: refresh old metadata, and
+        dispatch_serialized_data: partition_and_collate, send one request to each broker; after an error wait and
+        update the metadata
 
-Only failed messages are sent again. A message without a key goes to the topic's sticky partition, which is chosen at
-random and forgotten with each refresh. One thread at a time: the caller's (sync, under the producer's lock) or the
-sender's.
+Only failed messages are sent again. Messages without a key are sent to the sticky partition of their topic, which is
+chosen at random after each metadata refresh. Only one thread at a time uses a handler: in a sync producer the thread
+that calls `send`, in an async producer its send thread.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ NO_LEADER = -1
 
 
 class DefaultEventHandler:
-    """Sends the messages of one producer."""
+    """Serializes and sends the messages of a producer."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class DefaultEventHandler:
 
     @classmethod
     def create(cls, config: ProducerConfig) -> DefaultEventHandler:
-        """Return a handler with the plug-ins that the configs name."""
+        """Return a handler with the partitioner and encoders of the configs."""
         key_encoder = "serializer.class" if config.key_serializer_class is None else "key.serializer.class"
         return cls(
             config,
@@ -84,8 +85,8 @@ class DefaultEventHandler:
     def handle(self, events: Sequence[KeyedMessage[Any, Any]]) -> None:
         """Send messages. Raises FailedToSendMessageError if some could not be sent after all retries.
 
-        In a sync producer, raises SerializationError before anything is sent; an async producer logs it and sends the
-        others.
+        If a message cannot be serialized, a sync producer sends nothing and raises SerializationError. An async
+        producer logs the error and sends the other messages.
         """
         outstanding = self.serialize(events)
         tries = self.config.message_send_max_retries + 1
@@ -106,14 +107,14 @@ class DefaultEventHandler:
             )
 
     def close(self) -> None:
-        """Close the connections; a pending send does not retry. Thread-safe."""
+        """Close the connections. A concurrent `handle` does not retry. Safe for threads."""
         self._closed.set()
         self._pool.close()
 
     # Serializing
 
     def serialize(self, events: Iterable[KeyedMessage[Any, Any]]) -> list[Serialized]:
-        """Return the messages with keys and values as bytes."""
+        """Return the messages with keys and values as bytes. Raises SerializationError in a sync producer."""
         serialized = []
         for event in events:
             try:
@@ -129,7 +130,7 @@ class DefaultEventHandler:
     def _to_bytes(self, encoder: Encoder, value: Any, topic: str) -> bytes | None:
         try:
             return encoder.to_bytes(value)
-        except Exception as error:  # user code: any exception is reported with encoder, topic and type
+        except Exception as error:  # an encoder may raise any exception
             name = type(encoder).__name__
             raise errors.SerializationError(
                 f"{name} cannot encode a {type(value).__name__} of topic {topic}: {error}"
@@ -138,7 +139,7 @@ class DefaultEventHandler:
     # Metadata
 
     def _refresh_by_age(self, messages: Sequence[Serialized]) -> None:
-        """Refresh metadata of the topics in use if it is older than the refresh interval."""
+        """Fetch the metadata of all topics in use if it is older than topic.metadata.refresh.interval.ms."""
         interval = self.config.topic_metadata_refresh_interval_ms
         if interval < 0:
             return
@@ -150,7 +151,9 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Fetch metadata of topics. A failure is logged; the send that follows fails."""
+        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged, because sending fails
+        then.
+        """
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
@@ -160,7 +163,7 @@ class DefaultEventHandler:
     # Partitioning
 
     def dispatch_serialized_data(self, messages: list[Serialized]) -> list[Serialized]:
-        """Send each message to the leader of its partition; return those that could not be sent."""
+        """Send each message to the leader of its partition, and return the messages that could not be sent."""
         partitioned = self.partition_and_collate(messages)
         if partitioned is None:
             return messages
@@ -171,15 +174,16 @@ class DefaultEventHandler:
         return failed
 
     def partition_and_collate(self, messages: Iterable[Serialized]) -> dict[int, PartitionedData] | None:
-        """Return messages by broker and partition; broker -1 if a partition has no leader. None if partitions are
-        unknown.
+        """Return the messages by broker id and partition. The broker id is -1 if a partition has no leader. Return None
+        if the partition of a message cannot be determined.
         """
         by_broker: dict[int, PartitionedData] = {}
         try:
             for message in messages:
                 partitions = self.broker_partition_info.get_broker_partition_info(message.topic)
                 chosen = partitions[self._partition(message, partitions)]
-                # A missing leader fails only in `send`, after the requests to other brokers were sent.
+                # Not an error here, so that requests to other brokers are sent before `send` reports the missing
+                # leader.
                 leader = NO_LEADER if chosen.leader_broker_id is None else chosen.leader_broker_id
                 place = TopicPartition(message.topic, chosen.partition_id)
                 by_broker.setdefault(leader, {}).setdefault(place, []).append(message)
@@ -202,8 +206,8 @@ class DefaultEventHandler:
         return number
 
     def _sticky_partition(self, topic: str, partitions: Sequence[PartitionAndLeader]) -> int:
-        """Return the partition for all messages without a key until metadata is refreshed; `send` checks whether it
-        still has a leader.
+        """Return the partition for all messages without a key. It is changed when the metadata is refreshed, even if it
+        loses its leader before. Raises LeaderNotAvailableError.
         """
         if topic not in self._sticky:
             available = [i for i, p in enumerate(partitions) if p.leader_broker_id is not None]
@@ -215,7 +219,7 @@ class DefaultEventHandler:
     # Sending
 
     def send(self, broker_id: int, data: Mapping[TopicPartition, list[Serialized]]) -> list[TopicPartition]:
-        """Send to one broker, and return the partitions whose messages failed."""
+        """Send messages to one broker, and return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
             log.warning("Could not send messages: %s have no leader", ", ".join(map(str, data)))
             return list(data)
@@ -247,7 +251,7 @@ class DefaultEventHandler:
 
 
 def _failed(response: ProduceResponse, data: Mapping[TopicPartition, Any]) -> list[TopicPartition]:
-    """Return the partitions that the broker rejected or that are missing in its response."""
+    """Return the partitions that the response rejects or does not contain."""
     accepted = set()
     for topic in response.responses:
         for p in topic.partition_responses:

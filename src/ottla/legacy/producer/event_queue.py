@@ -1,4 +1,4 @@
-"""The queue between an asynchronous producer and its send thread: bounded, and it can be closed."""
+"""The bounded queue between an asynchronous producer and its send thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Event = KeyedMessage[Any, Any]
 
 
 class EventQueue:
-    """A queue of at most `capacity` messages. Any thread may put; one thread takes."""
+    """A queue of at most `capacity` messages. Any thread may put messages; one thread takes them."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -26,9 +26,9 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: Event, timeout: float | None) -> bool:
-        """Add a message, and return False if there is no space within `timeout` seconds (None: wait for ever).
+        """Add a message. Return False if there is no space within `timeout` seconds (None: wait without limit).
 
-        Raises ProducerClosedError if the queue is closed, also while waiting for space.
+        Raises ProducerClosedError if the queue is closed before the message is added.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._events) < self._capacity, timeout)
@@ -41,8 +41,8 @@ class EventQueue:
             return True
 
     def poll(self, until: float) -> Event | None:
-        """Return the oldest message; None if there is none until `until` (monotonic seconds), or the queue is closed
-        and empty.
+        """Return the oldest message. Return None if there is none until `until` (seconds of `time.monotonic`), or if
+        the queue is closed and empty.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._events, max(0.0, until - time.monotonic()))
@@ -57,13 +57,13 @@ class EventQueue:
         return self._closed and not self._events
 
     def close(self) -> None:
-        """Accept no more messages; queued ones remain."""
+        """Reject further messages. Messages in the queue remain."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Drop all messages."""
+        """Remove all messages."""
         with self._changed:
             self._events.clear()
             self._changed.notify_all()

@@ -1,4 +1,6 @@
-"""Partitioners choose the partition of a message with a key; a custom one has `partition(key, num_partitions)`."""
+"""Partitioners choose the partitions of messages with a key. A custom one needs the method `partition(key,
+num_partitions)`.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +12,26 @@ _MASK = 0xFFFF_FFFF
 
 
 class Partitioner(Protocol):
-    """Protocol of what partitioner.class names. A class is called with the configs, or without arguments."""
+    """The protocol of classes for partitioner.class. Their constructors take the configs, or no argument."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """Return a number from 0 to num_partitions - 1."""
+        """Return the partition for a key: a number from 0 to num_partitions - 1."""
         ...
 
 
 class DefaultPartitioner:
-    """Partitions by the key's Java hash modulo the number of partitions."""
+    """A partitioner that uses the Java hash of the key modulo the number of partitions."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """Return the partition of a key."""
+        """Return the partition for a key."""
         return java_abs(java_hash(key)) % num_partitions
 
 
 class ByteArrayPartitioner:
-    """Partitions by the key's bytes."""
+    """A partitioner for keys of bytes."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """Return the partition of a key; raise TypeError unless it is bytes."""
+        """Return the partition for a key. Raises TypeError if it is not bytes."""
         return java_abs(array_hash(bytes(memoryview(key)))) % num_partitions
 
 
@@ -37,13 +39,14 @@ PARTITIONERS: Mapping[str, type[Any]] = {
     "kafka.producer.DefaultPartitioner": DefaultPartitioner,
     "kafka.producer.ByteArrayPartitioner": ByteArrayPartitioner,
 }
-"""Built-in partitioners by their names in Scala."""
+"""The built-in partitioners by their class names in Scala."""
 
 
 def java_hash(key: Any) -> int:
-    """Return Java's `hashCode` of a text, number or bytes; other objects have their own `__hash__`.
+    """Return Java's `hashCode` of a str, number or bytes. For other objects, return the lower 32 bits of their `hash`.
 
-    Bytes hash by their content. Java's arrays hash by identity, so equal keys would not go to the same partition.
+    The hash of bytes depends on their content. In Java, the hash of an array depends on its identity, so that equal
+    keys would be sent to different partitions.
     """
     if isinstance(key, str):
         units = key.encode("utf-16-be", "surrogatepass")
@@ -66,7 +69,9 @@ def array_hash(data: bytes) -> int:
 
 
 def java_abs(number: int) -> int:
-    """Return Kafka's `Utils.abs`: the smallest int, which has no positive counterpart, becomes 0."""
+    """Return the absolute value like Kafka's `Utils.abs`, which returns 0 for the smallest int, because its absolute
+    value is not an int.
+    """
     return 0 if number == -0x8000_0000 else abs(number)
 
 

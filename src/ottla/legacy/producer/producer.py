@@ -5,8 +5,8 @@
     producer.send(KeyedMessage("page_visits", "192.168.2.1", "1403061899859,www.example.com,192.168.2.1"))
     producer.close()
 
-It uses version 0 of Produce and Metadata with messages of magic 0, so without timestamps, headers, idempotence and
-transactions. As in 0.8, the default is request.required.acks=0: lost messages go unnoticed.
+It uses version 0 of Produce and Metadata, with messages of magic 0. So it has no timestamps, headers, idempotence or
+transactions. As in Kafka 0.8, the default of request.required.acks is 0: a message that is lost causes no error.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 JOIN_SECONDS: Final = 0.5
-"""Maximum time that `close` waits for a thread after its connections were closed."""
+"""The maximum time in seconds for which `close` waits for the send thread after closing its connections."""
 
 
 class Producer(Generic[K, V]):
-    """Sends messages. Thread-safe. Close it, or use it as a context manager."""
+    """Sends messages. Safe for threads. Close it, or use it as a context manager."""
 
     def __init__(self, config: ProducerConfig, event_handler: DefaultEventHandler | None = None) -> None:
         self.config = config
@@ -62,11 +62,11 @@ class Producer(Generic[K, V]):
         self.close()
 
     def send(self, *messages: KeyedMessage[K, V] | Iterable[KeyedMessage[K, V]]) -> None:
-        """Send messages, given one by one or as lists.
+        """Send messages, which are passed one by one or as iterables.
 
-        A sync producer returns when they are sent and raises FailedToSendMessageError if some are not after all
-        retries. An async one returns when they are queued and raises QueueFullError if there is no space within
-        queue.enqueue.timeout.ms. Both raise ProducerClosedError after close().
+        A sync producer returns when the messages are sent, and raises FailedToSendMessageError if some could not be
+        sent after all retries. An async producer returns when the messages are in its queue, and raises QueueFullError
+        if there is no space within queue.enqueue.timeout.ms. Both raise ProducerClosedError after close().
         """
         events = _flat(messages)
         if self._process != os.getpid():
@@ -89,9 +89,9 @@ class Producer(Generic[K, V]):
             raise QueueFullError(f"Event queue is full of unsent messages, could not send event: {event}")
 
     def close(self, timeout: float | None = None) -> None:
-        """Send queued messages for at most `timeout` seconds, and close the connections. May be called repeatedly.
+        """Send the messages in the queue for at most `timeout` seconds (None: no limit), and close the connections.
 
-        After the timeout, or on Ctrl+C, the remaining messages are dropped.
+        Messages that are not sent by then, or when Ctrl+C is pressed, are dropped. May be called repeatedly.
         """
         if self._closed:
             return
@@ -102,7 +102,7 @@ class Producer(Generic[K, V]):
             if self._thread is not None:
                 self._thread.shutdown(timeout)
             elif self._lock.acquire(timeout=-1 if timeout is None else timeout):
-                self._lock.release()  # another thread's send() is over
+                self._lock.release()  # send() in other threads has returned
         finally:
             self._handler.close()
             if self._thread is not None:

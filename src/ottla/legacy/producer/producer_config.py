@@ -1,4 +1,4 @@
-"""Configs of the 0.8 producer, with Kafka's names, defaults and limits."""
+"""Configs of the producer of Kafka 0.8, with Kafka's names, defaults and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.records.compression import CODEC_IDS, LZ4, NONE
 
 
 def codec(value: Any) -> int:
-    """Check a codec: none, gzip, snappy, lz4, or its number 0 to 3."""
+    """Return the id of a compression codec: none, gzip, snappy, lz4, or a number from 0 to 3. Raises ValueError."""
     word = str(value).strip().lower()
     codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
     if not NONE <= codec_id <= LZ4 or isinstance(value, bool):
@@ -23,7 +23,7 @@ def codec(value: Any) -> int:
 
 
 class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",)):
-    """Configs of a 0.8 producer, as a mapping with Kafka's names or as keywords.
+    """Configs of a 0.8 producer, as a mapping with Kafka's names or as keyword arguments.
 
     ProducerConfig({"metadata.broker.list": "localhost:9092", "serializer.class": "kafka.serializer.StringEncoder"})
     """
@@ -32,17 +32,23 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
         REQUIRED, addresses, "Brokers to fetch metadata from: host:port, separated by commas."
     )
     request_required_acks = Option(
-        0, integer(-1, 1), "Acknowledgements to wait for: 0: none, 1: the leader's, -1: all in-sync replicas'."
+        0,
+        integer(-1, 1),
+        "Acknowledgements to wait for. 0: none, 1: that of the leader, -1: those of all in-sync replicas.",
     )
     request_timeout_ms = Option(10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
     producer_type = Option(
-        "sync", one_of("sync", "async"), "sync: send() sends messages itself; async: send() queues them for a thread."
+        "sync",
+        one_of("sync", "async"),
+        "sync: send() waits until messages are sent; async: send() adds them to a queue for a thread.",
     )
     serializer_class = Option(
         DefaultEncoder, plug_in("to_bytes", ENCODERS), "Encoder of messages: a class or object with `to_bytes`."
     )
-    key_serializer_class = Option(None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: serializer.class.")
-    serializer_encoding = Option("UTF8", text, "The encoding of StringEncoder.")
+    key_serializer_class = Option(
+        None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: that of serializer.class."
+    )
+    serializer_encoding = Option("UTF8", text, "Character encoding of StringEncoder.")
     partitioner_class = Option(
         DefaultPartitioner,
         plug_in("partition", PARTITIONERS),
@@ -50,7 +56,7 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     )
     compression_codec = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
     compressed_topics: Option[tuple[str, ...]] = Option(
-        (), words(), "The topics to compress if compression.codec is set; empty: all topics."
+        (), words(), "Topics whose messages are compressed if compression.codec is set; empty: all topics."
     )
     message_send_max_retries = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
     retry_backoff_ms = Option(
@@ -59,20 +65,20 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     topic_metadata_refresh_interval_ms = Option(
         600_000,
         integer(-1, MAX_INT),
-        "Maximum age of metadata in ms: older metadata is refreshed, and connections are reopened, before sending; 0:"
+        "Maximum age of metadata in ms. Older metadata is refreshed, and connections are reopened, before sending. 0:"
         " before every send, -1: only after failures.",
     )
     queue_buffering_max_ms = Option(
-        5_000, integer(0, MAX_INT), "async: maximum time in ms that a message waits for its batch to fill."
+        5_000, integer(0, MAX_INT), "async: maximum time in ms for which messages are collected before a batch is sent."
     )
     queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: maximum number of queued messages.")
     queue_enqueue_timeout_ms = Option(
         -1,
         integer(-1, MAX_INT),
-        "async: maximum time in ms that send() waits for space in the queue; 0: not at all, -1: for ever.",
+        "async: maximum time in ms that send() waits for space in the queue; 0: no wait, -1: no limit.",
     )
     batch_num_messages = Option(
-        200, integer(1, MAX_INT), "async: number of messages in a full batch, which is sent at once."
+        200, integer(1, MAX_INT), "async: maximum number of messages in a batch. A full batch is sent immediately."
     )
     send_buffer_bytes = Option(
         102_400, integer(-1, MAX_INT), "Size of the socket's send buffer (SO_SNDBUF); -1: the system default."
@@ -80,9 +86,9 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     client_id = Option("", client_id, "Client id for the brokers' logs and quotas.")
 
     def check(self) -> None:
-        """Raise ConfigurationError if a batch does not fit into the queue."""
+        """Raise ConfigurationError if batch.num.messages is more than queue.buffering.max.messages."""
         if self.batch_num_messages > self.queue_buffering_max_messages:
             raise ConfigurationError(
-                f"batch.num.messages: {self.batch_num_messages} is not allowed: it must be at most"
+                f"batch.num.messages: {self.batch_num_messages} is invalid: it must be at most"
                 f" queue.buffering.max.messages, which is {self.queue_buffering_max_messages}"
             )

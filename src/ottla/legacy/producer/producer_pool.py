@@ -1,7 +1,7 @@
-"""`ProducerPool`: a `SyncProducer` per leader.
+"""`ProducerPool`: a `SyncProducer` for each leader.
 
-Each refresh of metadata closes the connections to the leaders in it and opens new ones. This is how the 0.8 producer
-finds new brokers, and why the first request after a refresh is slower.
+Each metadata refresh closes the connections to the leaders in the response and opens new ones, as in Kafka 0.8. That is
+how the producer finds brokers with a new address, and why the first request after a refresh takes longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.model import Node
 
 
 class ProducerPool:
-    """The connections of one producer, by broker id."""
+    """The connections of a producer by broker id."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self.config = config
@@ -25,7 +25,7 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def update_producer(self, leaders: Iterable[Node]) -> None:
-        """Reopen the connections to these brokers; others stay open."""
+        """Replace the connections to these brokers by new ones. Connections to other brokers are kept."""
         with self._lock:
             if self._closed:
                 return
@@ -44,7 +44,7 @@ class ProducerPool:
         return producer
 
     def close(self) -> None:
-        """Close all connections; requests that wait for a response fail."""
+        """Close all connections. Requests that wait for a response fail."""
         with self._lock:
             self._closed = True
             for producer in self._producers.values():

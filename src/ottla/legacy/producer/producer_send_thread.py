@@ -1,4 +1,4 @@
-"""`ProducerSendThread`: sends the queued messages of an async producer, in batches by number or time."""
+"""`ProducerSendThread`: sends the messages of an async producer in batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ log = logging.getLogger("ottla.legacy")
 
 
 class ProducerSendThread(threading.Thread):
-    """Takes messages from `queue` and passes them to `handle`, `batch_size` at once or after `queue_time_ms`."""
+    """Takes messages from `queue`, and passes batches to `handle` when `batch_size` messages are collected, or every
+    `queue_time_ms` milliseconds.
+    """
 
     def __init__(
         self,
@@ -31,21 +33,23 @@ class ProducerSendThread(threading.Thread):
         self._done = threading.Event()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Send queued messages, and stop. After `timeout` seconds, or on Ctrl+C, the rest is dropped."""
+        """Send the messages in the queue and stop. Messages that are not sent after `timeout` seconds, or on Ctrl+C,
+        are dropped.
+        """
         self._queue.close()
         try:
-            # Not join(): Python 3.11 regards a thread as ended if Ctrl+C interrupts join().
+            # Not join(): in Python 3.11, a thread counts as ended if Ctrl+C interrupts join().
             self._done.wait(timeout)
         finally:
             self._queue.clear()
 
     def end(self, timeout: float) -> None:
-        """Wait for the thread after its connections were closed."""
+        """Wait at most `timeout` seconds for the end of the thread."""
         if self._done.wait(timeout):
             self.join()
 
     def run(self) -> None:
-        """Run until `shutdown`."""
+        """Send messages until `shutdown`."""
         try:
             self._work()
         finally:
@@ -69,5 +73,5 @@ class ProducerSendThread(threading.Thread):
             return
         try:
             self._handle(events)
-        except Exception:  # the thread continues; in 0.8 the caller gets no error
+        except Exception:  # as in Kafka 0.8, the error is only logged
             log.exception("Could not send a batch of %d messages, which are lost", len(events))

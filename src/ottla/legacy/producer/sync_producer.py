@@ -1,6 +1,6 @@
-"""`SyncProducer`: sends requests to one broker, one at a time, over a `BlockingChannel`.
+"""`SyncProducer`: sends requests to one broker, one at a time.
 
-Thread-safe. The first request opens the connection, and so does the first one after an error.
+The first request opens the connection, and so does the first one after an error. Safe for threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Response)
 
 
 class SyncProducer:
-    """The connection to one broker, by its address."""
+    """A connection to the broker at an address."""
 
     def __init__(self, host: str, port: int, config: ProducerConfig) -> None:
         self.host = host
@@ -38,13 +38,13 @@ class SyncProducer:
         return f"<SyncProducer {self.host}:{self.port}>"
 
     def send(self, request: ProduceRequest) -> ProduceResponse | None:
-        """Send messages, and return the broker's response, or None with acks=0, which has none."""
+        """Send messages, and return the response of the broker, or None with acks=0. Raises KafkaError."""
         with self._lock:
             response = self._exchange(request, answered=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
-        """Send any other request, and return its response."""
+        """Send another request, and return its response. Raises KafkaError."""
         with self._lock:
             return cast(R, self._exchange(request, answered=True))
 
@@ -57,11 +57,12 @@ class SyncProducer:
             self._channel.send(request, VERSION, self._correlation_id, self.config.client_id)
             return self._channel.receive() if answered else None
         except BaseException:
-            # It is unknown how much has arrived (also after Ctrl+C): the next request opens a new connection.
+            # After an interruption (also Ctrl+C) it is unknown how much was sent, so that the next request opens a
+            # new connection.
             self._channel.disconnect()
             raise
 
     def close(self) -> None:
-        """Close the connection, even while another thread waits for a response. May be called repeatedly."""
+        """Close the connection, even if another thread waits for a response. May be called repeatedly."""
         self._closed = True
         self._channel.disconnect()
