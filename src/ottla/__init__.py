@@ -1,13 +1,11 @@
 """Ottla: Kafka, in Python.
 
-Names are imported on first use, so that `import ottla` costs next to nothing.
+Public names are imported when they are first used, so that `import ottla` is fast.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # type checkers treat it as typing.TYPE_CHECKING; importing typing would take most of the import time
-)
+TYPE_CHECKING = False  # type checkers treat it like typing.TYPE_CHECKING, whose import would take most of the time
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin.admin import KafkaAdminClient as KafkaAdminClient
@@ -245,7 +243,7 @@ _HOMES = {
     "VoidDeserializer": "ottla.serializers",
     "VoidSerializer": "ottla.serializers",
 }
-"""Public names, and the modules that define them."""
+"""The modules that define the public names."""
 
 __all__ = list(_HOMES)
 

@@ -1,7 +1,8 @@
-"""IP addresses in one canonical form: that of Java's `InetAddress.getHostAddress`, which ACLs, quotas and logs compare.
+"""IP addresses in one canonical form, so that ACLs, quotas and logs can compare them as strings. It is the form of
+Java's `InetAddress.getHostAddress`.
 
-The address of an IPv4 client on an IPv6 socket is the IPv4 address (10.0.0.1, not ::ffff:10.0.0.1); an IPv6 address has
-eight groups and no `::` (0:0:0:0:0:0:0:1, not ::1).
+The address of an IPv4 client on an IPv6 socket becomes the IPv4 address (10.0.0.1, not ::ffff:10.0.0.1). An IPv6
+address has eight groups without `::` (0:0:0:0:0:0:0:1, not ::1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 def canonical(text: str) -> str | None:
-    """Return an IP address, as users write it, in Java's form; None for anything else."""
+    """Return the canonical form of an IP address in any notation, or None if the text is not an IP address."""
     text = text.strip().removeprefix("[").removesuffix("]")
     address, percent, scope = text.partition("%")
     try:
@@ -29,26 +30,26 @@ def canonical(text: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only programs on this machine reach an address, by its IP address or as localhost."""
+    """Return whether a host is a loopback address or localhost."""
     address = canonical(host)
     return host == "localhost" if address is None else address.startswith("127.") or address == "0:0:0:0:0:0:0:1"
 
 
 def canonical_or_same(text: str) -> str:
-    """Return an IP address in Java's form, and any other text (`*`, a name) as it is."""
+    """Return the canonical form of an IP address; return any other text (such as `*` or a host name) unchanged."""
     return canonical(text) or text
 
 
 def of_peer(address: tuple[Any, ...]) -> str:
-    """Return the IP address of a socket's peer, from the address that accept() returns."""
+    """Return the canonical IP address of a peer. `address` is the socket address that `accept()` returns."""
     host = str(address[0])
     scope = address[3] if len(address) > 3 else 0
     return canonical_or_same(host.partition("%")[0] + (f"%{scope}" if scope else ""))
 
 
 def resolved(text: str) -> str:
-    """Return the canonical address of an IP address or of a host name (its first one). Raises ValueError if it has
-    none.
+    """Return the canonical form of an IP address, or the first IP address of a host name. Raises ValueError if the name
+    cannot be resolved.
     """
     address = canonical(text)
     if address is not None:
@@ -56,4 +57,6 @@ def resolved(text: str) -> str:
     try:
         return of_peer(socket.getaddrinfo(text.strip(), None, type=socket.SOCK_STREAM)[0][4])
     except OSError as error:
-        raise ValueError(f"{text!r} is neither an IP address nor a known host name ({error.strerror})") from None
+        raise ValueError(
+            f"{text!r} is not an IP address, and cannot be resolved as a host name ({error.strerror})"
+        ) from None

@@ -1,4 +1,4 @@
-"""Clients for asyncio, under the same names: the asyncio core itself, on the caller's event loop.
+"""Clients for asyncio, with the names of the synchronous clients.
 
     async with ottla.aio.KafkaProducer(bootstrap_servers="localhost:9092") as producer:
         metadata = await (await producer.send("topic", b"value"))
@@ -7,7 +7,8 @@
         async for record in consumer:
             print(record.value)
 
-Configs and behaviour are those of the synchronous clients; methods that wait are coroutines. No thread is started.
+Configs and behaviour are those of the synchronous clients, but methods that wait are coroutines. These clients run on
+the caller's event loop and start no threads.
 """
 
 from __future__ import annotations

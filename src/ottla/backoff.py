@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter: `org.apache.kafka.common.utils.ExponentialBackoff` (KIP-580)."""
+"""Exponential backoff with jitter, as in `org.apache.kafka.common.utils.ExponentialBackoff` (KIP-580)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Callable
 from typing import Final
 
 MULTIPLIER: Final = 2
-"""`CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
+"""The factor between two delays, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
 JITTER: Final = 0.2
-"""`CommonClientConfigs.RETRY_BACKOFF_JITTER`: what clients use, so that they do not retry all at once."""
+"""The jitter of clients, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_JITTER`, so that they do not all retry at the
+same time.
+"""
 
 
 class ExponentialBackoff:
     """Delays that grow with the number of failed attempts, up to a maximum.
 
-    Immutable: callers count their attempts. `initial`, `maximum` and the delays have one unit, in Ottla seconds.
-    An `initial` above `maximum` makes `maximum` a constant delay, as KIP-580 specifies for `retry.backoff.ms`.
+    Objects are immutable: the caller counts the attempts. `initial`, `maximum` and the delays have the same unit, which
+    is seconds everywhere in Ottla. If `initial` is more than `maximum`, every delay is `maximum`, as KIP-580 specifies
+    for `retry.backoff.ms`.
     """
 
     __slots__ = ("_initial", "_jitter", "_max_exponent", "_maximum", "_multiplier", "_uniform")
@@ -31,7 +34,9 @@ class ExponentialBackoff:
         jitter: float = 0.0,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """Multiply each delay by `uniform(1 - jitter, 1 + jitter)`; with a jitter of 0 the delays are exact."""
+        """Create delays. Each one is multiplied by a random factor from 1 - jitter to 1 + jitter, which `uniform`
+        returns.
+        """
         self._initial = min(initial, maximum)
         self._maximum = maximum
         self._multiplier = multiplier
@@ -41,7 +46,9 @@ class ExponentialBackoff:
         self._max_exponent = math.ceil(math.log(maximum / initial, multiplier)) if grows else 0
 
     def backoff(self, attempts: int) -> float:
-        """Return the delay before the next attempt; `attempts` is 0 after the first failure."""
+        """Return the delay before the next attempt. `attempts` is the number of failed attempts before the last one: 0
+        after the first failure.
+        """
         delay = min(self._initial * self._multiplier ** min(attempts, self._max_exponent), self._maximum)
         if self._jitter:
             delay = min(delay * self._uniform(1 - self._jitter, 1 + self._jitter), self._maximum)

@@ -1,4 +1,4 @@
-"""Injected time: the system clock, and a manual clock for tests."""
+"""Clocks that components get as an argument: the system clock, and a manual clock for tests."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """The clock of a component. Kafka's `Time`."""
+    """A clock, like Kafka's `Time`."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since 1970, for timestamps in records and files."""
+        """Return the milliseconds since 1970, for timestamps in records and files."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds of a monotonic clock, for deadlines and durations."""
+        """Return the seconds of a monotonic clock, for deadlines and durations."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Wait until the event is set or `monotonic()` has reached `until`."""
+        """Wait until the event is set, or until `monotonic()` reaches `until` (None: no limit)."""
         ...
 
 
 def now_ms() -> int:
-    """Return milliseconds since 1970 by the system clock, for code in which tests need not control time."""
+    """Return the milliseconds since 1970 of the system clock. Use it where tests need no control of the time."""
     return time.time_ns() // 1_000_000
 
 
@@ -50,7 +50,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until `advance` moves it."""
+    """A clock for tests, which only `advance` moves."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -69,7 +69,7 @@ class ManualClock:
         if until is None:
             await event.wait()
             return
-        # A separate event: only the caller may set its own.
+        # A separate event, because only the caller may set `event`.
         over = asyncio.Event()
         sleeper = (until, asyncio.get_running_loop(), over)
         self._sleepers.append(sleeper)
@@ -85,11 +85,13 @@ class ManualClock:
 
     @property
     def waited_for(self) -> list[float]:
-        """Return the deadlines of pending `wait` calls, in seconds of `monotonic`."""
+        """The deadlines of pending `wait` calls, in seconds of `monotonic`."""
         return [moment for moment, _, _ in list(self._sleepers)]
 
     def advance(self, ms: float) -> None:
-        """Move both times forward, and wake the waiters whose deadline has passed. Thread-safe."""
+        """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines have passed. Safe for
+        threads.
+        """
         if ms < 0:
             raise ValueError(f"cannot move a clock back by {-ms} ms")
         self._now_ms += round(ms)

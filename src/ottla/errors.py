@@ -1,8 +1,7 @@
-"""Kafka's errors: one class per error code, with its retry rules.
+"""Kafka's errors: a class for each error code, which also says whether a request may be retried.
 
-Ottla's code raises these classes. Only the broker's `dispatch` turns them into codes, and only the client's channel
-turns codes into exceptions. Whether an error is retriable, and whether a client should refresh its metadata first, is
-stated here and nowhere else. Codes and names are those of `org.apache.kafka.common.protocol.Errors`.
+Ottla raises these classes everywhere. Only the broker's `dispatch` converts exceptions to codes, and only the client's
+channel converts codes to exceptions. Codes and names are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ def _upper_case(class_name: str) -> str:
 
 
 class KafkaError(Exception):
-    """Base of everything that Ottla raises on purpose.
+    """Base class of all exceptions that Ottla raises deliberately.
 
-    The default message is the first line of the class docstring. Subclasses state their attributes as class arguments:
-    `class X(KafkaError, code=6, retriable=True)`.
+    The default message is the first line of the class docstring. Subclasses define their attributes with class
+    arguments: `class X(KafkaError, code=6, retriable=True)`.
     """
 
     code: ClassVar[int | None] = None
-    """The number on the wire; None for an error that exists only inside a client."""
+    """The error code in responses; None if the error only occurs in clients or at startup."""
     name: ClassVar[str] = ""
-    """Kafka's name of the code: that of the class in upper case, unless stated otherwise."""
+    """Kafka's name of the error code. The default is the class name in upper case."""
     retriable: ClassVar[bool] = False
     """Whether the same request may succeed if it is sent again."""
     refresh_metadata: ClassVar[bool] = False
@@ -58,7 +57,7 @@ class KafkaError(Exception):
         return str(self.args[0])
 
 
-# Errors without a number: raised in a client or at start-up, never sent.
+# Errors without a code, which clients or a starting broker raise. They are never in a response.
 
 
 class ConfigurationError(KafkaError, ValueError):
@@ -70,39 +69,39 @@ class SerializationError(KafkaError, ValueError):
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError, retriable=True):
-    """The call did not complete within its time limit."""
+    """The call did not complete in time."""
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """No room for the record came free in buffer.memory within max.block.ms."""
+    """No space for the record became available in buffer.memory within max.block.ms."""
 
 
 class TransactionAbortedError(KafkaError):
-    """The record was not sent: its transaction was aborted."""
+    """The record was not sent, because its transaction was aborted."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError, retriable=True, refresh_metadata=True):
-    """No connection to a broker could be made or kept."""
+    """The connection to a broker failed."""
 
 
 class SslAuthenticationError(BrokerConnectionError, retriable=False, refresh_metadata=False):
-    """The TLS handshake has failed: one side does not trust the other, or they have nothing in common."""
+    """The TLS handshake failed: a certificate is not trusted, or there is no common TLS version or cipher suite."""
 
 
 class MalformedMessageError(KafkaError, ValueError):
-    """Bytes do not form the message that they should."""
+    """The bytes are not a valid message of the protocol."""
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """The call does not fit the state that the object is in (closed, not subscribed, forked…)."""
+    """The call is not allowed in the current state of the object (such as closed, not subscribed, or forked)."""
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """A partition has no committed offset and auto.offset.reset is none."""
+    """The partition has no committed offset, and auto.offset.reset is none."""
 
 
 class CommitFailedError(KafkaError):
-    """The group has rebalanced, so the offsets were not committed; poll() joins the group again."""
+    """The offsets were not committed, because the group has rebalanced; poll() joins the group again."""
 
 
 class RecordDeserializationError(SerializationError):
@@ -113,48 +112,48 @@ class RecordDeserializationError(SerializationError):
         self.topic_partition = topic_partition
         self.offset = offset
         self.is_key = is_key
-        """Whether it was the key; else the value."""
+        """Whether the key could not be deserialized; otherwise the value."""
         self.record = record
-        """The ConsumerRecord as it was read: key and value are bytes, with timestamp and headers."""
+        """The ConsumerRecord with the serialized key and value as bytes."""
 
 
 class RetriableCommitFailedError(CommitFailedError, retriable=True):
-    """An asynchronous commit did not succeed; another one may."""
+    """An asynchronous commit failed; a later one may succeed."""
 
 
 class WakeupError(KafkaError):
-    """A call that waited was interrupted by wakeup()."""
+    """A waiting call was interrupted by wakeup()."""
 
 
 class StartupError(KafkaError):
-    """The broker cannot start as configured; the message says why and what to do."""
+    """The broker cannot start with this configuration."""
 
 
-# Errors with a number, in the order of their numbers.
+# Errors with a code, sorted by code.
 
 
 class UnknownServerError(KafkaError, code=-1, name="UNKNOWN_SERVER_ERROR"):
-    """The broker met an unexpected error while it handled the request."""
+    """An unexpected error occurred while the broker handled the request."""
 
 
 class OffsetOutOfRangeError(KafkaError, code=1):
-    """The offset lies outside the range that the partition holds."""
+    """The offset is not in the log of the partition."""
 
 
 class CorruptMessageError(KafkaError, code=2, retriable=True):
-    """The batch fails its CRC check, exceeds a size bound, or is otherwise corrupt."""
+    """The batch has a wrong CRC, exceeds a size limit, or is otherwise corrupt."""
 
 
 class CorruptBatchError(CorruptMessageError, retriable=False):
-    """A batch was fetched that cannot be decoded. To continue after it, call seek(topic_partition, next_offset)."""
+    """A fetched batch cannot be decoded. To continue after it, call seek(topic_partition, next_offset)."""
 
     def __init__(self, message: str, topic_partition: Any, offset: int, next_offset: int) -> None:
         super().__init__(message)
         self.topic_partition = topic_partition
         self.offset = offset
-        """The next offset that the consumer would return: records before it were returned."""
+        """The first offset that was not returned to the application."""
         self.next_offset = next_offset
-        """The offset after the batch."""
+        """The offset after the corrupt batch."""
 
 
 class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_metadata=True):
@@ -166,11 +165,11 @@ class InvalidFetchSizeError(KafkaError, code=4):
 
 
 class LeaderNotAvailableError(KafkaError, code=5, retriable=True, refresh_metadata=True):
-    """The partition has no leader at the moment, as during an election."""
+    """The partition has no leader at the moment, for example during an election."""
 
 
 class NotLeaderOrFollowerError(KafkaError, code=6, retriable=True, refresh_metadata=True):
-    """This broker is not the replica that the request needs for the partition."""
+    """This broker is not the leader of the partition, or not the replica that the request needs."""
 
 
 class RequestTimedOutError(KafkaError, code=7, retriable=True):
@@ -190,7 +189,7 @@ class MessageTooLargeError(KafkaError, code=10):
 
 
 class StaleControllerEpochError(KafkaError, code=11):
-    """The controller has moved to another broker."""
+    """The controller epoch of the request is outdated, because the controller has changed."""
 
 
 class OffsetMetadataTooLargeError(KafkaError, code=12):
@@ -198,7 +197,7 @@ class OffsetMetadataTooLargeError(KafkaError, code=12):
 
 
 class NetworkError(KafkaError, code=13, name="NETWORK_EXCEPTION", retriable=True, refresh_metadata=True):
-    """The peer closed the connection before it answered."""
+    """The connection was closed before the response arrived."""
 
 
 class CoordinatorLoadInProgressError(KafkaError, code=14, retriable=True):
@@ -218,27 +217,27 @@ class InvalidTopicError(KafkaError, code=17, name="INVALID_TOPIC_EXCEPTION"):
 
 
 class RecordListTooLargeError(KafkaError, code=18):
-    """The request holds a batch larger than a log segment."""
+    """A batch in the request is larger than a log segment."""
 
 
 class NotEnoughReplicasError(KafkaError, code=19, retriable=True):
-    """Fewer replicas are in sync than min.insync.replicas requires."""
+    """Fewer replicas are in sync than min.insync.replicas requires, so the batch was not written."""
 
 
 class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True):
-    """The batch was written, but to fewer in-sync replicas than required."""
+    """The batch was written, but to fewer in-sync replicas than min.insync.replicas requires."""
 
 
 class InvalidRequiredAcksError(KafkaError, code=21):
-    """The produce request's acks is none of -1, 0 and 1."""
+    """The acks of the produce request are not -1, 0 or 1."""
 
 
 class IllegalGenerationError(KafkaError, code=22):
-    """The generation is not the group's current one."""
+    """The generation is not the current generation of the group."""
 
 
 class InconsistentGroupProtocolError(KafkaError, code=23):
-    """The member shares no protocol with the group, or the protocol type differs."""
+    """The member and the group have no common assignor, or their protocol types differ."""
 
 
 class InvalidGroupIdError(KafkaError, code=24):
@@ -250,11 +249,11 @@ class UnknownMemberIdError(KafkaError, code=25):
 
 
 class InvalidSessionTimeoutError(KafkaError, code=26):
-    """The session timeout lies outside group.min.session.timeout.ms and group.max.session.timeout.ms."""
+    """The session timeout is not between group.min.session.timeout.ms and group.max.session.timeout.ms."""
 
 
 class RebalanceInProgressError(KafkaError, code=27):
-    """The group is rebalancing, so the member has to rejoin."""
+    """The group is rebalancing, so the member must rejoin."""
 
 
 class InvalidCommitOffsetSizeError(KafkaError, code=28):
@@ -274,7 +273,7 @@ class ClusterAuthorizationFailedError(KafkaError, code=31):
 
 
 class InvalidTimestampError(KafkaError, code=32):
-    """The record's timestamp lies outside the bounds that the topic accepts."""
+    """The timestamp of the record is outside the range that the topic accepts."""
 
 
 class UnsupportedSaslMechanismError(KafkaError, code=33):
@@ -282,7 +281,7 @@ class UnsupportedSaslMechanismError(KafkaError, code=33):
 
 
 class IllegalSaslStateError(KafkaError, code=34):
-    """The request does not fit the state of the SASL exchange."""
+    """The request is not allowed in the current state of the SASL authentication."""
 
 
 class UnsupportedVersionError(KafkaError, code=35):
@@ -290,7 +289,7 @@ class UnsupportedVersionError(KafkaError, code=35):
 
 
 class TopicAlreadyExistsError(KafkaError, code=36):
-    """A topic of this name exists already."""
+    """A topic with this name already exists."""
 
 
 class InvalidPartitionsError(KafkaError, code=37):
@@ -298,7 +297,7 @@ class InvalidPartitionsError(KafkaError, code=37):
 
 
 class InvalidReplicationFactorError(KafkaError, code=38):
-    """The replication factor is below 1 or above the number of available brokers."""
+    """The replication factor is less than 1, or more than the number of available brokers."""
 
 
 class InvalidReplicaAssignmentError(KafkaError, code=39):
@@ -314,11 +313,11 @@ class NotControllerError(KafkaError, code=41, retriable=True, refresh_metadata=T
 
 
 class InvalidRequestError(KafkaError, code=42):
-    """The request is malformed or contradicts itself."""
+    """The request is malformed or its fields contradict each other."""
 
 
 class UnsupportedForMessageFormatError(KafkaError, code=43):
-    """The log's message format does not support the request."""
+    """The message format of the log does not support the request."""
 
 
 class PolicyViolationError(KafkaError, code=44):
@@ -326,35 +325,35 @@ class PolicyViolationError(KafkaError, code=44):
 
 
 class OutOfOrderSequenceNumberError(KafkaError, code=45):
-    """The batch's sequence number does not follow the producer's last one."""
+    """The sequence number of the batch does not follow the last one of the producer."""
 
 
 class DuplicateSequenceNumberError(KafkaError, code=46):
-    """The batch's sequence number was written before."""
+    """A batch with this sequence number was written before."""
 
 
 class InvalidProducerEpochError(KafkaError, code=47):
-    """The producer's epoch is older than the one the broker knows."""
+    """The epoch of the producer is older than the current one."""
 
 
 class InvalidTxnStateError(KafkaError, code=48):
-    """The transactional operation does not fit the transaction's state."""
+    """The operation is not allowed in the current state of the transaction."""
 
 
 class InvalidProducerIdMappingError(KafkaError, code=49):
-    """The producer id is not the one assigned to the transactional id."""
+    """The producer id is not the one that is assigned to the transactional id."""
 
 
 class InvalidTransactionTimeoutError(KafkaError, code=50):
-    """The transaction timeout is above transaction.max.timeout.ms."""
+    """The transaction timeout is greater than transaction.max.timeout.ms."""
 
 
 class ConcurrentTransactionsError(KafkaError, code=51, retriable=True):
-    """The transaction is being changed by another operation."""
+    """Another operation on the transaction is in progress."""
 
 
 class TransactionCoordinatorFencedError(KafkaError, code=52):
-    """A newer transaction coordinator has taken over."""
+    """A newer transaction coordinator exists."""
 
 
 class TransactionalIdAuthorizationFailedError(KafkaError, code=53):
@@ -366,11 +365,11 @@ class SecurityDisabledError(KafkaError, code=54):
 
 
 class OperationNotAttemptedError(KafkaError, code=55):
-    """The broker did not attempt this part of the request because another part failed."""
+    """This part of the request was not attempted, because another part failed."""
 
 
 class KafkaStorageError(KafkaError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True, refresh_metadata=True):
-    """The log directory failed while the broker used it."""
+    """A log directory of the broker has failed."""
 
 
 class LogDirNotFoundError(KafkaError, code=57):
@@ -382,7 +381,7 @@ class SaslAuthenticationFailedError(KafkaError, code=58):
 
 
 class UnknownProducerIdError(KafkaError, code=59):
-    """The broker no longer holds state for this producer id."""
+    """The broker has no state of this producer id."""
 
 
 class ReassignmentInProgressError(KafkaError, code=60):
@@ -394,7 +393,7 @@ class DelegationTokenAuthDisabledError(KafkaError, code=61):
 
 
 class DelegationTokenNotFoundError(KafkaError, code=62):
-    """The broker does not know the delegation token."""
+    """The delegation token does not exist."""
 
 
 class DelegationTokenOwnerMismatchError(KafkaError, code=63):
@@ -418,23 +417,23 @@ class InvalidPrincipalTypeError(KafkaError, code=67):
 
 
 class NonEmptyGroupError(KafkaError, code=68):
-    """The group still has members."""
+    """The group has members."""
 
 
 class GroupIdNotFoundError(KafkaError, code=69):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class FetchSessionIdNotFoundError(KafkaError, code=70, retriable=True):
-    """The broker does not know the fetch session."""
+    """The fetch session does not exist."""
 
 
 class InvalidFetchSessionEpochError(KafkaError, code=71, retriable=True):
-    """The fetch session's epoch is not the expected one."""
+    """The epoch of the fetch session is not the expected one."""
 
 
 class ListenerNotFoundError(KafkaError, code=72, retriable=True, refresh_metadata=True):
-    """The leader has no listener of the name on which the request came."""
+    """The leader of the partition has no listener with the name of the listener that received the request."""
 
 
 class TopicDeletionDisabledError(KafkaError, code=73):
@@ -442,11 +441,11 @@ class TopicDeletionDisabledError(KafkaError, code=73):
 
 
 class FencedLeaderEpochError(KafkaError, code=74, retriable=True, refresh_metadata=True):
-    """The request's leader epoch is older than the broker's."""
+    """The leader epoch of the request is older than that of the broker."""
 
 
 class UnknownLeaderEpochError(KafkaError, code=75, retriable=True, refresh_metadata=True):
-    """The request's leader epoch is newer than the broker's."""
+    """The leader epoch of the request is newer than that of the broker."""
 
 
 class UnsupportedCompressionTypeError(KafkaError, code=76):
@@ -458,11 +457,11 @@ class StaleBrokerEpochError(KafkaError, code=77):
 
 
 class OffsetNotAvailableError(KafkaError, code=78, retriable=True, refresh_metadata=True):
-    """The leader's high watermark has not caught up since its election."""
+    """The leader does not know its high watermark yet, because it was elected recently."""
 
 
 class MemberIdRequiredError(KafkaError, code=79):
-    """The member has to rejoin with the member id that the coordinator gave it."""
+    """The member must rejoin with the member id in the response."""
 
 
 class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refresh_metadata=True):
@@ -470,11 +469,11 @@ class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refr
 
 
 class GroupMaxSizeReachedError(KafkaError, code=81):
-    """The group has as many members as group.max.size allows."""
+    """The group has the maximum number of members (group.max.size)."""
 
 
 class FencedInstanceIdError(KafkaError, code=82):
-    """Another member has registered the same group.instance.id."""
+    """Another member has joined with the same group.instance.id."""
 
 
 class EligibleLeadersNotAvailableError(KafkaError, code=83, retriable=True, refresh_metadata=True):
@@ -498,11 +497,11 @@ class InvalidRecordError(KafkaError, code=87):
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
-    """Offsets of an open transaction are still to be decided."""
+    """The offsets are part of a transaction that is not complete."""
 
 
 class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
-    """The throttling quota is exceeded."""
+    """A quota is exceeded, so the request was rejected."""
 
 
 class ProducerFencedError(KafkaError, code=90):
@@ -510,11 +509,11 @@ class ProducerFencedError(KafkaError, code=90):
 
 
 class ResourceNotFoundError(KafkaError, code=91):
-    """The request names a resource that does not exist."""
+    """The resource does not exist."""
 
 
 class DuplicateResourceError(KafkaError, code=92):
-    """The request names the same resource twice."""
+    """The request contains the same resource twice."""
 
 
 class UnacceptableCredentialError(KafkaError, code=93):
@@ -522,11 +521,11 @@ class UnacceptableCredentialError(KafkaError, code=93):
 
 
 class InconsistentVoterSetError(KafkaError, code=94):
-    """The voter set differs from the expected one."""
+    """The set of voters is not the expected one."""
 
 
 class InvalidUpdateVersionError(KafkaError, code=95):
-    """The update version is not valid."""
+    """The version of the update is not valid."""
 
 
 class FeatureUpdateFailedError(KafkaError, code=96):
@@ -534,23 +533,23 @@ class FeatureUpdateFailedError(KafkaError, code=96):
 
 
 class PrincipalDeserializationFailureError(KafkaError, code=97):
-    """The forwarded principal could not be read."""
+    """The principal of the forwarded request cannot be decoded."""
 
 
 class SnapshotNotFoundError(KafkaError, code=98):
-    """There is no such snapshot."""
+    """The snapshot does not exist."""
 
 
 class PositionOutOfRangeError(KafkaError, code=99):
-    """The position lies outside the snapshot."""
+    """The position is outside the snapshot."""
 
 
 class UnknownTopicIdError(KafkaError, code=100, retriable=True, refresh_metadata=True):
-    """The broker hosts no topic of this id."""
+    """The broker has no topic with this id."""
 
 
 class DuplicateBrokerRegistrationError(KafkaError, code=101):
-    """A broker of this id is registered already."""
+    """A broker with this id is already registered."""
 
 
 class BrokerIdNotRegisteredError(KafkaError, code=102):
@@ -558,27 +557,27 @@ class BrokerIdNotRegisteredError(KafkaError, code=102):
 
 
 class InconsistentTopicIdError(KafkaError, code=103, retriable=True, refresh_metadata=True):
-    """The topic's id in the request differs from the broker's."""
+    """The topic id of the request differs from that of the broker."""
 
 
 class InconsistentClusterIdError(KafkaError, code=104):
-    """The cluster id differs from the broker's."""
+    """The cluster id of the request differs from that of the broker."""
 
 
 class TransactionalIdNotFoundError(KafkaError, code=105):
-    """There is no such transactional id."""
+    """The transactional id does not exist."""
 
 
 class FetchSessionTopicIdError(KafkaError, code=106, name="FETCH_SESSION_TOPIC_ID_ERROR", retriable=True):
-    """Topic ids were used in some requests of the fetch session and not in others."""
+    """Some requests of the fetch session used topic ids, and others did not."""
 
 
 class IneligibleReplicaError(KafkaError, code=107):
-    """The replica may not join the in-sync replicas."""
+    """The replica is not eligible to join the in-sync replicas."""
 
 
 class NewLeaderElectedError(KafkaError, code=108):
-    """The partition change led to a new leader."""
+    """A new leader was elected while the partition was changed."""
 
 
 class OffsetMovedToTieredStorageError(KafkaError, code=109):
@@ -586,23 +585,23 @@ class OffsetMovedToTieredStorageError(KafkaError, code=109):
 
 
 class FencedMemberEpochError(KafkaError, code=110):
-    """The coordinator has fenced this member's epoch."""
+    """The member epoch is fenced by the coordinator; the member must rejoin."""
 
 
 class UnreleasedInstanceIdError(KafkaError, code=111):
-    """The group.instance.id is still held by another member."""
+    """Another member has not released the group.instance.id yet."""
 
 
 class UnsupportedAssignorError(KafkaError, code=112):
-    """The group coordinator does not offer this assignor."""
+    """The group coordinator does not support this assignor."""
 
 
 class StaleMemberEpochError(KafkaError, code=113):
-    """The member's epoch is not current, so it has to heartbeat first."""
+    """The member epoch is not the current one; the member must send a heartbeat first."""
 
 
 class MismatchedEndpointTypeError(KafkaError, code=114):
-    """The request went to an endpoint of the wrong type."""
+    """The request was sent to the wrong type of endpoint."""
 
 
 class UnsupportedEndpointTypeError(KafkaError, code=115):
@@ -610,11 +609,11 @@ class UnsupportedEndpointTypeError(KafkaError, code=115):
 
 
 class UnknownControllerIdError(KafkaError, code=116):
-    """The controller id is not known."""
+    """The controller id is unknown."""
 
 
 class UnknownSubscriptionIdError(KafkaError, code=117):
-    """The telemetry subscription is not current."""
+    """The subscription id of the telemetry push is not the current one."""
 
 
 class TelemetryTooLargeError(KafkaError, code=118):
@@ -626,27 +625,27 @@ class InvalidRegistrationError(KafkaError, code=119):
 
 
 class TransactionAbortableError(KafkaError, code=120):
-    """The transaction met an error and has to be aborted."""
+    """The transaction had an error and must be aborted."""
 
 
 class InvalidRecordStateError(KafkaError, code=121):
-    """The share group's record is in the wrong state for the acknowledgement."""
+    """The record of the share group is not in a state that allows the acknowledgement."""
 
 
 class ShareSessionNotFoundError(KafkaError, code=122, retriable=True):
-    """The broker does not know the share session."""
+    """The share session does not exist."""
 
 
 class InvalidShareSessionEpochError(KafkaError, code=123, retriable=True):
-    """The share session's epoch is not the expected one."""
+    """The epoch of the share session is not the expected one."""
 
 
 class FencedStateEpochError(KafkaError, code=124):
-    """The share coordinator has fenced this state epoch."""
+    """The state epoch is fenced by the share coordinator."""
 
 
 class InvalidVoterKeyError(KafkaError, code=125):
-    """The voter key does not fit the receiving replica."""
+    """The voter key does not match the replica that received the request."""
 
 
 class DuplicateVoterError(KafkaError, code=126):
@@ -662,7 +661,7 @@ class InvalidRegularExpressionError(KafkaError, code=128):
 
 
 class RebootstrapRequiredError(KafkaError, code=129):
-    """The client has to bootstrap again."""
+    """The client must bootstrap again."""
 
 
 class StreamsInvalidTopologyError(KafkaError, code=130):
@@ -678,14 +677,14 @@ class StreamsTopologyFencedError(KafkaError, code=132):
 
 
 class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
-    """The broker holds as many share sessions as it allows."""
+    """The broker has the maximum number of share sessions."""
 
 
-# Errors without a number that are kinds of those above.
+# Errors without a code that are subclasses of errors with a code.
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was truncated before positions of this consumer, and auto.offset.reset is none."""
+    """The log was truncated below the position of the consumer, and auto.offset.reset is none."""
 
     code = None
     name = ""
@@ -698,32 +697,32 @@ class LogTruncationError(OffsetOutOfRangeError):
             )
         )
         self.divergent_offsets = dict(divergent)
-        """The OffsetAndMetadata of the first divergent offset by partition, or None if it is unknown."""
+        """The first divergent offset of each partition as an OffsetAndMetadata; None if it is unknown."""
 
 
 NONE = 0
-"""The code of success."""
+"""The code for success."""
 
 BY_CODE: dict[int, type[KafkaError]] = {
     code: error
     for error in globals().copy().values()
     if isinstance(error, type) and issubclass(error, KafkaError) and (code := vars(error).get("code")) is not None
 }
-"""The error class of each code."""
+"""The error classes by their codes."""
 
 
 def for_code(code: int) -> type[KafkaError]:
-    """Return the error class of a non-zero code, UnknownServerError for an unknown one, as in Kafka."""
+    """Return the error class of a code that is not 0. As in Kafka, this is UnknownServerError for an unknown code."""
     return BY_CODE.get(code, UnknownServerError)
 
 
 def code_of(error: BaseException) -> int:
-    """Return the error code of an exception, UNKNOWN_SERVER_ERROR (-1) if it has none."""
+    """Return the error code of an exception, or UNKNOWN_SERVER_ERROR (-1) if it has none."""
     code = error.code if isinstance(error, KafkaError) else None
     return -1 if code is None else code
 
 
-# Names that kafka-python gives them, for programs that change nothing but the import.
+# Names of kafka-python, for programs that only replace the import.
 
 BrokerResponseError = KafkaError
 CorruptRecordError = CorruptMessageError

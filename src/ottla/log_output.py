@@ -1,8 +1,8 @@
 """The log of a server process: text or JSON lines, to stderr or a file, written by a thread.
 
-The event loop only puts records into a queue, since a terminal that is stopped, a full pipe or a slow disk would stop
-all clients. The standard library's `QueueHandler` does the same, but its queue is either unbounded or prints a
-traceback for each record when it is full; here further records are counted, and the count is logged.
+The event loop only adds records to a queue, because a stopped terminal, a full pipe or a slow disk would otherwise
+block all clients. The queue is bounded: if it is full, records are dropped and counted, and the count is logged. (The
+standard library's `QueueHandler` has an unbounded queue, or prints a traceback for each record that does not fit.)
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 MAX_QUEUED: Final = 10_000
-"""Records that wait for the thread; further ones are dropped and counted."""
+"""The maximum number of records in the queue. Further records are dropped and counted."""
 CLOSE_SECONDS: Final = 5.0
-"""Time that the end of the process waits for records to be written."""
+"""The time in seconds for which the end of the process waits until records are written."""
 TEXT: Final = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
 class LogOptions(NamedTuple):
-    """The options of `ottla broker`."""
+    """The log options of `ottla broker`."""
 
     level: str = "warning"
     format: str = "text"
     file: str | None = None
     file_bytes: int = 0
-    """The size at which the file is rotated; 0: never, as logrotate does it."""
+    """The size in bytes at which the file is rotated; 0 if it is rotated by another program such as logrotate."""
     file_count: int = 10
-    """The number of rotated files."""
+    """The number of rotated files to keep."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, broker, message, and exception as one string."""
+    """Formats a record as a JSON object in one line: time, level, logger, broker, message, and the traceback as one
+    string.
+    """
 
     def __init__(self, broker_id: int | None) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class BackgroundHandler(logging.Handler):
-    """Lets a thread write the records. The thread starts with the first one."""
+    """Writes records in a thread, which is started with the first record."""
 
     def __init__(self, target: logging.Handler) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ class BackgroundHandler(logging.Handler):
             self._dropped += 1
             return
         try:
-            # the arguments may change, and a traceback would keep its frames alive
+            # formatted now, because arguments may change, and a traceback would keep its frames in memory
             record.msg, record.args = record.getMessage(), None
             if record.exc_info and not record.exc_text:
                 record.exc_text = logging.Formatter().formatException(record.exc_info)
@@ -96,14 +98,14 @@ class BackgroundHandler(logging.Handler):
             self._target.handle(record)
 
     def flush(self) -> None:
-        """Wait until the records so far are written, for at most `CLOSE_SECONDS`."""
+        """Wait until all records so far are written, for at most `CLOSE_SECONDS`."""
         if self._thread is not None and self._thread.is_alive():
             written = threading.Event()
             self._queue.put(written)
             written.wait(CLOSE_SECONDS)
 
     def close(self) -> None:
-        """Write the records that wait, for at most `CLOSE_SECONDS`."""
+        """Write the records in the queue, for at most `CLOSE_SECONDS`, and close the target."""
         thread, self._thread = self._thread, None
         if thread is not None and thread.is_alive():
             self._queue.put(None)
@@ -113,12 +115,14 @@ class BackgroundHandler(logging.Handler):
 
 
 def _dropped_record(dropped: int) -> logging.LogRecord:
-    text = "%d log lines were dropped, as they could not be written fast enough"
+    text = "%d log lines were dropped, because they could not be written fast enough"
     return logging.LogRecord("ottla.broker", logging.WARNING, __file__, 0, text, (dropped,), None)
 
 
 def configure(options: LogOptions, broker_id: int | None = None, *, of_node: bool = False) -> None:
-    """Send the log of this process where the options say; `of_node`: other brokers of this node do the same."""
+    """Configure the root logger with these options. `of_node` means that this node has several brokers, each with its
+    own log.
+    """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if options.file is not None:
         handler = _file_handler(options, Path(options.file), broker_id if of_node else None)
@@ -130,14 +134,14 @@ def configure(options: LogOptions, broker_id: int | None = None, *, of_node: boo
 
 
 def close() -> None:
-    """Write the lines that wait, and end the thread."""
+    """Write the records in the queue, and stop the thread."""
     for handler in logging.root.handlers:
         if isinstance(handler, BackgroundHandler):
             handler.close()
 
 
 def _file_handler(options: LogOptions, path: Path, broker_id: int | None) -> logging.Handler:
-    """Return the handler of the file, or of the one of this broker: `broker.log` becomes `broker-1.log`."""
+    """Return the handler for the log file. With a broker id, `broker.log` becomes `broker-1.log`."""
     from logging import handlers  # a broker without a file starts without it
 
     if broker_id is not None:

@@ -1,7 +1,7 @@
-"""Logging filters: untrusted text must neither forge log lines nor control a terminal nor fill the disk.
+"""Logging filters, so that untrusted text can neither forge log lines nor control a terminal nor fill the disk.
 
-Client ids, group ids, topic names and user names may contain line ends and escape sequences. A filter on each logger
-of the package escapes them, whichever handler writes the record.
+Client ids, group ids, topic names and user names may contain line breaks and escape sequences. A filter on each logger
+of the package escapes them, so that it works with any handler.
 """
 
 from __future__ import annotations
@@ -37,22 +37,26 @@ LOGGERS: Final = (
     "ottla.storage.compaction.cleaner",
     "ottla.telemetry",
 )
-"""All loggers of the package."""
+"""The names of all loggers of the package."""
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _INDENT: Final = "    "
 
 
 def escaped(text: str) -> str:
-    """Return the text with control characters, line ends and bidirectional controls as escape sequences."""
+    """Return the text in which control characters, line breaks and bidirectional controls are replaced by escape
+    sequences.
+    """
     return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class EscapeControls(logging.Filter):
-    """Escapes the arguments of a message, and indents its traceback so that no line looks like a new record."""
+    """Escapes the arguments of a message, and indents its traceback, so that no line of it looks like another
+    record.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record in place; never drop it."""
+        """Escape the record in place, and return True."""
         if isinstance(record.args, tuple):
             record.args = tuple(map(_safe, record.args))
         if record.exc_info and not record.exc_text:
@@ -65,13 +69,13 @@ ESCAPE: Final = EscapeControls()
 
 
 def protect() -> None:
-    """Add the filter to all loggers of the package. Idempotent."""
+    """Add the filter to all loggers of the package. May be called repeatedly."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(ESCAPE)
 
 
 def _safe(value: object) -> object:
-    """Return numbers unchanged, anything else as escaped text."""
+    """Return None and numbers unchanged, anything else as escaped text if it needs escaping."""
     if value is None or isinstance(value, (int, float)):
         return value
     text = str(value)
@@ -80,16 +84,18 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""Records with the same format string in a window; further ones are counted and mentioned by the next one."""
+"""The number of records with the same format string to log in each window. Further ones are counted, and the next
+record mentions them.
+"""
 MAX_WINDOWS: Final = 1000
 
 
 class RateLimitFilter(logging.Filter):
-    """Bounds what peers can make a broker log: a client that sends garbage all day must not fill a disk with it.
+    """Limits the number of log records, so that a client that causes errors all day cannot fill the disk.
 
     Args:
-        per_window: records with the same key that are logged in `WINDOW_SECONDS`.
-        key: of a record; by default its format string.
+        per_window: the number of records with the same key to log in `WINDOW_SECONDS`.
+        key: returns the key of a record. Default: its format string.
     """
 
     def __init__(
@@ -105,11 +111,13 @@ class RateLimitFilter(logging.Filter):
         self._windows: dict[str, tuple[float, int]] = {}
 
     def reset(self) -> None:
-        """Start all windows again."""
+        """Forget all counts."""
         self._windows.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is logged. A record of level DEBUG always is: an operator has enabled it."""
+        """Return whether to log the record. Records of level DEBUG are always logged, because an operator has enabled
+        them.
+        """
         if record.levelno <= logging.DEBUG:
             return True
         now = self._clock()
@@ -117,7 +125,7 @@ class RateLimitFilter(logging.Filter):
         began, count = self._windows.get(key, (now, 0))
         if now - began >= WINDOW_SECONDS:
             if count > self._per_window:
-                record.msg = f"{record.msg} (and {count - self._per_window} more like this were not written)"
+                record.msg = f"{record.msg} (and {count - self._per_window} similar records were not logged)"
             began, count = now, 0
         elif key not in self._windows and len(self._windows) >= MAX_WINDOWS:
             del self._windows[next(iter(self._windows))]
@@ -126,6 +134,8 @@ class RateLimitFilter(logging.Filter):
 
 
 def message_and_host(record: logging.LogRecord) -> str:
-    """Return the format string, and the host if the first argument is a peer: the key of limits for one client."""
+    """Return the format string and the host of the peer in the first argument, as a key that limits records for each
+    host.
+    """
     peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
     return f"{record.msg} {peer.rpartition(':')[0]}"

@@ -1,4 +1,4 @@
-"""Small immutable values that all parts of Ottla share."""
+"""Small immutable types that all parts of Ottla use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic, by topic id."""
+    """A partition of a topic, identified by the topic id."""
 
     topic_id: UUID
     partition: int
 
 
 class Node(NamedTuple):
-    """A broker: id, and host and port as clients see them."""
+    """A broker: its id, and the host and port that clients connect to."""
 
     id: int
     host: str
@@ -36,7 +36,9 @@ class Node(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next offset to read, free text, and the leader epoch of the last record."""
+    """A committed offset. `offset` is the next one to read, `metadata` any text, and `leader_epoch` that of the last
+    record (-1 if unknown).
+    """
 
     offset: int
     metadata: str = ""
@@ -44,7 +46,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's membership in its group, which lets the group coordinator fence zombies (KIP-447)."""
+    """The membership of a consumer in its group. The group coordinator uses it to fence zombies (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -53,8 +55,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The result of a lookup by timestamp: the first offset whose record is at least as late, and that record's
-    timestamp (ms).
+    """The result of a lookup by timestamp: the first offset whose record has this timestamp or a later one, and the
+    timestamp of that record in milliseconds.
     """
 
     offset: int
@@ -63,7 +65,9 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Position of an acknowledged record. The offset is -1 with acks=0; the timestamp is in milliseconds since 1970."""
+    """The position of an acknowledged record. The offset is -1 with acks=0; the timestamp is in milliseconds since
+    1970.
+    """
 
     topic: str
     partition: int
@@ -80,7 +84,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ACLOperation(IntEnum):
-    """An operation on a resource, as ACLs allow or deny it, with its number on the wire."""
+    """An operation on a resource that ACLs allow or deny. The values are the codes of the protocol."""
 
     UNKNOWN = 0
     ANY = 1
@@ -104,16 +108,16 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Topics that brokers write themselves; clients may read them."""
+"""Topics that only brokers write to; clients may read them."""
 CREATE_TIME = 0
-"""timestampType of a record whose timestamp its producer has set."""
+"""The timestamp type of records with the producer's timestamp."""
 LOG_APPEND_TIME = 1
-"""timestampType of a record whose timestamp the broker has set on append."""
+"""The timestamp type of records with the time at which the broker has appended them."""
 NO_TIMESTAMP = -1
-"""The timestamp of a record without one."""
+"""The timestamp of a record that has none."""
 EARLIEST_TIMESTAMP = -2
-"""ListOffsets: the log start offset."""
+"""The timestamp in ListOffsets that requests the log start offset."""
 LATEST_TIMESTAMP = -1
-"""ListOffsets: the high watermark, or the last stable offset for READ_COMMITTED."""
+"""The timestamp in ListOffsets that requests the high watermark, or with READ_COMMITTED the last stable offset."""
 MAX_TIMESTAMP = -3
-"""ListOffsets: the record with the highest timestamp (KIP-734)."""
+"""The timestamp in ListOffsets that requests the record with the highest timestamp (KIP-734)."""

@@ -1,7 +1,7 @@
-"""Validation of names and ids before they become a directory or a znode.
+"""Validation of topic names and partition numbers before they are used in a directory name or a znode path.
 
-Names come from clients, the controller, ZooKeeper and directories on disk, and none of these is trusted to have checked
-them. Kafka's `Topic.validate`.
+They come from clients, the controller, ZooKeeper and directories on disk. It is not assumed that any of these has
+checked them. The rules are those of Kafka's `Topic.validate`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ottla.errors import InvalidPartitionsError, InvalidTopicError
 from ottla.model import TopicPartition
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
-"""Keeps the directory name `topic-partition` below 255 characters."""
+"""The maximum length of topic names. The directory name `topic-partition` is thus shorter than 255 characters."""
 MAX_PARTITION: Final = 2**20 - 1
-"""The highest partition number. Kafka allows 2^31-1, but no broker could hold the partitions below that."""
+"""The highest partition number. Kafka allows 2^31-1, but no broker can have that many partitions."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicError if Kafka does not allow the name."""
+    """Raise InvalidTopicError if Kafka does not allow this topic name."""
     if not name:
         raise InvalidTopicError("topic name is empty")
     if name in (".", ".."):
@@ -32,20 +32,22 @@ def check_topic_name(name: str) -> None:
 
 
 def check_partition(tp: TopicPartition) -> None:
-    """Raise InvalidTopicError or InvalidPartitionsError unless this can be a partition."""
+    """Raise InvalidTopicError if the topic name is not allowed, and InvalidPartitionsError if the partition number is
+    out of range.
+    """
     check_topic_name(tp.topic)
     if not 0 <= tp.partition <= MAX_PARTITION:
         raise InvalidPartitionsError(f"partition {tp.partition} of topic {tp.topic} is out of range")
 
 
 def directory_name(tp: TopicPartition) -> str:
-    """Return the name of a partition's directory. Raises the errors of `check_partition`."""
+    """Return the name of the directory of a partition. Raises the errors of `check_partition`."""
     check_partition(tp)
     return str(tp)
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition of a directory name; None if it is not the name of a partition's directory."""
+    """Return the partition to which a directory belongs, or None if the name is not that of a partition's directory."""
     topic, _, partition = name.rpartition("-")
     if not (partition.isascii() and partition.isdigit() and len(partition) < 11):
         return None

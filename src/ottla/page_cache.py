@@ -1,9 +1,9 @@
-"""Reading files on the event loop without waiting for a disk.
+"""Reading of files in the event loop without waiting for a disk.
 
-Linux reports what a read would have to wait for (`preadv2` with RWF_NOWAIT): reads within `cached_only` raise
-NotCachedError instead of waiting, and `when_cached` repeats them after a worker has read the missing bytes. Elsewhere,
-and on file systems without RWF_NOWAIT, every read counts as cached. Workers belong to a device, so that a disk that
-hangs does not delay reads of another one.
+On Linux, a read with RWF_NOWAIT (`preadv2`) fails if it would wait for the disk. Within `cached_only`, such reads raise
+NotCachedError. `when_cached` then lets a worker thread read the missing bytes and tries again. On other platforms, and
+on file systems without RWF_NOWAIT, all reads are treated as cached. Each device has its own workers, so that a disk
+that hangs does not delay reads from another one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-"""The flag for reads that do not wait; on Linux only, 0 elsewhere."""
+"""The flag for reads that do not wait; 0 on platforms that do not have it."""
 PROBE_BYTES: Final = 256 * 1024
-"""Distance between the bytes whose presence is checked; a disk reads half as much ahead by default."""
+"""The distance in bytes between the bytes that are probed. It should be at most the readahead of a disk, which is 128
+KiB by default.
+"""
 PAGE_BYTES: Final = 4096
 BUFFER_BYTES: Final = 64 * 1024
-"""Maximum size of the buffer that a thread keeps for its reads."""
+"""The maximum size of the buffer that each thread keeps for its reads."""
 READ_BYTES: Final = 1024 * 1024
-"""Bytes per read of a worker."""
+"""The number of bytes that a worker reads at a time."""
 READAHEAD_BYTES: Final = 4 * 1024 * 1024
-"""Bytes after those that a worker has read which the kernel shall read ahead."""
+"""The number of bytes after a worker's read that the kernel is advised to read ahead."""
 WORKERS_PER_DEVICE: Final = 4
 MAX_TRIES: Final = 10_000
-"""Reads of missing bytes for one lookup, before it may wait; the search by time in many segments needs the most."""
+"""The maximum number of times that `when_cached` waits for missing bytes before it reads without `cached_only`. A
+search by time in many segments needs the most.
+"""
 
 
 class _Mode(local):
@@ -39,7 +43,7 @@ class _Mode(local):
 
     cached_only = False
     buffer = bytearray()
-    """The buffer of reads, whose content is overwritten by the next one: most reads are of the same small size."""
+    """A buffer that is reused by the next read of the same size."""
 
 
 _mode = _Mode()
@@ -48,11 +52,11 @@ _probes = [bytearray(1)]
 
 
 class NotCachedError(Exception):
-    """A read within `cached_only` would wait for the disk."""
+    """Raised within `cached_only` if a read would wait for the disk."""
 
     def __init__(self, fd: int, position: int, nbytes: int) -> None:
         super().__init__(f"{nbytes} bytes at {position} are not in the page cache")
-        self._fd = os.dup(fd)  # the file may be closed before the worker has read it
+        self._fd = os.dup(fd)  # duplicated, because the file may be closed before the worker has read it
         self._position, self._nbytes = position, nbytes
 
     def __del__(self) -> None:
@@ -60,13 +64,15 @@ class NotCachedError(Exception):
             os.close(self._fd)
 
     def load(self) -> asyncio.Future[None]:
-        """Read the missing bytes in a worker. Errors of the disk are left to the next read."""
+        """Return a future for a worker's read of the missing bytes. Errors of the disk are ignored, because the next
+        read reports them.
+        """
         fd, self._fd = self._fd, -1
         return _submit(fd, self._position, self._nbytes, 0)
 
 
 class cached_only:  # noqa: N801 - a context manager
-    """Within this context, reads of this thread raise NotCachedError instead of waiting for the disk."""
+    """A context manager in which reads of this thread raise NotCachedError instead of waiting for the disk."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -80,7 +86,9 @@ class cached_only:  # noqa: N801 - a context manager
 
 
 async def when_cached(read: Callable[[], T]) -> T:
-    """Return the result of `read`, which is called again after each part that had to be read from the disk."""
+    """Return the result of `read()`. Whenever it would wait for the disk, a worker reads the missing bytes, and `read`
+    is called again.
+    """
     for _ in range(MAX_TRIES):
         try:
             with cached_only():
@@ -91,7 +99,7 @@ async def when_cached(read: Callable[[], T]) -> T:
 
 
 def pread(fd: int, nbytes: int, position: int) -> bytes:
-    """Return what `os.pread` returns. Raises NotCachedError within `cached_only`."""
+    """Return the same as `os.pread`. Within `cached_only`, raise NotCachedError instead of waiting for the disk."""
     if not RWF_NOWAIT or not _mode.cached_only:
         return os.pread(fd, nbytes, position)
     data = _mode.buffer
@@ -113,7 +121,9 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
 
 
 def cached_bytes(fd: int, position: int, nbytes: int) -> int:
-    """Return how many of the next `nbytes` can be read without waiting, as far as a few probes show."""
+    """Return the number of bytes that can be read from this position without waiting, at most `nbytes`. It is an
+    estimate, because only a few bytes are probed.
+    """
     if not RWF_NOWAIT:
         return nbytes
     at = position
@@ -125,16 +135,16 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
         if nbytes > PAGE_BYTES:
             os.preadv(fd, _probes, end - 1, RWF_NOWAIT)
     except BlockingIOError:
-        return max(at - PROBE_BYTES - position, 0)  # between two bytes that are present
+        return max(at - PROBE_BYTES - position, 0)  # up to the last byte that is in the page cache
     except OSError:  # the file system does not support RWF_NOWAIT
         return nbytes
     return nbytes
 
 
 def load(fd: int, position: int, nbytes: int) -> asyncio.Future[None]:
-    """Read bytes of a file into the page cache, in a worker, and begin with what follows.
+    """Return a future for a worker's read of these bytes into the page cache. The kernel is also advised to read ahead.
 
-    The file may be closed meanwhile.
+    The file may be closed before the read is complete.
     """
     return _submit(os.dup(fd), position, nbytes, READAHEAD_BYTES)
 
@@ -160,7 +170,7 @@ def _read(fd: int, position: int, nbytes: int, readahead: int) -> None:
             if not data:
                 return
             position += len(data)
-    except OSError:  # the read on the event loop gets the same error, and handles it
+    except OSError:  # the read in the event loop raises the same error
         return
     finally:
         os.close(fd)

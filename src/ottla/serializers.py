@@ -1,9 +1,9 @@
-"""Serializers and deserializers for Kafka's built-in types, each under the name of its Java class.
+"""Serializers and deserializers for Kafka's built-in types, with the names of Kafka's Java classes.
 
-    KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
+KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
 
-A serde works in both directions; `<Type>Serializer` and `<Type>Deserializer` are the names for options and errors.
-`None` is a null value (a tombstone) for every type.
+A serde serializes and deserializes. The names `<Type>Serializer` and `<Type>Deserializer` are for configs and errors.
+`None` is a null value (a tombstone) for all types.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ottla.errors import ConfigurationError
 
 
 class Serde:
-    """Base of all serdes. None stays None; every other value must be an instance of `types`."""
+    """Base class of all serdes. None is serialized as null; other values must be instances of `types`."""
 
     types: tuple[type, ...] = ()
     expected = ""
-    """Description of valid values, for errors."""
+    """The description of valid values in error messages."""
     size: int | None = None
-    """Size in bytes of every value, if it is fixed."""
+    """The size of all serialized values in bytes; None if it varies."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Receive the client's configs. Called once, before any other method."""
+        """Configure the serde with the client's configs. Called once, before all other methods."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Serialize a value."""
+        """Return the bytes of a value; None for None. Raises TypeError or ValueError if the value is invalid."""
         if value is None:
             return None
         if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
@@ -38,7 +38,7 @@ class Serde:
         return self._write(topic, value)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Deserialize a value."""
+        """Return the value of these bytes; None for None. Raises ValueError if the bytes are invalid."""
         if data is None:
             return None
         if self.size is not None and len(data) != self.size:
@@ -56,7 +56,7 @@ class Serde:
 
 
 class _NumberSerde(Serde):
-    """A number of fixed size, big-endian."""
+    """A serde for numbers of a fixed size, in big-endian byte order."""
 
     layout: struct.Struct
 
@@ -76,7 +76,7 @@ class _NumberSerde(Serde):
 
 
 class ShortSerde(_NumberSerde):
-    """An int of 16 bits."""
+    """A serde for ints of 16 bits."""
 
     types = (int,)
     expected = "an int of 16 bits"
@@ -84,7 +84,7 @@ class ShortSerde(_NumberSerde):
 
 
 class IntegerSerde(_NumberSerde):
-    """An int of 32 bits."""
+    """A serde for ints of 32 bits."""
 
     types = (int,)
     expected = "an int of 32 bits"
@@ -92,7 +92,7 @@ class IntegerSerde(_NumberSerde):
 
 
 class LongSerde(_NumberSerde):
-    """An int of 64 bits."""
+    """A serde for ints of 64 bits."""
 
     types = (int,)
     expected = "an int of 64 bits"
@@ -100,7 +100,7 @@ class LongSerde(_NumberSerde):
 
 
 class FloatSerde(_NumberSerde):
-    """A float of 32 bits."""
+    """A serde for floats of 32 bits."""
 
     types = (float, int)
     expected = "a float of 32 bits"
@@ -108,7 +108,7 @@ class FloatSerde(_NumberSerde):
 
 
 class DoubleSerde(_NumberSerde):
-    """A float of 64 bits."""
+    """A serde for floats of 64 bits."""
 
     types = (float, int)
     expected = "a float"
@@ -116,7 +116,7 @@ class DoubleSerde(_NumberSerde):
 
 
 class BooleanSerde(Serde):
-    """True or False."""
+    """A serde for bools."""
 
     types = (bool,)
     expected = "a bool"
@@ -132,7 +132,7 @@ class BooleanSerde(Serde):
 
 
 class StringSerde(Serde):
-    """Text in the encoding of `(key|value.)(de)serializer.encoding`, UTF-8 by default."""
+    """A serde for str. The encoding is that of `(key|value.)(de)serializer.encoding`, by default UTF-8."""
 
     types: tuple[type, ...] = (str,)
     expected = "a str"
@@ -141,7 +141,7 @@ class StringSerde(Serde):
         self.encoding = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Read the encoding; the config for keys or values overrides the common one."""
+        """Set the encoding from the configs. The config for keys or values takes precedence over the common one."""
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):
             for option in (name, f"{own}.{name}"):
@@ -154,7 +154,7 @@ class StringSerde(Serde):
             "".encode(encoding)
         except (LookupError, TypeError):
             raise ConfigurationError(
-                f"{option}: {encoding!r} is not an encoding that Python knows; use a name such as utf-8"
+                f"{option}: {encoding!r} is not an encoding of Python; use a name such as utf-8"
             ) from None
         self.encoding = encoding
 
@@ -166,7 +166,7 @@ class StringSerde(Serde):
 
 
 class UUIDSerde(StringSerde):
-    """A UUID as its 36 characters."""
+    """A serde for UUIDs, which are serialized as strings of 36 characters."""
 
     types = (uuid.UUID,)
     expected = "a uuid.UUID"
@@ -176,7 +176,7 @@ class UUIDSerde(StringSerde):
 
 
 class BytesSerde(Serde):
-    """Bytes as they are."""
+    """A serde for bytes, which are not changed."""
 
     types = (bytes, bytearray, memoryview)
     expected = "bytes"
@@ -189,7 +189,7 @@ class BytesSerde(Serde):
 
 
 class VoidSerde(Serde):
-    """Null values only."""
+    """A serde that only allows None."""
 
     expected = "None"
 
@@ -198,12 +198,12 @@ class VoidSerde(Serde):
 
 
 class JsonSerde(Serde):
-    """Any JSON value, as UTF-8."""
+    """A serde for JSON values in UTF-8. None is a tombstone, not JSON's null."""
 
     types = (object,)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Serialize a value as JSON; None is a tombstone, not null."""
+        """Return the value as JSON; None for None (a tombstone)."""
         return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _read(self, topic: str, data: bytes) -> Any:
@@ -218,9 +218,11 @@ LIST_INNER: Final = "default.list.{}.serde.inner"
 
 
 class ListSerde(Serde):
-    """A list of values of one type: `ListSerde("integer")`, or the type of default.list.value.serde.inner.
+    """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of
+    default.list.value.serde.inner (or .key.).
 
-    Values of a fixed size are stored side by side, after the positions of null values; others with their sizes.
+    Elements of a fixed size are stored consecutively, after the positions of null elements. Other elements are stored
+    with their sizes.
     """
 
     types = (list, tuple)
@@ -230,7 +232,9 @@ class ListSerde(Serde):
         self.inner: Any = serde_named(inner) if isinstance(inner, str) else inner
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Read the inner type."""
+        """Set the serde of the elements from the configs if none was passed, and configure it. Raises
+        ConfigurationError if there is none.
+        """
         option = LIST_INNER.format("key" if is_key else "value")
         if self.inner is None:
             inner = configs.get(option)
@@ -241,7 +245,7 @@ class ListSerde(Serde):
             self.inner.configure(configs, is_key)
 
     def close(self) -> None:
-        """Close the inner serde."""
+        """Close the serde of the elements."""
         if hasattr(self.inner, "close"):
             self.inner.close()
 
@@ -313,125 +317,127 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _at_most(count: int, data: bytes) -> int:
-    """Return the number of items of 4 or more bytes, if `data` can hold that many."""
+    """Return the number of elements, which take 4 bytes or more each. Raises ValueError if `data` is too short for
+    them.
+    """
     if not 0 <= count <= len(data) // 4:
         raise ValueError("the list is truncated")
     return count
 
 
-# Under the names of Kafka's classes
+# Classes with the names of Kafka's classes
 
 
 class StringSerializer(StringSerde):
-    """Serialize text (UTF-8 unless configured)."""
+    """Serializes a str, as UTF-8 unless configured otherwise."""
 
 
 class StringDeserializer(StringSerde):
-    """Deserialize text."""
+    """Deserializes a str, as UTF-8 unless configured otherwise."""
 
 
 class IntegerSerializer(IntegerSerde):
-    """Serialize an int as 4 bytes."""
+    """Serializes an int as 4 bytes."""
 
 
 class IntegerDeserializer(IntegerSerde):
-    """Deserialize an int from 4 bytes."""
+    """Deserializes an int from 4 bytes."""
 
 
 class LongSerializer(LongSerde):
-    """Serialize an int as 8 bytes."""
+    """Serializes an int as 8 bytes."""
 
 
 class LongDeserializer(LongSerde):
-    """Deserialize an int from 8 bytes."""
+    """Deserializes an int from 8 bytes."""
 
 
 class ShortSerializer(ShortSerde):
-    """Serialize an int as 2 bytes."""
+    """Serializes an int as 2 bytes."""
 
 
 class ShortDeserializer(ShortSerde):
-    """Deserialize an int from 2 bytes."""
+    """Deserializes an int from 2 bytes."""
 
 
 class FloatSerializer(FloatSerde):
-    """Serialize a float as 4 bytes."""
+    """Serializes a float as 4 bytes."""
 
 
 class FloatDeserializer(FloatSerde):
-    """Deserialize a float from 4 bytes."""
+    """Deserializes a float from 4 bytes."""
 
 
 class DoubleSerializer(DoubleSerde):
-    """Serialize a float as 8 bytes."""
+    """Serializes a float as 8 bytes."""
 
 
 class DoubleDeserializer(DoubleSerde):
-    """Deserialize a float from 8 bytes."""
+    """Deserializes a float from 8 bytes."""
 
 
 class BooleanSerializer(BooleanSerde):
-    """Serialize a bool as one byte."""
+    """Serializes a bool as one byte."""
 
 
 class BooleanDeserializer(BooleanSerde):
-    """Deserialize a bool from one byte."""
+    """Deserializes a bool from one byte."""
 
 
 class BytesSerializer(BytesSerde):
-    """Serialize bytes, unchanged."""
+    """Serializes bytes without changing them."""
 
 
 class BytesDeserializer(BytesSerde):
-    """Deserialize bytes, unchanged."""
+    """Deserializes bytes without changing them."""
 
 
 class ByteBufferSerializer(BytesSerde):
-    """Serialize bytes, unchanged."""
+    """Serializes bytes without changing them."""
 
 
 class ByteBufferDeserializer(BytesSerde):
-    """Deserialize bytes, unchanged."""
+    """Deserializes bytes without changing them."""
 
 
 class ByteArraySerializer(BytesSerde):
-    """Serialize bytes, unchanged."""
+    """Serializes bytes without changing them."""
 
 
 class ByteArrayDeserializer(BytesSerde):
-    """Deserialize bytes, unchanged."""
+    """Deserializes bytes without changing them."""
 
 
 class UUIDSerializer(UUIDSerde):
-    """Serialize a UUID as its 36 characters."""
+    """Serializes a UUID as a string of 36 characters."""
 
 
 class UUIDDeserializer(UUIDSerde):
-    """Deserialize a UUID from its 36 characters."""
+    """Deserializes a UUID from a string of 36 characters."""
 
 
 class VoidSerializer(VoidSerde):
-    """Serialize None; any other value is an error."""
+    """Serializes None. Any other value is an error."""
 
 
 class VoidDeserializer(VoidSerde):
-    """Deserialize None; any other value is an error."""
+    """Deserializes null. Any other value is an error."""
 
 
 class ListSerializer(ListSerde):
-    """Serialize a list of values of one type."""
+    """Serializes a list whose elements have one type."""
 
 
 class ListDeserializer(ListSerde):
-    """Deserialize a list of values of one type."""
+    """Deserializes a list whose elements have one type."""
 
 
 class JsonSerializer(JsonSerde):
-    """Serialize what JSON can express, as UTF-8."""
+    """Serializes a value as JSON in UTF-8."""
 
 
 class JsonDeserializer(JsonSerde):
-    """Deserialize JSON."""
+    """Deserializes JSON in UTF-8."""
 
 
 SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
@@ -450,13 +456,15 @@ SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
     "List": (ListSerializer, ListDeserializer),
     "Json": (JsonSerializer, JsonDeserializer),
 }
-"""The classes that configs name: "long", "LongSerializer", `org.apache.kafka.common.serialization.LongSerializer` or
-`Serdes$LongSerde`.
+"""The serializer and deserializer of each type. Configs may name a type ("long"), a class ("LongSerializer"), or a Java
+class (`org.apache.kafka.common.serialization.LongSerializer`, `Serdes$LongSerde`).
 """
 
 
 def serde_named(name: str, *, deserializes: bool = False) -> Serde:
-    """Return the serde of a short name or of a Java class. Raises KeyError for any other name."""
+    """Return a serializer or deserializer by the name of its type, class or Java class. Raises KeyError if the name is
+    unknown.
+    """
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):
         short = short.removesuffix(ending)
@@ -464,5 +472,5 @@ def serde_named(name: str, *, deserializes: bool = False) -> Serde:
 
 
 def returns_bytes_unchanged(deserializer: object) -> bool:
-    """Return whether a deserializer returns its input, so that it need not be called for each record."""
+    """Return whether a deserializer is known to return its input unchanged, so that it need not be called."""
     return isinstance(deserializer, BytesSerde) and type(deserializer).__module__ == __name__

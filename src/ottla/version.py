@@ -1,3 +1,3 @@
-"""The version of Ottla, stated once."""
+"""The version of Ottla."""
 
 __version__ = "0.1.0"

@@ -1,9 +1,10 @@
-"""A ZooKeeper server on loopback, from the jars that come with PySpark: for tests, and for clusters on one machine.
+"""A ZooKeeper server on the loopback address, for tests and for clusters on one machine. Its jars are those of PySpark.
 
     with ZooKeeperServer(directory) as zookeeper:
         zookeeper.connect       # "127.0.0.1:34567"
 
-Requires `ottla[spark]` and a Java runtime (`ottla.java`). The data is in the directory and survives a kill.
+It requires `ottla[spark]` and a Java runtime (`ottla.java`). The data is in the directory and remains there after a
+kill.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ottla.net.ports import free_port
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 TICK_MS: Final = 100
-"""Sessions expire on a tick, so up to 100 ms after their timeout."""
+"""The length of a tick in milliseconds. Sessions expire on a tick, so up to 100 ms after their timeout."""
 SESSION_MS: Final = (500, 60_000)
-"""Shortest and longest session timeout."""
+"""The minimum and maximum session timeout in milliseconds."""
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM: Final = (
     "-Xmx256m",
@@ -44,12 +45,14 @@ rootLogger.appenderRef.out.ref = out
 
 
 class ZooKeeperServer:
-    """A server in its own process. `start` raises StartupError without Java or PySpark, or if the server does not
-    answer.
+    """A ZooKeeper server in a child process.
+
+    `start` raises StartupError if PySpark is not installed, or if the server does not respond in time, and
+    ConfigurationError if there is no suitable Java.
     """
 
     def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
-        """Create a server; `settings` are additional lines of its zoo.cfg."""
+        """Create a server that is not started. `settings` are additional lines of its zoo.cfg."""
         self.directory = directory
         self._settings = dict(settings or {})
         self.port = port or free_port()
@@ -62,23 +65,23 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, for tests that signal it."""
+        """The process id of the server; None if it is not running."""
         return None if self._process is None else self._process.pid
 
     @property
     def log(self) -> Path:
-        """The server's log file."""
+        """The path of the server's log file."""
         return self.directory / "zookeeper.log"
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         command = self.prepare()
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         self._wait()
 
     def prepare(self) -> list[str]:
-        """Write the server's files and return its command line."""
+        """Write the configuration files of the server, and return its command line."""
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "tickTime": TICK_MS,
@@ -100,15 +103,15 @@ class ZooKeeperServer:
         return [*command, "-cp", f"{_jars()}/*", MAIN, str(config)]
 
     def answers(self) -> bool:
-        """Return whether a server answers at this address."""
+        """Return whether the server responds."""
         return b"Mode:" in _send_command(self.port, b"srvr")
 
     def stop(self) -> None:
-        """Stop the server with SIGTERM."""
+        """Stop the server with SIGTERM, and wait for its end."""
         self._end(kill=False)
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL."""
+        """Kill the server with SIGKILL, and wait for its end."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
@@ -148,7 +151,7 @@ class ZooKeeperServer:
 
 
 def _send_command(port: int, word: bytes) -> bytes:
-    """Return the server's answer to a four-letter command; empty if it cannot be reached."""
+    """Return the response to a four-letter command; empty if the server cannot be reached."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
             sock.sendall(word)

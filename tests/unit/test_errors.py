@@ -17,7 +17,7 @@ def test_names_and_classes_are_unique() -> None:
 
 
 def test_an_error_without_a_message_speaks_its_description() -> None:
-    assert str(errors.OffsetOutOfRangeError()) == "The offset lies outside the range that the partition holds."
+    assert str(errors.OffsetOutOfRangeError()) == "The offset is not in the log of the partition."
 
 
 @pytest.mark.parametrize("code", [6, 13, 14, 16, 3, 5])

@@ -110,4 +110,4 @@ def test_records_beyond_the_bound_are_counted_and_never_wait(monkeypatch: pytest
     log.error("last")
     handler.close()
     assert [line for line in target.lines if len(line) < 5] == ["1", "2", "3", "last"]
-    assert "3 log lines were dropped, as they could not be written fast enough" in target.lines
+    assert "3 log lines were dropped, because they could not be written fast enough" in target.lines

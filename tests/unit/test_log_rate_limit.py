@@ -22,6 +22,6 @@ def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass() -> None:
     clock.now += WINDOW_SECONDS
     late = line("%s: garbage")
     assert flood.filter(late)
-    assert late.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} more like this were not written)"
+    assert late.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} similar records were not logged)"
     clock.now += WINDOW_SECONDS
     assert flood.filter(line("%s: garbage"))

@@ -1,1 +1,3 @@
-"""Client metrics: sensors, sampled statistics and reporters, as in Kafka's `org.apache.kafka.common.metrics`."""
+"""Metrics of clients: sensors, statistics over time windows, and reporters, as in Kafka's
+`org.apache.kafka.common.metrics`.
+"""

@@ -1,4 +1,4 @@
-"""A metrics reporter that writes to the log."""
+"""A metrics reporter that logs the metrics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Logs every metric that is neither 0 nor NaN to the logger `ottla.metrics`, once a minute and when the client
-    closes.
+    """Logs all metrics that are not 0 or NaN, once a minute and when the client is closed. The logger is
+    `ottla.metrics`.
     """
 
     def __init__(self, interval: float = INTERVAL_SECONDS) -> None:
@@ -33,23 +33,23 @@ class LoggingReporter:
         """Do nothing: the reporter has no configs."""
 
     def init(self, metrics: Metrics) -> None:
-        """Start the thread that logs."""
+        """Start the thread that logs the metrics."""
         self._metrics = metrics
         self._thread = threading.Thread(target=self._run, name="ottla-metrics", daemon=True)
         self._thread.start()
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Do nothing: values are read when they are logged."""
+        """Do nothing, because all metrics are read when they are logged."""
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """Do nothing: values are read when they are logged."""
+        """Do nothing, because all metrics are read when they are logged."""
 
     def _run(self) -> None:
         while not self._closed.wait(self._interval):
             self.write()
 
     def write(self) -> None:
-        """Log the current values."""
+        """Log the current values of all metrics."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
             line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _says_something(value))

@@ -1,4 +1,4 @@
-"""Metrics and their names: Kafka's `MetricName`, `KafkaMetric` and `MetricConfig`."""
+"""Metrics and their names, like Kafka's `MetricName`, `KafkaMetric` and `MetricConfig`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.clock import Clock
 
 
 class RecordingLevel(enum.IntEnum):
-    """Level of detail of a sensor, which records if its level is at most `metrics.recording.level`."""
+    """The level of detail of a sensor. A sensor records if its level is not higher than `metrics.recording.level`."""
 
     INFO = 0
     DEBUG = 1
@@ -18,7 +18,7 @@ class RecordingLevel(enum.IntEnum):
 
 
 class MetricConfig(NamedTuple):
-    """Number and length of the windows of sampled statistics."""
+    """The number and length of the windows for statistics over time, and the recording level."""
 
     samples: int = 2
     window_seconds: float = 30.0
@@ -26,7 +26,7 @@ class MetricConfig(NamedTuple):
 
 
 class MetricName:
-    """Name, group and tags of a metric, which identify it, and a description, which does not."""
+    """The name of a metric. Name, group and tags identify the metric; the description does not."""
 
     __slots__ = ("_identity", "description", "group", "name", "tags")
 
@@ -48,19 +48,19 @@ class MetricName:
 
 
 class Measurable(Protocol):
-    """The source of a metric's value."""
+    """An object that computes the value of a metric."""
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """Return the value at `now`, in seconds of the monotonic clock."""
+        """Return the value at `now`, which is in seconds of a monotonic clock."""
         ...
 
 
 Gauge = Callable[[], Any]
-"""Returns the current value: a number, or a text such as a version."""
+"""A function that returns the current value: a number, or a string such as a version."""
 
 
 class KafkaMetric:
-    """A registered metric."""
+    """A metric that is registered in a `Metrics` object."""
 
     __slots__ = ("_clock", "_config", "_guard", "_source", "metric_name")
 
@@ -83,11 +83,11 @@ class KafkaMetric:
 
     @property
     def is_total(self) -> bool:
-        """Whether the value only grows: a sum or count since the start."""
+        """Whether the value is a sum or count since the start, so that it never decreases."""
         return bool(getattr(self._source, "only_grows", False))
 
     def value(self) -> Any:
-        """Return the current value, NaN for an average or extreme without samples. Thread-safe."""
+        """Return the current value. An average, maximum or minimum without values is NaN. Safe for threads."""
         source = self._source
         if callable(source):
             return source()

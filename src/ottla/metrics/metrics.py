@@ -1,7 +1,7 @@
-"""The metrics of one client, and the reporters that publish them. Kafka's `Metrics`.
+"""The metrics of a client, and the reporters that publish them, like Kafka's `Metrics`.
 
-Sensors and metrics are created, removed, recorded and read by any thread. One lock guards them all. It is held only for
-a few additions, once per batch and per request, so contention does not matter.
+Any thread may create, remove, record and read sensors and metrics. One lock protects all of them. It is only held for a
+few additions, once for each batch and request, so that threads hardly wait for it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ log = logging.getLogger("ottla.metrics")
 
 
 class MetricsReporter(Protocol):
-    """A class of `metric.reporters`. One instance per client, closed with it; every method is optional.
+    """The protocol of classes in `metric.reporters`. Each client has its own instance. All methods are optional.
 
-    Methods are called on the thread that adds or removes the metric; exceptions are logged. A reporter reads values
-    when it needs them: `metric.value()`.
+    Methods are called in the thread that adds or removes a metric. Exceptions are logged. A reporter calls
+    `metric.value()` when it needs a value.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Receive the client's configs under Kafka's names. Called before `init`."""
+        """Configure the reporter with the client's configs, which have Kafka's names. Called before `init`."""
         ...
 
     def init(self, metrics: Metrics) -> None:
-        """Receive the metrics object, before it has any metric."""
+        """Initialize the reporter with the client's metrics. Called before any metric is added."""
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Handle a metric that was added."""
+        """Handle the addition of a metric."""
         ...
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """Handle a metric that was removed."""
+        """Handle the removal of a metric."""
         ...
 
     def close(self) -> None:
@@ -49,7 +49,9 @@ class MetricsReporter(Protocol):
 
 
 class Metrics:
-    """Sensors and metrics of one client. `tags` (the client id) are part of every name that `name()` returns."""
+    """The sensors and metrics of a client. `tags` (such as the client id) are added to every name that `name()`
+    returns.
+    """
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Metrics:
         self.config = config
         self.clock = clock
         self.namespace = namespace
-        """The JMX domain in Kafka, such as kafka.producer."""
+        """The prefix of all metrics, such as kafka.producer. It is the JMX domain in Kafka."""
         self.tags: Mapping[str, str] = dict(tags or {})
         self.reporters: list[MetricsReporter] = list(reporters)
         self._metrics: dict[MetricName, KafkaMetric] = {}
@@ -78,8 +80,8 @@ class Metrics:
         return f"<Metrics {self.namespace} {len(self._metrics)}>"
 
     def renew_lock(self) -> None:
-        """Replace the lock, in a child process after a fork."""
-        self._guard._at_fork_reinit()  # type: ignore[attr-defined]  # what threading itself does there
+        """Replace the lock. Called in a child process after a fork."""
+        self._guard._at_fork_reinit()  # type: ignore[attr-defined]  # threading does the same
 
     def _count(self) -> int:
         return len(self._metrics)
@@ -91,14 +93,15 @@ class Metrics:
             return dict(self._metrics)
 
     def name(self, name: str, group: str, description: str = "", **tags: str) -> MetricName:
-        """Return a metric name with the client's tags and `tags`, whose `_` become `-`."""
+        """Return a metric name with the client's tags and these tags, in whose names `_` is replaced by `-`."""
         own = {key.replace("_", "-"): value for key, value in tags.items()}
         return MetricName(name, group, description, {**self.tags, **own})
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """Return `{group: {name: value}}`, as kafka-python does.
+        """Return the values as `{group: {name: value}}`, as in kafka-python.
 
-        Tags other than the client's own are appended to the group after dots: `producer-topic-metrics.orders`.
+        The values of tags other than the client's tags are appended to the group name after a dot:
+        `producer-topic-metrics.orders`.
         """
         values: dict[str, dict[str, Any]] = {}
         for name, metric in self.metrics.items():
@@ -112,7 +115,9 @@ class Metrics:
         level: RecordingLevel = RecordingLevel.INFO,
         parents: Sequence[Sensor] = (),
     ) -> Sensor:
-        """Return the sensor of this name; create it if it does not exist. The other arguments count only then."""
+        """Return the sensor with this name, which is created if it does not exist. The other arguments are ignored if
+        it exists.
+        """
         with self._guard:
             sensor = self._sensors.get(name)
             if sensor is None:
@@ -120,7 +125,7 @@ class Metrics:
             return sensor
 
     def remove_sensor(self, name: str) -> None:
-        """Remove a sensor, its metrics and its child sensors."""
+        """Remove a sensor, its metrics and its child sensors. Do nothing if it does not exist."""
         with self._guard:
             sensor = self._sensors.pop(name, None)
             if sensor is None:
@@ -131,7 +136,7 @@ class Metrics:
                 self.remove_sensor(child)
 
     def add_metric(self, name: MetricName, source: Measurable | Gauge) -> KafkaMetric:
-        """Register a metric. Raises ValueError if the name is taken."""
+        """Register a metric and return it. Raises ValueError if the name is in use."""
         metric = KafkaMetric(name, source, self.config, self.clock, self._guard)
         with self._guard:
             if name in self._metrics:
@@ -142,7 +147,7 @@ class Metrics:
         return metric
 
     def remove_metric(self, name: MetricName) -> KafkaMetric | None:
-        """Remove and return a metric; None if there is none of this name."""
+        """Remove a metric and return it, or None if it does not exist."""
         with self._guard:
             metric = self._metrics.pop(name, None)
             if metric is not None:
@@ -151,7 +156,7 @@ class Metrics:
         return metric
 
     def add_reporter(self, reporter: MetricsReporter) -> None:
-        """Add a reporter, and report all existing metrics to it."""
+        """Add a reporter, and pass all existing metrics to it."""
         with self._guard:
             _notify(reporter, "init", self)
             self.reporters.append(reporter)
@@ -159,7 +164,7 @@ class Metrics:
                 _notify(reporter, "metric_change", metric)
 
     def close(self) -> None:
-        """Close the reporters. Idempotent; values can still be read."""
+        """Close the reporters. Values can still be read. May be called repeatedly."""
         with self._guard:
             reporters, self.reporters = self.reporters, []
         for reporter in reporters:
@@ -170,7 +175,9 @@ _live: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Replace the locks: one that another thread held during the fork would never be released in the child."""
+    """Replace the locks. A lock that another thread held during the fork would never be released in the child
+    process.
+    """
     for metrics in _live:
         metrics.renew_lock()
 
@@ -179,11 +186,11 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
-    """Call a reporter's method, and log what it raises."""
+    """Call a method of a reporter if it exists. Exceptions are logged."""
     call = getattr(reporter, method, None)
     if call is None:
         return
     try:
         call(*args)
-    except Exception:  # a user's code must not break the client
+    except Exception:  # the reporter may raise any exception
         log.exception("Metrics reporter %s failed in %s()", type(reporter).__name__, method)

@@ -1,6 +1,7 @@
 """Encoding of metrics as OpenTelemetry's MetricsData, which clients push to brokers (KIP-714).
 
-A protobuf message is a sequence of numbered fields, so the few functions below replace the protobuf library.
+It does not need the protobuf package: a protobuf message is a sequence of numbered fields, which the functions below
+encode.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BYTES: Final = 2
 
 
 class Exporter:
-    """Encodes the metrics of one client, and remembers the exported sums so that it can encode deltas."""
+    """Encodes the metrics of a client. It stores the exported sums, so that it can encode deltas."""
 
     def __init__(self, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._metrics = metrics
@@ -31,9 +32,9 @@ class Exporter:
         self._started = self._last = metrics.clock.now_ms()
 
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
-        """Return the metrics whose telemetry names start with one of `prefixes`.
+        """Return the encoded metrics whose telemetry names start with one of `prefixes`.
 
-        Sums count from the last call if `delta` is true, else from the start of the client.
+        If `delta` is true, sums are differences to the last call, otherwise totals since the client was created.
         """
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started
@@ -64,7 +65,7 @@ class Exporter:
 
 
 def telemetry_name(name: MetricName) -> str:
-    """Return a metric's name in telemetry, such as org.apache.kafka.producer.topic.record.send.total."""
+    """Return the name of a metric in telemetry, such as org.apache.kafka.producer.topic.record.send.total."""
     return f"{PREFIX}.{name.group.replace('-metrics', '')}.{name.name}".replace("-", ".")
 
 

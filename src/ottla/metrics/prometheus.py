@@ -1,6 +1,7 @@
-"""Metrics in Prometheus' text format, under the names that its JMX exporter gives to Kafka's Java clients.
+"""Metrics in Prometheus' text format. The names are those of Prometheus' JMX exporter for Kafka's Java clients.
 
-`kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`: existing dashboards work unchanged.
+An example is `kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`. Existing dashboards work
+without changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class PrometheusReporter:
-    """Renders the metrics of its clients as text for an HTTP endpoint of the application. May serve several clients."""
+    """A metrics reporter whose `text()` an HTTP endpoint of the application can return. One reporter may have several
+    clients.
+    """
 
     def __init__(self) -> None:
         self._registries: list[Metrics] = []
@@ -32,21 +35,21 @@ class PrometheusReporter:
         self._registries.append(metrics)
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Do nothing: values are read by `text`."""
+        """Do nothing, because `text` reads all metrics."""
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """Do nothing: values are read by `text`."""
+        """Do nothing, because `text` reads all metrics."""
 
     def close(self) -> None:
-        """Do nothing: the last values stay readable."""
+        """Do nothing, so that the last values of a closed client can still be read."""
 
     def text(self) -> str:
-        """Return all metrics in Prometheus' text format, version 0.0.4."""
+        """Return the metrics of all clients in Prometheus' text format, version 0.0.4."""
         return text_of(self._registries)
 
 
 def text_of(registries: Iterable[Metrics]) -> str:
-    """Return metrics in Prometheus' text format. Values that are not numbers are left out."""
+    """Return metrics in Prometheus' text format. Metrics that are not numbers are omitted."""
     families: dict[str, list[str]] = {}
     heads: dict[str, MetricName] = {}
     for registry in registries:
@@ -61,7 +64,7 @@ def text_of(registries: Iterable[Metrics]) -> str:
 
 
 def family_of(namespace: str, name: MetricName) -> str:
-    """Return the metric family: domain, group and attribute."""
+    """Return the name of the metric family, which consists of the namespace, the group and the name."""
     return NOT_IN_A_NAME.sub("_", f"{namespace}_{name.group}_{name.name}")
 
 

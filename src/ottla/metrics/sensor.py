@@ -1,4 +1,4 @@
-"""A sensor passes each recorded value to its statistics and to its parent sensors. Kafka's `Sensor`."""
+"""Sensors, which pass each recorded value to their statistics and parent sensors, like Kafka's `Sensor`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """A sensor of one `Metrics` object, whose lock it uses, so any thread may record."""
+    """A sensor of a `Metrics` object. Any thread may record values, because the sensor uses the lock of that object."""
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
 
@@ -39,7 +39,9 @@ class Sensor:
         self._records = level <= metrics.config.level
         self._stats: dict[MetricName, Stat] = {}
         self._recorders: tuple[Callable[[MetricConfig, float, float], None], ...] = ()
-        """The bound `record` methods of the statistics, as `record` runs for every batch and request."""
+        """The bound `record` methods of the statistics. They are stored, because `record` is called for each batch and
+        request.
+        """
         self._last_used = metrics.clock.monotonic()
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class Sensor:
 
     @property
     def should_record(self) -> bool:
-        """Whether the sensor's level is recorded."""
+        """Whether the recording level includes this sensor. If not, `record` does nothing."""
         return self._records
 
     @property
@@ -56,7 +58,7 @@ class Sensor:
         return tuple(self._stats)
 
     def add(self, name: MetricName, stat: Stat) -> None:
-        """Add a statistic as a metric. Idempotent."""
+        """Add a statistic as a metric. Do nothing if the sensor already has the metric."""
         if name in self._stats:
             return
         self._metrics.add_metric(name, stat)
@@ -64,12 +66,12 @@ class Sensor:
         self._recorders = (*self._recorders, stat.record)
 
     def add_meter(self, meter: Meter) -> None:
-        """Add a rate and a total."""
+        """Add the rate and the total of a meter."""
         for name, stat in meter.stats():
             self.add(name, stat)
 
     def record(self, value: float = 1.0, now: float | None = None) -> None:
-        """Record a value at `now`, in seconds of the monotonic clock (default: the current time)."""
+        """Record a value. `now` is the time in seconds of a monotonic clock; the default is the current time."""
         if self._records:
             at = self._metrics.clock.monotonic() if now is None else now
             with self._guard:
@@ -84,5 +86,5 @@ class Sensor:
             parent._record(value, now)
 
     def idle_seconds(self, now: float) -> float:
-        """Return the time since the last record, by which owners of many short-lived sensors expire them."""
+        """Return the seconds since the last record, so that owners of many sensors can remove unused ones."""
         return now - self._last_used

@@ -1,8 +1,8 @@
-"""Statistics of recorded values: Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum`, `CumulativeSum`…
+"""Statistics of recorded values, like Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum` and `CumulativeSum`.
 
-Sampled statistics keep the last `metrics.num.samples` windows of `metrics.sample.window.ms` each. A window starts with
-the first value after the previous window, and expires when its last value is older than all windows together. The
-sensor's lock guards everything in this module.
+Statistics over time have the values of the last `metrics.num.samples` windows, each `metrics.sample.window.ms` long. A
+window starts with the first value after the end of the previous one. It expires when its last value is older than the
+length of all windows together. Callers must hold the lock of the sensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.metrics.metric import MetricConfig, MetricName
 
 
 class Stat(Protocol):
-    """A statistic over recorded values."""
+    """A statistic of recorded values."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
@@ -25,7 +25,7 @@ class Stat(Protocol):
 
 
 class Sample:
-    """The values of one window."""
+    """The values of one window: the number of records, and their sum or extreme."""
 
     __slots__ = ("count", "last", "start", "value")
 
@@ -37,7 +37,7 @@ class Sample:
 
 
 class Sampled(abc.ABC):
-    """Base of statistics over a sliding window."""
+    """Base class of statistics over the last windows."""
 
     initial = 0.0
 
@@ -50,7 +50,7 @@ class Sampled(abc.ABC):
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
     def _sample(self, config: MetricConfig, now: float) -> Sample:
-        """Return the open window, or start a new one."""
+        """Return the current window, or start a new one if it has ended. A record is counted in it."""
         if now >= self._open_until:
             if len(self._samples) >= config.samples:
                 self._samples.popleft()
@@ -75,11 +75,11 @@ class Sampled(abc.ABC):
 
     @abc.abstractmethod
     def _together(self, samples: deque[Sample]) -> float:
-        """Combine the windows into the value."""
+        """Return the value of the statistic for these windows."""
 
 
 class WindowedSum(Sampled):
-    """Sum over the sliding window."""
+    """The sum of the values in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         self._sample(config, now).value += value
@@ -89,14 +89,14 @@ class WindowedSum(Sampled):
 
 
 class WindowedCount(WindowedSum):
-    """Number of records in the sliding window."""
+    """The number of records in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         self._sample(config, now).value += 1.0
 
 
 class Avg(WindowedSum):
-    """Mean over the sliding window; NaN without samples."""
+    """The mean of the values in the last windows; NaN if there are none."""
 
     def _together(self, samples: deque[Sample]) -> float:
         count = sum(sample.count for sample in samples)
@@ -104,7 +104,7 @@ class Avg(WindowedSum):
 
 
 class Max(Sampled):
-    """Maximum over the sliding window; NaN without samples."""
+    """The maximum of the values in the last windows; NaN if there are none."""
 
     initial = -math.inf
 
@@ -118,7 +118,7 @@ class Max(Sampled):
 
 
 class Min(Sampled):
-    """Minimum over the sliding window; NaN without samples."""
+    """The minimum of the values in the last windows; NaN if there are none."""
 
     initial = math.inf
 
@@ -132,13 +132,13 @@ class Min(Sampled):
 
 
 LEAST_WINDOW_SECONDS: Final = 0.001
-"""Shortest time that a rate is computed over."""
+"""The minimum time in seconds by which a sum is divided."""
 
 
 class Rate:
-    """A sampled statistic per second, of a windowed sum by default.
+    """A statistic over the last windows, divided by their length in seconds. The default is a sum.
 
-    Windows that do not exist yet count as full ones, so that the rate does not jump at the start.
+    Windows that do not exist yet count with their full length, so that the first values do not cause a high rate.
     """
 
     def __init__(self, stat: Sampled | None = None) -> None:
@@ -154,7 +154,7 @@ class Rate:
 
 
 class CumulativeSum:
-    """Sum since the start."""
+    """The sum of all values since the start."""
 
     only_grows = True
 
@@ -169,7 +169,7 @@ class CumulativeSum:
 
 
 class CumulativeCount(CumulativeSum):
-    """Number of records since the start."""
+    """The number of all records since the start."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         self._value += 1.0
@@ -185,7 +185,7 @@ class Value(CumulativeSum):
 
 
 class Meter:
-    """A rate and a total of the same values (or, with `counts`, of their number)."""
+    """A rate and a total of the same values or, with `counts`, of the number of records."""
 
     def __init__(self, rate: MetricName, total: MetricName, *, counts: bool = False) -> None:
         self._rate = rate
@@ -193,6 +193,6 @@ class Meter:
         self._counts = counts
 
     def stats(self) -> Iterator[tuple[MetricName, Stat]]:
-        """Return both statistics with their metric names."""
+        """Yield both statistics with their metric names."""
         yield self._rate, Rate(WindowedCount() if self._counts else None)
         yield self._total, CumulativeCount() if self._counts else CumulativeSum()

@@ -1,1 +1,1 @@
-"""For tests of programs that use Kafka: a broker in the test process, as pytest fixtures."""
+"""Pytest fixtures that run a broker in the test process, for tests of programs that use Kafka."""

@@ -1,10 +1,10 @@
-"""The pytest plugin.
+"""The pytest plugin with Ottla's fixtures.
 
-`ottla_broker` is a broker for the session, `ottla_topic` a topic for one test, `ottla_cluster` three brokers for one
-test, which it may stop and start.
+`ottla_broker` is a broker for the session, `ottla_topic` a topic for one test, and `ottla_cluster` three brokers for
+one test, which may stop and start them.
 
-Each xdist worker has a broker of its own on a free port, so tests do not meet. Nothing is imported before a fixture is
-asked for.
+Each xdist worker has its own broker on a free port, so that tests in different workers are independent. Nothing is
+imported before a fixture is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_STEM = 100
 
 @pytest.fixture(scope="session")
 def ottla_broker() -> Iterator[Broker]:
-    """Start a broker with temporary data; `ottla_broker.bootstrap_servers` is its address."""
+    """Yield a broker with temporary data for the session. `ottla_broker.bootstrap_servers` is its address."""
     from ottla.broker.embedded import Broker
 
     with Broker() as broker:
@@ -33,7 +33,9 @@ def ottla_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def ottla_cluster() -> Iterator[Broker]:
-    """Start three brokers that replicate, for one test: `ottla_cluster.stop_broker(1)` moves its leaders away."""
+    """Yield a cluster of three brokers for one test. `ottla_cluster.stop_broker(1)` stops a broker, whose leaders move
+    to the others.
+    """
     from ottla.broker.embedded import Broker
 
     with Broker(brokers=3) as cluster:
@@ -42,6 +44,6 @@ def ottla_cluster() -> Iterator[Broker]:
 
 @pytest.fixture
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> str:
-    """Return the name of a topic that no other test uses; the broker creates it at the first request."""
+    """Return the name of a topic that no other test uses. The broker creates it with the first request."""
     stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:MAX_STEM]
     return f"{stem}-{uuid.uuid4().hex[:8]}"
