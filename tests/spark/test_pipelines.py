@@ -117,8 +117,8 @@ def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerPro
     reported, logged = [], run.log.read_text()
     for line in logged.splitlines():
         reported += [json.loads(line)["message"]] if line.startswith("{") else []
-    assert reported[:2] == ["Spark is being started", "the definitions are being read"]
-    assert "ottla pipeline: Spark's JVM has ended before the run (killed by signal 9); see " in logged
+    assert reported[:2] == ["starting Spark", "reading the definitions"]
+    assert "ottla pipeline: Spark's JVM ended before the run was complete (killed by signal 9); see " in logged
     assert "Traceback" not in logged
 
 

@@ -333,7 +333,7 @@ def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Br
     stream.run(startingOffsets="earliest")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_topics([topic])
-    with pytest.raises(Exception, match=r"-0.*gone.*failOnDataLoss"):  # Spark's own wrapping.
+    with pytest.raises(Exception, match=r"-0.*no longer exist.*failOnDataLoss"):  # Spark's own wrapping.
         stream.run(startingOffsets="earliest")
 
 

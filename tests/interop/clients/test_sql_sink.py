@@ -362,7 +362,7 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database" * 100)
     with pytest.raises(ConfigurationError, match="url: cannot use sqlite.* not a database"):
         sink(f"sqlite:///{tmp_path}/text.db", "t")
-    with pytest.raises(ConfigurationError, match="dbtable: cannot make or use t: duplicate column name: V"):
+    with pytest.raises(ConfigurationError, match="dbtable: cannot create or use t: duplicate column name: V"):
         twice = spark_types.StructType([spark_types.StructField(name, spark_types.LongType()) for name in "vV"])
         sink(f"sqlite:///{tmp_path}/x.db", "t", schema=twice)
 
