@@ -671,7 +671,7 @@ class BrokerNode:
         return SaslAuthenticator(
             dispatch,
             offers(
-                config,
+                lambda: self._dynamic_config.current,
                 listener,
                 lambda: broker.image.configs,
                 lambda: self._scram_secret,

@@ -1047,16 +1047,16 @@ DYNAMIC = frozenset(
 )
 """Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""
 
+PLAIN_USERS = "plain.sasl.jaas.config"
 RENEWED = frozenset(
     {
+        PLAIN_USERS,
         "ssl.key.password",
         *(f"ssl.keystore.{part}" for part in ("certificate.chain", "key", "location", "password", "type")),
         *(f"ssl.truststore.{part}" for part in ("certificates", "location", "password", "type")),
     }
 )
-"""Options of one listener that can be set on a running broker, so that certificates can be replaced before they
-expire.
-"""
+"""Options of one listener that can be set on a running broker: its certificates, and the users of SASL PLAIN."""
 
 
 def renewed_listener(option: str) -> str | None:

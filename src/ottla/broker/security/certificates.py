@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import BrokerConfig, renewed_listener
+from ottla.config.broker import PLAIN_USERS, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
 from ottla.net.server.connection import Connection
 
@@ -45,7 +45,7 @@ def check_certificates(config: BrokerConfig, listeners: Collection[str]) -> None
 def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
     """Return whether the configs of the certificates of any listener differ."""
     names = (
-        {key: value for key, value in config.originals.items() if renewed_listener(key) is not None}
+        {k: v for k, v in config.originals.items() if renewed_listener(k) is not None and not k.endswith(PLAIN_USERS)}
         for config in (before, after)
     )
     return next(names) != next(names)

@@ -30,16 +30,21 @@ Options = Callable[[], Mapping[str, Mapping[str, str]]]
 
 
 def offers(
-    config: BrokerConfig,
+    current: Callable[[], BrokerConfig],
     listener: str,
     options: Options,
     secret: Callable[[], bytes],
     tokens: DelegationTokenStore | None,
 ) -> dict[str, MechanismFactory]:
-    """Return the listener's mechanisms by name; `secret` is available when the first client connects."""
+    """Return the listener's mechanisms by name.
+
+    `current`: returns the current configs, which can have other users of PLAIN than at the start. `secret` is available
+    when the first client connects.
+    """
+    config = current()
     return {
         name: MechanismFactory(
-            _mechanism(name, config, listener, options, secret, tokens), config.max_reauth_ms(listener, name)
+            _mechanism(name, current, listener, options, secret, tokens), config.max_reauth_ms(listener, name)
         )
         for name in config.mechanisms(listener)
     }
@@ -47,16 +52,16 @@ def offers(
 
 def _mechanism(
     name: str,
-    config: BrokerConfig,
+    current: Callable[[], BrokerConfig],
     listener: str,
     options: Options,
     secret: Callable[[], bytes],
     tokens: DelegationTokenStore | None,
 ) -> Callable[[], SaslMechanism]:
     if name == "PLAIN":
-        return partial(PlainServer, config.passwords(listener))
+        return lambda: PlainServer(current().passwords(listener))
     if name == MECHANISM:
-        return partial(OAuthBearerServer, _tokens(config, listener))
+        return partial(OAuthBearerServer, _tokens(current(), listener))
 
     def invent(user: str) -> Credential:
         return invented(name, user, secret(), _example(name, options))

@@ -10,7 +10,7 @@ from ottla.broker.config.config_entries import Entry, broker_entries, dynamic_en
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.certificates import check_certificates
 from ottla.cluster.store import config_entities
-from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.broker import DYNAMIC, PLAIN_USERS, BrokerConfig, renewed_listener
 from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
@@ -88,14 +88,24 @@ class BrokerResource:
 
 
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
-    """Raise InvalidRequestError if a config of a listener's certificates cannot be set dynamically."""
+    """Raise InvalidRequestError if a config of a listener's certificates or users cannot be set dynamically."""
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
-    secure = [e.name.lower() for e in config.listeners if config.security_protocol(e.name).endswith("SSL")]
-    if is_new and renewed_listener(key) not in secure:
-        raise InvalidConfigError(f"{key}: no such listener with TLS; there are: {', '.join(secure) or 'none'}")
+    plain = key.endswith(PLAIN_USERS)
+    fitting = [e.name.lower() for e in config.listeners if (_has_plain if plain else _has_tls)(config, e.name)]
+    if is_new and renewed_listener(key) not in fitting:
+        kind = "SASL PLAIN" if plain else "TLS"
+        raise InvalidConfigError(f"{key}: no such listener with {kind}; there are: {', '.join(fitting) or 'none'}")
     if is_secret(key) and config.zookeeper_connect is not None:
         raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
+
+
+def _has_tls(config: BrokerConfig, listener: str) -> bool:
+    return config.security_protocol(listener).endswith("SSL")
+
+
+def _has_plain(config: BrokerConfig, listener: str) -> bool:
+    return config.security_protocol(listener).startswith("SASL") and "PLAIN" in config.mechanisms(listener)
 
 
 def _check_name(name: str, context: RequestContext) -> None:
