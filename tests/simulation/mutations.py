@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final, NamedTuple
 
-from tests.simulation.planted import controllers, groups, replication, storage, transactions
+from tests.simulation.planted import connections, controllers, groups, replication, storage, transactions
 from tests.simulation.planted.patching import NEEDS, Bug, Needs
 
 from ottla.simulation import system
@@ -20,7 +20,9 @@ SECONDS: Final = 120.0
 
 
 MUTATIONS: dict[str, Bug] = {
-    bug.__name__: bug for module in (controllers, replication, storage, transactions, groups) for bug in module.BUGS
+    bug.__name__: bug
+    for module in (controllers, replication, storage, transactions, groups, connections)
+    for bug in module.BUGS
 }
 
 

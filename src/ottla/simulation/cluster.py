@@ -36,6 +36,8 @@ CONFIGS: Final[Mapping[str, Any]] = {
     "share.coordinator.state.topic.replication.factor": 3,
     "share.coordinator.state.topic.min.isr": 2,
     "group.initial.rebalance.delay.ms": 500,
+    "group.consumer.session.timeout.ms": 10000,
+    "group.consumer.min.session.timeout.ms": 10000,
     "replica.lag.time.max.ms": 6000,
     "replica.fetch.wait.max.ms": 3000,
     "replica.socket.timeout.ms": 8000,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.simulation.process import PROCESS
+from ottla.simulation.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -184,6 +184,8 @@ class Disks:
     def __init__(self) -> None:
         self._disks: dict[str, Disk] = {}
         self.open_files: dict[int, tuple[Disk, str]] = {}
+        self.opened_by: dict[int, Process | None] = {}
+        """The processes of open files. Those of dead ones stay open."""
 
     def mount(self, disk: Disk) -> None:
         self._disks[str(disk.root)] = disk
@@ -223,6 +225,7 @@ class OsModule(types.ModuleType):
             flags = flags & ~os.O_WRONLY | os.O_RDWR  # the journal reads what is overwritten
         fd = os.open(path, flags & ~os.O_TRUNC, mode, **options)
         self._disks.open_files[fd] = (disk, str(where))
+        self._disks.opened_by[fd] = PROCESS.get()
         if is_new:
             disk.created(where)
         elif flags & os.O_TRUNC:
@@ -235,6 +238,7 @@ class OsModule(types.ModuleType):
 
     def close(self, fd: int) -> None:
         self._disks.open_files.pop(fd, None)
+        self._disks.opened_by.pop(fd, None)
         os.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:

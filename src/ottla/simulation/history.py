@@ -14,6 +14,8 @@ ORDERED: Final = "ordered"
 """The topic of the idempotent producers."""
 TRANSFERS: Final = "transfers"
 """The topic of the transactional producers."""
+UNCLEAN: Final = "unclean"
+"""The topic of which replicas may lead that are not in sync."""
 
 
 class Sent(NamedTuple):

@@ -125,6 +125,11 @@ class Network:
         for sock in [sock for sock in self.sockets.values() if sock.process is process]:
             sock.close()
 
+    def ended_connections(self, process: Process) -> list[Address]:
+        """Return the other ends of connections that have ended and that the process has not closed."""
+        own = [sock for sock in self.sockets.values() if sock.process is process and not sock.is_listening]
+        return [sock.remote for sock in own if sock.has_ended]
+
     def new_port(self) -> int:
         self._next_port += 1
         return self._next_port
@@ -198,6 +203,11 @@ class SimulatedSocket:
     @property
     def is_readable(self) -> bool:
         return bool(self._received or self.backlog or self._has_end or self._error)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the peer has closed the connection, or it has failed."""
+        return self._has_end or bool(self._error)
 
     @property
     def is_writable(self) -> bool:

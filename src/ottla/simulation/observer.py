@@ -13,7 +13,7 @@ from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.simulation.checking.partition_states import WrittenState
 from ottla.simulation.cluster import SimulatedBroker, SimulatedCluster
-from ottla.simulation.history import ORDERED, Ack
+from ottla.simulation.history import ORDERED, UNCLEAN, Ack
 
 INTERVAL_SECONDS: Final = 0.25
 LOST_SECONDS: Final = 30.0
@@ -111,12 +111,11 @@ class Observer:
         key = partition.topic_partition, partition.topic_id
         watched = self._watched(broker, partition)
         epoch = partition.image.leader_epoch
-        numbers = {
-            LOG_START: partition.log.log_start_offset,
-            "high watermark": partition.high_watermark,
-            "leader epoch": epoch,
-        }
-        if partition.leads:
+        is_clean = key[0].topic != UNCLEAN
+        numbers = {"leader epoch": epoch}
+        if is_clean:  # else replicas give up what an unclean leader does not have
+            numbers |= {LOG_START: partition.log.log_start_offset, "high watermark": partition.high_watermark}
+        if partition.leads and is_clean:
             numbers[f"last stable offset in epoch {epoch}"] = partition.log.last_stable_offset
         for text in watched.went_back(numbers):
             self._add(f"{key[0]} at {broker.name}: {text}")

@@ -17,6 +17,7 @@ from ottla import aio
 from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
+from ottla.simulation.checking.resources import leaked
 from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic, FlippedLeaders
 from ottla.simulation.clients.probes import PROBES, Prober
 from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
@@ -31,6 +32,7 @@ from ottla.simulation.workloads import (
     CLIENT,
     PARTITIONS,
     Member,
+    MemberKiller,
     OrderedProducer,
     Transfer,
     Workload,
@@ -46,6 +48,8 @@ DRAIN_SECONDS: Final = 180.0
 """Time within which the clients end: a delivery may take 120 s."""
 TIMEOUT_SECONDS: Final = 30.0
 """Time within which the transactions of producers that are gone are aborted: their timeout is 10 s."""
+LEAK_SECONDS: Final = 20
+"""Time after which brokers have given back what their clients took."""
 SHOWN: Final = 5
 """Violations of a promise that are reported."""
 EXTRAS: Final = 2
@@ -187,7 +191,8 @@ class Simulation:
         scripted = [ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)]
         single = SingleTransactions(self.world, servers, self.history)
         prober = Prober(self.cluster, self.history, self.members)
-        self.clients = [*producers, *transfers, *scripted, single, prober]
+        killer = MemberKiller(self.world, self.history, self.members)
+        self.clients = [*producers, *transfers, *scripted, single, prober, killer]
         self.clients += self._extras()
         for client in (*self.clients, *self.members):
             client.start()
@@ -232,6 +237,15 @@ class Simulation:
             member.done.set()
         await self._end([member.task for member in self.members if member.task is not None])
 
+    async def _leaks(self) -> list[str]:
+        """Return what brokers still have of clients that are gone, after the time that they need."""
+        for _ in range(LEAK_SECONDS):
+            leaks = leaked(self.cluster)
+            if not leaks:
+                break
+            await asyncio.sleep(1)
+        return leaks
+
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         _, late = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
         names = [client.name for client in (*self.clients, *self.members) if client.task in late]
@@ -247,9 +261,11 @@ class Simulation:
             except (TimeoutError, KafkaError) as error:
                 self._violate("everything can be read", [f"{topic}: {error!r}"])
         self.observer.stop()
+        leaks = await self._leaks()
         for broker in self.cluster.brokers:
             await broker.stop()
         replicas = read_replicas([path for broker in self.cluster.brokers for path in broker.log_dirs])
+        self._violate("resources are returned", leaks)
         # replicas are compacted at different times
         replicas = {place: of for place, of in replicas.items() if place.topic != CompactedTopic.TOPIC}
         history = self.history

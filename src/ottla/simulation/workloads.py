@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from ottla import aio
@@ -40,6 +40,9 @@ MAX_IN_BURST: Final = 12
 FILLED_SHARE: Final = 0.4
 MAX_FILLER: Final = 2000
 """Bytes of the header of some records, so that batches are longer than a sector."""
+KILL_SECONDS: Final = 30.0
+"""Typical time between two kills of members."""
+DEAD_SECONDS: Final = 8.0
 SILENCE_SECONDS: Final = 5.0
 """Typical time between two bursts, or two transactions."""
 
@@ -309,6 +312,26 @@ class Member(Workload):
         generation = member.generation_id if self.is_classic else -1
         for tp in partitions:
             self.history.group.append(Assigned(self.now(), self.name, Place(tp.topic, tp.partition), generation))
+
+
+class MemberKiller(Workload):
+    """Kills members of the group, and starts them again with new member ids."""
+
+    def __init__(self, world: World, history: History, members: Sequence[Member]) -> None:
+        super().__init__(world, "member-killer", "", history)
+        self._members = members
+
+    async def run(self) -> None:
+        while True:
+            await self.pause(KILL_SECONDS)
+            if self.history.calm.is_set():
+                return
+            member = self.rng.choice(self._members)
+            assert member.process is not None
+            self.world.note(member.name, "is killed")
+            member.process.kill()
+            await self.pause(DEAD_SECONDS)
+            member.start()
 
 
 class _Listener(ConsumerRebalanceListener):

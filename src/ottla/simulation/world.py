@@ -17,6 +17,7 @@ from ottla.simulation.checking.log_files import LogChecker
 from ottla.simulation.checking.partition_states import PartitionStates
 from ottla.simulation.disk import Disk, Disks
 from ottla.simulation.event_loop import SimulatedLoop
+from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
 from ottla.simulation.process import PROCESS, Process
 from ottla.simulation.workers import SimulatedExecutor
@@ -72,7 +73,7 @@ class World:
         self.unhandled: list[str] = []
         """Exceptions that no code has handled."""
         self.network.on_message = self._on_message
-        self.partition_states = PartitionStates()
+        self.partition_states = PartitionStates(lambda topic: topic == UNCLEAN, self.loop.time)
         self.zookeeper.on_write = self.partition_states.on_write
         self.logs = LogChecker()
         self.zookeeper.on_change = functools.partial(self.timeline.note, "zookeeper")

@@ -135,3 +135,13 @@ def test_a_simulation_in_which_nothing_is_due_ends_with_an_error() -> None:
     loop = SimulatedLoop()
     with pytest.raises(StuckError, match="nothing is due"):
         loop.run_until_complete(loop.create_future())
+
+
+def test_connections_that_have_ended_are_listed_until_they_are_closed() -> None:
+    pair = Pair()
+    assert pair.network.ended_connections(pair.processes[1]) == []
+    pair.client.close()
+    pair.run(1)
+    assert pair.network.ended_connections(pair.processes[1]) == [pair.client.local]
+    pair.server.close()
+    assert pair.network.ended_connections(pair.processes[1]) == []

@@ -34,11 +34,18 @@ class WrittenState(NamedTuple):
 class PartitionStates:
     """The states of all partitions, as the controllers have written them."""
 
-    def __init__(self, allows_unclean: Callable[[str], bool] = lambda topic: False) -> None:
-        """`allows_unclean`: whether replicas of a topic may lead that are not in sync."""
+    def __init__(
+        self,
+        allows_unclean: Callable[[str], bool] = lambda topic: False,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`allows_unclean`: whether replicas of a topic may lead that are not in sync. `now`: the time in seconds."""
         self.states: dict[tuple[str, int], WrittenState] = {}
         self.violations: list[str] = []
+        self.unclean_elections: list[tuple[float, str]] = []
+        """The elections of leaders that were not in sync: their time and topic."""
         self._allows_unclean = allows_unclean
+        self._now = now
         self._controller_epoch = 0
         """The epoch of the last controller that was elected."""
 
@@ -62,6 +69,8 @@ class PartitionStates:
             self.violations.append(f"{name}: {late}")
         if before is not None:
             unclean = self._allows_unclean(key[0])
+            if after.leader not in (*before.isr, -1):
+                self.unclean_elections.append((self._now(), key[0]))
             self.violations += [f"{name}: {text}" for text in _faults(before, after, unclean=unclean)]
         self.states[key] = after
 

@@ -18,7 +18,7 @@ from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.simulation.cluster import SimulatedCluster
-from ottla.simulation.history import ORDERED, History
+from ottla.simulation.history import ORDERED, UNCLEAN, History
 from ottla.simulation.workloads import CLOCK, PARTITIONS, RETRY_SECONDS, Workload
 
 PAUSE_SECONDS: Final = 4.0
@@ -310,6 +310,45 @@ class MovedLogs(TopicWorkload):
         await self.admin.alter_replica_log_dirs({replica: str(self.rng.choice(broker.log_dirs))}, 8000)
 
 
+class UncleanTopic(TopicWorkload):
+    """A topic whose out-of-sync replica leads if no other one is alive.
+
+    A record that was acknowledged may be lost, but only if there was such an election afterwards, or if a replica has
+    lost power: it may have been the only one in sync. What is left is in order, and nothing is doubled.
+    """
+
+    TOPIC = UNCLEAN
+    REPLICAS = 2
+    CONFIGS: ClassVar[dict[str, str | None]] = {
+        "unclean.leader.election.enable": "true",
+        "min.insync.replicas": "1",
+    }
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        super().__init__(cluster, history)
+        self.written_at: dict[int, float] = {}
+
+    async def write(self, producer: aio.KafkaProducer) -> None:
+        first, now = self.next, self.now()
+        await super().write(producer)
+        self.written_at |= dict.fromkeys(range(first, self.next), now)
+
+    async def change(self) -> None:
+        await asyncio.sleep(0)
+
+    async def check(self) -> Sequence[str]:
+        records = await self.read()
+        numbers = [number for _, number in sorted(records.items())]
+        wrong = [] if numbers == sorted(set(numbers)) else [f"{numbers} are doubled or out of order"]
+        last_loss = self._last_loss()
+        self.acked = {number: offset for number, offset in self.acked.items() if self.written_at[number] > last_loss}
+        return wrong + self.lost(records)
+
+    def _last_loss(self) -> float:
+        elections = [at for at, topic in self.world.partition_states.unclean_elections if topic == self.TOPIC]
+        return max([*elections, *(broker.power_lost_at for broker in self.cluster.brokers)])
+
+
 class FlippedLeaders(Workload):
     """Leaders of the topic of the idempotent producers that move away and back within seconds.
 
@@ -349,5 +388,6 @@ TOPIC_WORKLOADS: Final[tuple[type[TopicWorkload], ...]] = (
     ShortenedTopic,
     CompactedTopic,
     MovedLogs,
+    UncleanTopic,
 )
 """All kinds."""

@@ -46,6 +46,13 @@ def test_unclean_election_is_legal_if_the_topic_allows_it() -> None:
     assert after(3, 3, 6, (3,), unclean=True) == []
 
 
+def test_unclean_elections_are_listed_with_their_time() -> None:
+    states = PartitionStates(lambda topic: True, lambda: 7.0)
+    for leader in (1, 2, 3):
+        states.on_write(PATH, state_value(3, leader, 4 + leader, (1, 2) if leader < 3 else (3,)))
+    assert states.unclean_elections == [(7.0, "orders")]
+
+
 def test_topic_that_is_created_again_starts_with_epoch_0() -> None:
     states = PartitionStates()
     states.on_write(PATH, state_value(3, 1, 5, (1, 2)))
