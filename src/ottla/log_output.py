@@ -134,9 +134,10 @@ def configure(options: LogOptions, broker_id: int | None = None, *, of_node: boo
 
 
 def close() -> None:
-    """Write the records in the queue, and stop the thread."""
-    for handler in logging.root.handlers:
+    """Write the records in the queue, stop the thread, and log nothing more."""
+    for handler in list(logging.root.handlers):
         if isinstance(handler, BackgroundHandler):
+            logging.root.removeHandler(handler)
             handler.close()
 
 

@@ -111,3 +111,16 @@ def test_records_beyond_the_bound_are_counted_and_never_wait(monkeypatch: pytest
     handler.close()
     assert [line for line in target.lines if len(line) < 5] == ["1", "2", "3", "last"]
     assert "3 log lines were dropped, because they could not be written fast enough" in target.lines
+
+
+def test_log_that_is_closed_writes_no_more_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    try:
+        log_output.configure(LogOptions())
+        logging.getLogger("ottla.test").warning("first")
+        log_output.close()
+        assert not [h for h in logging.root.handlers if isinstance(h, BackgroundHandler)]
+        assert "first" in capsys.readouterr().err
+    finally:
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)

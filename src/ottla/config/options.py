@@ -145,10 +145,15 @@ class Config:
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
         """Build the config from Kafka's names. Unknown names are logged as warnings, as in Kafka."""
         configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
-        for key in cls._with_effect(configs):
+        cls.check_names(configs)
+        return cls(configs)
+
+    @classmethod
+    def check_names(cls, keys: Iterable[str]) -> None:
+        """Log warnings for names without an option, and the names and reasons of options without effect."""
+        for key in cls._with_effect(keys):
             if key not in cls.options and not key.startswith(cls.prefixes):
                 log.warning("Unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
-        return cls(configs)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:

@@ -9,7 +9,8 @@ from typing import Any, Final, Self
 
 from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.errors import TopicAlreadyExistsError
+from ottla.config.mirror import MirrorConfig
+from ottla.errors import ConfigurationError, InvalidReplicationFactorError, TopicAlreadyExistsError
 from ottla.mirror.flow_config import MirrorProperties
 
 log = logging.getLogger("ottla.mirror")
@@ -42,13 +43,19 @@ class Cluster:
         """Return a reader of an internal topic."""
         return TopicReader(self._consumer_configs, topic)
 
-    async def create_compacted_topic(self, name: str, replication_factor: int, partitions: int = 1) -> None:
-        """Create an internal topic unless it exists."""
-        topic = NewTopic(name, partitions, replication_factor, topic_configs=COMPACTED)
+    async def create_compacted_topic(self, name: str, config: MirrorConfig, kind: str, partitions: int = 1) -> None:
+        """Create an internal topic unless it exists; the option `<kind>.replication.factor` has its replicas.
+
+        Raises ConfigurationError if the cluster has fewer brokers.
+        """
+        option = f"{kind}.replication.factor"
+        topic = NewTopic(name, partitions, config.values[option], topic_configs=COMPACTED)
         try:
             await self.admin.create_topics([topic], wait_for_metadata=True)
         except TopicAlreadyExistsError:
             return
+        except InvalidReplicationFactorError as error:
+            raise ConfigurationError(f"{option}: cannot create topic {name} on {self.alias}: {error}") from None
         log.info("Created topic %s on %s", name, self.alias)
 
 

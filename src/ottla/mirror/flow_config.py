@@ -49,6 +49,7 @@ class MirrorProperties:
         if len(set(self.clusters)) < 2 or len(set(self.clusters)) != len(self.clusters):
             raise ConfigurationError("clusters: expected at least two different aliases, such as clusters = A, B")
         self._check_flow_names()
+        self._check_names()
         for alias in self.clusters:
             if not self.client_configs("admin", alias).get("bootstrap.servers"):
                 raise ConfigurationError(f"{alias}.bootstrap.servers is required: the brokers of cluster {alias}")
@@ -91,6 +92,12 @@ class MirrorProperties:
         of_target = {k: v for k, v in self._with_prefix(f"{name.target}.").items() if k.startswith(WORKER)}
         own = {k: v for k, v in self._with_prefix(f"{name}.").items() if not k.startswith((*ROLE_PREFIXES, *ENDS))}
         return MirrorConfig.from_kafka({**top, **of_target, **own})
+
+    def _check_names(self) -> None:
+        """Log a warning for options without a prefix that do not exist: they would be ignored."""
+        prefixes = (*(f"{alias}." for alias in self.clusters), *ROLE_PREFIXES, *SHARED)
+        names = (key for key in self._properties if key != "clusters" and "->" not in key)
+        MirrorConfig.check_names(key for key in names if not key.startswith(prefixes))
 
     def _check_flow_names(self) -> None:
         """Raise ConfigurationError for a flow of clusters that do not exist: it would do nothing."""

@@ -57,22 +57,17 @@ class FlowMirror:
         """Create internal topics and topics. Raises the errors of the clusters."""
         config, name = self.flow.config, self.flow.name
         if config.emit_heartbeats_enabled:
-            await self._target.create_compacted_topic(
-                self.policy.heartbeats_topic, config.heartbeats_topic_replication_factor
-            )
+            await self._target.create_compacted_topic(self.policy.heartbeats_topic, config, "heartbeats.topic")
         if not config.enabled:
             return
         await self._target.create_compacted_topic(
-            offsets_topic(self.flow), config.offset_storage_replication_factor, config.offset_storage_partitions
+            offsets_topic(self.flow), config, "offset.storage", config.offset_storage_partitions
         )
         if config.emit_offset_syncs_enabled:
-            await self._syncs_cluster.create_compacted_topic(
-                self._syncs_topic, config.offset_syncs_topic_replication_factor
-            )
+            await self._syncs_cluster.create_compacted_topic(self._syncs_topic, config, "offset-syncs.topic")
             if config.emit_checkpoints_enabled:
-                await self._target.create_compacted_topic(
-                    self.policy.checkpoints_topic(name.source), config.checkpoints_topic_replication_factor
-                )
+                topic = self.policy.checkpoints_topic(name.source)
+                await self._target.create_compacted_topic(topic, config, "checkpoints.topic")
         await self.topics.refresh()
 
     async def run(self) -> None:

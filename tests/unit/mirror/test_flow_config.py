@@ -115,6 +115,16 @@ def test_properties_that_make_no_sense_are_rejected(changes: dict[str, str], wor
         MirrorProperties({**A_TO_B, **changes}).flows()
 
 
+def test_unknown_options_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    more = {"replication.facter": "1", "A->B.topix": "x", "tasks.max": "4", "A.config.storage.topic": "x"}
+    MirrorProperties({**A_TO_B, **more, "ssl.truststore.location": "/t", "B.producer.acks": "all"}).flows(["B"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "Unknown mirror maker option replication.facter; did you mean replication.factor?",
+        "mirror maker option tasks.max has no effect: one process copies all partitions of a flow",
+        "Unknown mirror maker option topix; did you mean topics?",
+    ]
+
+
 def test_identity_policy_in_both_directions_is_rejected_for_the_same_topics() -> None:
     both = {**A_TO_B, "B->A.enabled": "true", "replication.policy.class": IDENTITY}
     with pytest.raises(ConfigurationError, match="copied in a circle"):

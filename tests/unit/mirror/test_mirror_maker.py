@@ -25,7 +25,13 @@ from ottla import (
     TopicPartition,
 )
 from ottla.backoff import ExponentialBackoff
-from ottla.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
+from ottla.errors import (
+    ConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    UnsupportedVersionError,
+)
 from ottla.mirror import flow_mirror
 from ottla.mirror.copier import Copier
 from ottla.mirror.records import Checkpoint, Heartbeat, OffsetSync
@@ -215,6 +221,45 @@ def test_records_of_aborted_transactions_are_not_copied(pair: Pair) -> None:
     with mirroring(pair.properties()) as thread:
         assert values(pair.copied(10)) == [n for n in range(20) if n % 4 < 2]
         eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
+
+
+def without_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Copier, configs: object, clients: object) -> None:
+        raise UnsupportedVersionError("InitProducerId is not supported")
+
+    monkeypatch.setattr(Copier, "_start_transactional", fail)
+
+
+def test_target_without_transactions_is_copied_to_at_least_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_transactions(monkeypatch)
+    send(pair.a, pair.topic, numbers(10))
+    with mirroring(pair.properties()):
+        assert values(pair.copied(10)) == list(range(10))
+    assert "the target has no transactions; copying at least once" in caplog.text
+
+
+def test_target_without_transactions_is_refused_if_they_are_required(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_transactions(monkeypatch)
+    thread = MirroringThread(pair.properties(exactly_once_source_support="enabled"))
+    thread.begin()
+    thread.join(SECONDS)
+    assert isinstance(thread.error, UnsupportedVersionError)
+
+
+def test_more_replicas_than_brokers_are_refused_with_the_option(pair: Pair) -> None:
+    # With this separator its internal topics do not exist yet.
+    more = {"offset-syncs.topic.replication.factor": "3", "replication.policy.separator": "-"}
+    thread = MirroringThread({**pair.properties(), **more})
+    thread.begin()
+    thread.join(SECONDS)
+    assert isinstance(thread.error, ConfigurationError)
+    assert "offset-syncs.topic.replication.factor: cannot create topic mm2-offset-syncs-B-internal on A" in str(
+        thread.error
+    )
 
 
 def test_second_process_takes_over_and_ends_the_first(pair: Pair) -> None:
