@@ -28,6 +28,7 @@ LOGGERS: Final = (
     "ottla.http",
     "ottla.legacy",
     "ottla.metrics",
+    "ottla.mirror",
     "ottla.net",
     "ottla.records",
     "ottla.replication",
