@@ -493,7 +493,7 @@ class GroupSubscribedToTopicError(KafkaError, code=86):
 
 
 class InvalidRecordError(KafkaError, code=87):
-    """The broker rejected the record."""
+    """The record failed validation on the broker."""
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):

@@ -45,9 +45,7 @@ _INDENT: Final = "    "
 
 
 def escaped(text: str) -> str:
-    """Return the text in which control characters, line breaks and bidirectional controls are replaced by escape
-    sequences.
-    """
+    """Return the text with control characters, line breaks and bidirectional controls replaced by escape sequences."""
     return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -140,8 +140,9 @@ class Run:
         write_json(self._end, nested)
 
     def clear(self) -> bool:
-        """Remove the directory with the files of an earlier run, and return whether it existed. Raises
-        ConfigurationError if it has other files.
+        """Remove the directory of an earlier run with everything in it, and return whether it existed.
+
+        Raises ConfigurationError if it contains files but is not the directory of a run.
         """
         if not self.directory.exists():
             return False

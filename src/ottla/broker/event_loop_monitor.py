@@ -71,7 +71,9 @@ class EventLoopMonitor:
         self.stalled_seconds += seconds
         self.longest_stall_seconds = max(self.longest_stall_seconds, seconds)
         log.warning(
-            "The event loop did not go on for %.0f ms; every client waited. It was at: %s", seconds * 1e3, place
+            "The event loop was blocked for %.0f ms; no client was served meanwhile. Blocked at: %s",
+            seconds * 1e3,
+            place,
         )
 
 

@@ -30,7 +30,7 @@ SHARED: Final = frozenset({"brokers", "node_endpoints"})
 
 Handle = Callable[[Request[Any]], "Response | Awaitable[Response | None] | None"]
 Chain = tuple[Any, ...]
-"""An item of an array, after the items that contain it, such as (topic, partition)."""
+"""The path to an array item: the items that contain it, then the item itself, such as (topic, partition)."""
 
 
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
@@ -229,5 +229,5 @@ class Merged:
 
 
 def _names(item: Struct) -> Chain:
-    """Return the fields that identify a container of a response: its strings and UUIDs."""
+    """Return the values that identify a container in a response: its strings and UUIDs."""
     return tuple(getattr(item, field.name) for field in item.FIELDS if field.kind in ("string", "uuid"))

@@ -536,10 +536,14 @@ class BrokerConfig(
         "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
     )
     log_message_timestamp_before_max_ms = Option(
-        MAX_LONG, integer(0), "How far in milliseconds a record's timestamp may lie before the broker's time."
+        MAX_LONG,
+        integer(0),
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock.",
     )
     log_message_timestamp_after_max_ms = Option(
-        3600000, integer(0), "How far in milliseconds a record's timestamp may lie after the broker's time."
+        3600000,
+        integer(0),
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
     )
     log_message_timestamp_difference_max_ms = Option(
         MAX_LONG,
@@ -579,7 +583,8 @@ class BrokerConfig(
     replica_selector_class = Option[str | None](
         None,
         nullable(one_of(*SELECTORS.values(), aliases=SELECTORS)),
-        "How a consumer's replica is selected (KIP-392), such as RackAwareReplicaSelector; not set: always the leader.",
+        "Class that selects the replica from which a consumer reads (KIP-392), such as RackAwareReplicaSelector; "
+        "not set: the leader.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
         MAX_LONG, integer(1), "Maximum bytes per second for moves of replicas between log directories."

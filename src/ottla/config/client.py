@@ -159,12 +159,13 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     metadata_recovery_rebootstrap_trigger_ms = Option(
         300_000,
         integer(0),
-        "With rebootstrap: time in milliseconds without metadata after which the client bootstraps again.",
+        "With metadata.recovery.strategy=rebootstrap: time in milliseconds without metadata after which the client "
+        "bootstraps again.",
     )
     receive_buffer_bytes = Option(65_536, absent(-1, integer(-1)), "SO_RCVBUF in bytes; -1: the system's default.")
     send_buffer_bytes = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF in bytes; -1: the system's default.")
     socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
-        (), each(tuple), "kafka-python's: further socket options, as arguments of setsockopt()."
+        (), each(tuple), "Option of kafka-python: further socket options, as arguments of setsockopt()."
     )
     allow_auto_create_topics = Option(
         True, boolean, "Whether a request for the metadata of an unknown topic may create it."
@@ -183,7 +184,9 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         None, nullable(login), "JAAS line with user and password, or with the parameters of OAUTHBEARER."
     )
     sasl_oauth_token_provider = Option[Any](
-        None, anything, "kafka-python's: a function that returns a token for OAUTHBEARER, or an object with token()."
+        None,
+        anything,
+        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token().",
     )
     sasl_plain_username = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
     sasl_plain_password = Option(None, nullable(text), "Password for PLAIN and SCRAM.")

@@ -98,9 +98,11 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     group_instance_id = Option(
         None, nullable(text), "Id of a static member, which may restart within session.timeout.ms without a rebalance."
     )
-    key_deserializer = Option(None, anything, "Converts the bytes of keys: a callable or a Deserializer; None: bytes.")
+    key_deserializer = Option(
+        None, anything, "Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."
+    )
     value_deserializer = Option(
-        None, anything, "Converts the bytes of values: a callable or a Deserializer; None: bytes."
+        None, anything, "Converts values from bytes: a callable or a Deserializer; None: values stay bytes."
     )
     fetch_min_bytes = Option(
         1, integer(0), "Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."
@@ -156,13 +158,17 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     default_offset_commit_callback = Option(
         None,
         nullable(anything),
-        "kafka-python's: called with (offsets, error) after commits without a callback of their own.",
+        "Option of kafka-python: called with (offsets, error) after commits without a callback of their own.",
     )
     enable_incremental_fetch_sessions = Option(
-        True, boolean, "kafka-python's: use fetch sessions (KIP-227); otherwise every request names every partition."
+        True,
+        boolean,
+        "Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition.",
     )
     consumer_timeout_ms = Option(
-        float("inf"), number(0), "kafka-python's: end an iteration after this time in milliseconds without a record."
+        float("inf"),
+        number(0),
+        "Option of kafka-python: end an iteration after this time in milliseconds without a record.",
     )
     enable_metrics_push = Option(
         True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."

@@ -70,7 +70,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     replication_policy_class = Option(
         DEFAULT,
         one_of(DEFAULT, IDENTITY, aliases=POLICIES),
-        "Names of topics at the target: default (SOURCE.topic) or identity (unchanged), or Java's class.",
+        "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged), or the Java class "
+        "of either policy.",
     )
     replication_policy_separator = Option(".", text, "Separator between the alias of the source and the topic.")
     replication_policy_internal_topic_separator_enabled = Option(
@@ -82,7 +83,9 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     refresh_topics_enabled = Option(True, boolean, "Whether new topics and partitions are looked for.")
     refresh_topics_interval_seconds = Option(600, integer(1), "Interval in seconds between such look-ups.")
     sync_topic_configs_enabled = Option(True, boolean, "Whether configs of topics are copied after their creation.")
-    sync_topic_configs_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of configs.")
+    sync_topic_configs_interval_seconds = Option(
+        600, integer(1), "Interval in seconds at which topic configs are copied."
+    )
     config_properties_exclude = Option(
         patterns(
             r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
@@ -98,7 +101,10 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         "Whose defaults apply to configs that are not set at the source; source sets them at the target.",
     )
     sync_topic_acls_enabled = Option(
-        True, boolean, "Whether ACLs of topics are copied: those to write are not, and All becomes Read."
+        True,
+        boolean,
+        "Whether ACLs of topics with literal names are copied. Those that allow Write are not, and those that allow "
+        "All become Read.",
     )
     sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
     emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")

@@ -65,14 +65,14 @@ class TlsConfig(SslConfig):
 
     ssl_context = Option(None, anything, "An ssl.SSLContext, instead of all other ssl configs.")
     ssl_check_hostname = Option(
-        True, boolean, "kafka-python's: False is an empty ssl.endpoint.identification.algorithm."
+        True, boolean, "Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm."
     )
-    ssl_cafile = Option(None, nullable(text), "kafka-python's: PEM file with the trusted certificates.")
-    ssl_certfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's certificate chain.")
-    ssl_keyfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's key.")
-    ssl_password = Option(None, nullable(text), "kafka-python's: password of the client's key.")
-    ssl_crlfile = Option(None, nullable(text), "kafka-python's: PEM file with revoked certificates.")
-    ssl_ciphers = Option(None, nullable(text), "kafka-python's: cipher suites in OpenSSL's notation.")
+    ssl_cafile = Option(None, nullable(text), "Option of kafka-python: PEM file with the trusted certificates.")
+    ssl_certfile = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's certificate chain.")
+    ssl_keyfile = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's key.")
+    ssl_password = Option(None, nullable(text), "Option of kafka-python: password of the client's key.")
+    ssl_crlfile = Option(None, nullable(text), "Option of kafka-python: PEM file with revoked certificates.")
+    ssl_ciphers = Option(None, nullable(text), "Option of kafka-python: cipher suites in OpenSSL's notation.")
 
     @property
     def checks_hostname(self) -> bool:

@@ -185,7 +185,7 @@ class TopicMirror:
             failed: Errors = {}
             created = await self._target.admin.create_acls(new, errors=failed) if new else []
         except SecurityDisabledError:
-            log.info("%s: a cluster has no authorizer; no ACLs are copied", self._flow.name)
+            log.info("%s: the source or target cluster has no authorizer; ACLs are not copied", self._flow.name)
             self._without_acls = True
             return
         if created:
@@ -200,7 +200,7 @@ class TopicMirror:
         return named and not writes and self.is_copied(pattern.resource_name)
 
     def _target_acl(self, acl: ACL) -> ACL:
-        """Return the ACL of the copy: who may do everything with the topic may read the copy."""
+        """Return the ACL for the copy: an ACL that allows All on the topic allows Read on the copy."""
         name = self.remote_topic(acl.resource_pattern.resource_name)
         everything = acl.permission_type == ACLPermissionType.ALLOW and acl.operation == ACLOperation.ALL
         return acl._replace(

@@ -14,7 +14,7 @@ from ottla.protocol.message import Request, Response, encode_chunks
 from ottla.protocol.wire import Chunk, size_of
 
 BLOCK_BYTES: Final = 64 * 1024
-"""The size of one receive, and of the memory that small frames share."""
+"""The number of bytes received at a time, and the size of the buffer that small frames share."""
 
 TRUST_BYTES: Final = 1024 * 1024
 """Up to this size memory is allocated as the frame's size says; above, it grows with the bytes that have arrived."""

@@ -43,5 +43,5 @@ def warn_plain() -> None:
     if not os.environ.get("OTTLA_PURE"):
         log.warning(
             "Ottla's hot path is not compiled (no C compiler when it was installed): encoding and decoding of records "
-            "is about 15 times slower. Install a compiler and reinstall; OTTLA_PURE=1 silences this line."
+            "is about 15 times slower. Install a compiler and reinstall; OTTLA_PURE=1 silences this warning."
         )

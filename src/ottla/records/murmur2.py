@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash, unsigned."""
+    """Return the unsigned 32-bit murmur2 hash, as Kafka's default partitioner computes it."""
     return _hash(data, 0, len(data))
 
 

@@ -30,9 +30,9 @@ SUPERSEDED = (
     errors.UnknownTopicIdError,
     errors.UnknownTopicOrPartitionError,
 )
-"""Errors after which the controller has a newer state, which it is sending to this broker.
+"""Errors which mean that the controller has a newer partition state, which it sends to this broker.
 
-Until it arrives, the update may have been written.
+Until that state arrives, the leader must assume that its update may have been written.
 """
 
 

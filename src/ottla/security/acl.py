@@ -115,7 +115,7 @@ class ResourcePattern(NamedTuple):
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
 
     def covers(self, name: str) -> bool:
-        """Return whether the pattern covers the resource of this name."""
+        """Return whether the pattern matches a resource with this name."""
         if self.pattern_type == ACLResourcePatternType.PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)

@@ -70,9 +70,11 @@ class SimulatedBroker:
         self.process: Process | None = None
         self.node: BrokerNode | None = None
         self.runs = 0
-        """The number of processes."""
+        """The number of processes that have run this broker so far."""
         self.starts = 0
-        """The number of starts; a process starts again after a failed log directory."""
+        """The number of times that the broker has started in these processes: more often than `runs` if it restarted
+        within a process after a failure of its log directory.
+        """
         self.crashes = 0
         """Ends that were no controlled shutdown. As in Kafka, log start offsets since the last checkpoint are lost."""
         self.power_lost_at = float("-inf")

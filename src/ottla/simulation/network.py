@@ -399,7 +399,7 @@ class SimulatedSocket:
             self._network.changed(self)
 
     def vanish(self) -> None:
-        """Be gone without any packet, as after a loss of power."""
+        """Close the socket without sending any packet, as after a power failure."""
         self.is_closed = True
         self._received.clear()
         self._network.forget(self)

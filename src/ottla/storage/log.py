@@ -170,8 +170,8 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which a read_committed consumer may read: the start of the first open transaction, or the
-        high watermark.
+        """The offset up to which a read_committed consumer may read: the start of the first transaction that is open,
+        or whose marker is not below the high watermark; otherwise the high watermark.
         """
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         if unstable is None:
@@ -572,8 +572,8 @@ class Log:
         """Return the base offsets of the segments that were last modified at `timestamp_ms` or before; None: of all
         segments.
 
-        The highest comes first. The log end offset is included, too, as if it were written now. This is the lookup by
-        time of Kafka 0.8.
+        The highest comes first. The log end offset is included, too, as if it were written now. This is ListOffsets
+        version 0 (Kafka before 0.10.1).
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
         if self.active.size:

@@ -177,7 +177,8 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_below: bool) -> int:
-    """Check all segments from the recovery point on. Remove everything after the first damaged batch.
+    """Check all segments from the recovery point on, and truncate the log at the first damaged batch or, unless it is
+    compacted, at the first gap in its offsets.
 
     Return the first offset that was checked.
     """

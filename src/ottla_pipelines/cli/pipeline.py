@@ -141,8 +141,9 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Return whether a definition uses `declarative.topics`, and thus the address. Other definitions may name other
-    brokers, or none.
+    """Return whether any definition of the project uses `declarative.topics`, which connects to `--bootstrap-server`.
+
+    Other definitions may connect to other brokers, or to none.
     """
     module = "ottla_pipelines.declarative.topics"
     return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))

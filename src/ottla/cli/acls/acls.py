@@ -210,8 +210,8 @@ COMMAND = AdminCommand(
             "--operation NAME", f"operation: one of {', '.join(operation_names())} (default: All)", actions=_CHANGES
         ),
         Repeatable("--principal User:NAME", "only ACLs of this principal", actions="list"),
-        Flag("--producer", "Write, Describe and Create on --topic", actions=_CHANGES),
-        Flag("--consumer", "Read and Describe on --topic, Read on --group", actions=_CHANGES),
+        Flag("--producer", "the ACLs of a producer: Write, Describe and Create on --topic", actions=_CHANGES),
+        Flag("--consumer", "the ACLs of a consumer: Read and Describe on --topic, Read on --group", actions=_CHANGES),
         Flag("--idempotent", "with --producer: IdempotentWrite on the cluster", actions=_CHANGES),
         Flag("--force", "with --remove: do not wait for confirmation"),
         JSON,

@@ -36,7 +36,7 @@ NOTHING_DONE: Final = (
 
 _ACTION: Final = "reset-offsets"
 OPTIONS: Final = (
-    Flag("--all-topics", "all topics of which the group has committed offsets", actions=_ACTION),
+    Flag("--all-topics", "all topics for which the group has committed offsets", actions=_ACTION),
     Flag("--to-earliest", "reset to the earliest offset", actions=_ACTION),
     Flag("--to-latest", "reset to the latest offset", actions=_ACTION),
     Flag("--to-current", "reset to the committed offset, or to the latest if there is none", actions=_ACTION),

@@ -178,7 +178,11 @@ COMMAND = AdminCommand(
             Option("--from-file CSV", "reset to the offsets in a CSV file"),
             required=False,
         ),
-        Flag("--force", "remove the members of the group; stopped instances stay in it until their session timeout"),
+        Flag(
+            "--force",
+            "remove all members from the group first; otherwise, stopped instances remain members until their session "
+            "timeout",
+        ),
         Flag("--dry-run", "print what would be done"),
         Option("--config-file FILE", "same as --command-config", dest="command_config"),
         JSON,

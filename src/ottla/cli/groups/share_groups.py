@@ -273,7 +273,7 @@ COMMAND = AdminCommand(
         Repeatable(
             "--topic TOPIC[:P,P…]", "a topic, or some of its partitions", actions="reset-offsets delete-offsets"
         ),
-        Flag("--all-topics", "all topics of which the group has offsets", actions=_RESET),
+        Flag("--all-topics", "all topics for which the group has offsets", actions=_RESET),
         OneOf(
             Flag("--to-earliest", "reset to the earliest offset", actions=_RESET),
             Flag("--to-latest", "reset to the latest offset", actions=_RESET),

@@ -119,8 +119,10 @@ class Load:
             report.add(latencies, size, group.ended)
 
     def _successful(self, futures: list[RecordFuture]) -> list[RecordFuture]:
-        """Return the records that were acknowledged; if a batch was split, that may be some of them. Each type of error
-        is printed once.
+        """Return the futures whose records were acknowledged. If a batch was split, only some of its records may have
+        failed.
+
+        Print each type of error once.
         """
         successful = []
         for future in futures:

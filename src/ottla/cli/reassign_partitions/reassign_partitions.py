@@ -62,7 +62,9 @@ COMMAND = AdminCommand(
         Option("--broker-list B,B,…", "ids of the brokers to use", actions="generate"),
         Flag("--disable-rack-aware", "ignore the racks of brokers", actions="generate"),
         Flag(
-            "--additional", "start even if other reassignments are active, and change the throttle", actions="execute"
+            "--additional",
+            "start even if other reassignments are in progress; also changes their throttle",
+            actions="execute",
         ),
         Flag(
             "--disallow-replication-factor-change",
@@ -71,7 +73,7 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--throttle BYTES",
-            "maximum rate of reassignments between brokers in bytes per second",
+            "maximum rate in bytes per second at which reassignments copy data between brokers",
             int,
             actions="execute",
         ),

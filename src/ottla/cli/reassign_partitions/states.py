@@ -27,7 +27,7 @@ class PartitionState(NamedTuple):
 
     @property
     def status(self) -> str:
-        """ "in progress", "completed" or "not reassigned"."""
+        """The status: "in progress", "completed" or "not reassigned"."""
         if self.is_moving:
             return "in progress"
         return "completed" if self.replicas == self.target_replicas else "not reassigned"

@@ -58,19 +58,19 @@ class ClientOptions(TypedDict, total=False):
     ssl_context: Any
     """An ssl.SSLContext, instead of all other ssl configs."""
     ssl_check_hostname: bool
-    """kafka-python's: False is an empty ssl.endpoint.identification.algorithm."""
+    """Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm."""
     ssl_cafile: str | None
-    """kafka-python's: PEM file with the trusted certificates."""
+    """Option of kafka-python: PEM file with the trusted certificates."""
     ssl_certfile: str | None
-    """kafka-python's: PEM file with the client's certificate chain."""
+    """Option of kafka-python: PEM file with the client's certificate chain."""
     ssl_keyfile: str | None
-    """kafka-python's: PEM file with the client's key."""
+    """Option of kafka-python: PEM file with the client's key."""
     ssl_password: str | None
-    """kafka-python's: password of the client's key."""
+    """Option of kafka-python: password of the client's key."""
     ssl_crlfile: str | None
-    """kafka-python's: PEM file with revoked certificates."""
+    """Option of kafka-python: PEM file with revoked certificates."""
     ssl_ciphers: str | None
-    """kafka-python's: cipher suites in OpenSSL's notation."""
+    """Option of kafka-python: cipher suites in OpenSSL's notation."""
     bootstrap_servers: str | Sequence[str]
     """Brokers to connect to first, as host:port, separated by commas or as a list."""
     client_dns_lookup: str
@@ -100,13 +100,15 @@ class ClientOptions(TypedDict, total=False):
     metadata_recovery_strategy: str
     """If no known broker is reachable: rebootstrap (connect to the bootstrap servers again) or none."""
     metadata_recovery_rebootstrap_trigger_ms: int
-    """With rebootstrap: time in milliseconds without metadata after which the client bootstraps again."""
+    """With metadata.recovery.strategy=rebootstrap: time in milliseconds without metadata after which the client
+    bootstraps again.
+    """
     receive_buffer_bytes: int | None
     """SO_RCVBUF in bytes; -1: the system's default."""
     send_buffer_bytes: int | None
     """SO_SNDBUF in bytes; -1: the system's default."""
     socket_options: str | Sequence[Any]
-    """kafka-python's: further socket options, as arguments of setsockopt()."""
+    """Option of kafka-python: further socket options, as arguments of setsockopt()."""
     allow_auto_create_topics: bool
     """Whether a request for the metadata of an unknown topic may create it."""
     security_protocol: str
@@ -116,7 +118,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_jaas_config: str | None
     """JAAS line with user and password, or with the parameters of OAUTHBEARER."""
     sasl_oauth_token_provider: Any
-    """kafka-python's: a function that returns a token for OAUTHBEARER, or an object with token()."""
+    """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token()."""
     sasl_plain_username: str | None
     """User name for PLAIN and SCRAM."""
     sasl_plain_password: str | None

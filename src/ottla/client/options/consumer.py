@@ -20,9 +20,9 @@ class ConsumerOptions(ClientOptions, total=False):
     group_instance_id: str | None
     """Id of a static member, which may restart within session.timeout.ms without a rebalance."""
     key_deserializer: Any
-    """Converts the bytes of keys: a callable or a Deserializer; None: bytes."""
+    """Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."""
     value_deserializer: Any
-    """Converts the bytes of values: a callable or a Deserializer; None: bytes."""
+    """Converts values from bytes: a callable or a Deserializer; None: values stay bytes."""
     fetch_min_bytes: int
     """Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."""
     fetch_max_wait_ms: int
@@ -62,11 +62,11 @@ class ConsumerOptions(ClientOptions, total=False):
     default_api_timeout_ms: int
     """Timeout in milliseconds of methods that are called without one."""
     default_offset_commit_callback: Any
-    """kafka-python's: called with (offsets, error) after commits without a callback of their own."""
+    """Option of kafka-python: called with (offsets, error) after commits without a callback of their own."""
     enable_incremental_fetch_sessions: bool
-    """kafka-python's: use fetch sessions (KIP-227); otherwise every request names every partition."""
+    """Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition."""
     consumer_timeout_ms: float
-    """kafka-python's: end an iteration after this time in milliseconds without a record."""
+    """Option of kafka-python: end an iteration after this time in milliseconds without a record."""
     enable_metrics_push: bool
     """Push metrics to the cluster if it has a subscription for them (KIP-714)."""
     interceptor_classes: str | Sequence[Any]

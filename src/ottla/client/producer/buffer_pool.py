@@ -110,7 +110,7 @@ class BufferPool:
             self.release(bytearray(waiter.size))
 
     def close(self) -> None:
-        """Close the pool. `granted` of all waiting callers is called, without memory."""
+        """Close the pool, and call `granted` of every waiter. Their `collect` then raises IllegalStateError."""
         with self._lock:
             self.closed = True
             waiters = list(self._waiters)

@@ -46,7 +46,7 @@ class IsrUpdates:
     ) -> PartitionImage:
         """Write the ISR that a leader requests, and return the new state of the partition.
 
-        Raises the error of the item.
+        Raises the partition's error, such as FencedLeaderEpochError or InvalidUpdateVersionError.
         """
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
         (result,) = await self.alter_partitions(broker_id, -1, [item])

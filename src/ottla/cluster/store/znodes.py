@@ -338,7 +338,9 @@ def is_valid_name(resource_name: str) -> bool:
 _INVALID_CHARACTERS: Final = re.compile(
     "[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]"
 )
-"""ZooKeeper rejects slashes, control characters, and characters that UTF-16 encodes as surrogates."""
+"""Characters that the name of a znode cannot contain: slashes, control characters, surrogates, U+E000 to U+F8FF, U+FFF0
+to U+FFFF, and everything above, which UTF-16 encodes as surrogates.
+"""
 
 
 def acls_value(rules: Iterable[ACL]) -> bytes:

@@ -271,7 +271,7 @@ class ZooKeeperMetadataStore:
         if self._wait_report is not None:
             self._wait_report.cancel()
         if is_answered and seconds >= FIRST_REPORT_SECONDS:
-            log.info("ZooKeeper at %s answers after %.1f s", self._connect, seconds)
+            log.info("ZooKeeper at %s responded after %.1f s", self._connect, seconds)
 
     # Calls
 

@@ -1,1 +1,1 @@
-"""The runtime of all coordinators: its log, its loading, and results."""
+"""The runtime that all coordinators share: the log, loading of its partitions, deadlines, and results of requests."""

@@ -95,7 +95,12 @@ class DefaultEventHandler:
             outstanding = self.dispatch_serialized_data(outstanding)
             if outstanding:
                 tries -= 1
-                log.info("Retrying in %d ms; %d retries left", self.config.retry_backoff_ms, tries)
+                log.info(
+                    "Could not send %d messages; backing off for %d ms, %d retries left",
+                    len(outstanding),
+                    self.config.retry_backoff_ms,
+                    tries,
+                )
                 if self._closed.wait(self.config.retry_backoff_ms / 1000):
                     break
                 self._update_info({m.topic for m in outstanding})

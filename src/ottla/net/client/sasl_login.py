@@ -26,12 +26,13 @@ class Login(NamedTuple):
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
-    """Authenticate.
+    """Authenticate the connection with SASL.
 
     Return the session's lifetime in milliseconds; 0 if it is unlimited. `handshake`, `authenticate`: the versions of
     SaslHandshake and SaslAuthenticate.
 
-    Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
+    Raises IllegalSaslStateError if the listener does not use SASL, UnsupportedSaslMechanismError,
+    SaslAuthenticationFailedError, or an error of the channel.
     """
     shaken = await channel.send(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
     peer = f"{channel.host}:{channel.port}"

@@ -39,12 +39,13 @@ BY_TOKEN = "by token"
 TLS_HELLO = 0x1603
 """The first bytes that a TLS client sends."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
-
 """States of a socket whose peer has closed the connection (linux/tcp_states.h)."""
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
 LOOK_SECONDS = 1.0
-"""Interval in seconds between checks whether a peer has disconnected that has sent more than the request in
-progress.
+"""Interval in seconds between checks whether a peer has disconnected.
+
+Only used if the peer has sent data beyond the request in progress: the socket is then not read, so its end would not be
+noticed.
 """
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
@@ -380,7 +381,7 @@ class Connection:
         except Exception:
             # A bug in the broker: close this connection, so that the client does not wait forever. Others are not
             # affected.
-            log.exception("%s: a request failed", self.peer)
+            log.exception("%s: unexpected error in a request; closing the connection", self.peer)
             self.close()
             return
         if answer is None:
@@ -405,7 +406,7 @@ class Connection:
             if isinstance(error, CloseConnectionError):
                 self._hang_up(error)
                 return
-            log.error("%s: a request failed", self.peer, exc_info=error)
+            log.error("%s: unexpected error in a request; closing the connection", self.peer, exc_info=error)
             self.close()
             return
         self._send(task.result() or ())

@@ -159,13 +159,17 @@ class Listener:
         ip = addresses.of_peer(address)
         if not self._admission.has_descriptors(self.name, sock.fileno()):
             self.counts.rejected += 1
-            log.warning("Rejected %s: the remaining descriptors are reserved for logs; raise the limit (ulimit -n)", ip)
+            log.warning(
+                "Rejected connection from %s: the remaining file descriptors are reserved for log segments; raise the "
+                "limit (ulimit -n)",
+                ip,
+            )
             sock.close()
             return True
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             self.counts.rejected += 1
-            log.warning("Rejected %s: %s is reached", ip, refusal)
+            log.warning("Rejected connection from %s: %s is reached", ip, refusal)
             sock.close()
             return True
         sock.setblocking(False)

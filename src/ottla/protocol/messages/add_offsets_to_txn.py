@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, versions="0-4", flexible="3+"):
-    """The transaction and the group."""
+    """The transaction, and the group whose offsets will be committed in it."""
 
     transactional_id: str = f.string("0+")
     producer_id: int = f.int64("0+")

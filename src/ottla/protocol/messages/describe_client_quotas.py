@@ -18,7 +18,9 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"], api_key=48, versions="0-1", flexible="1+"):
-    """The filter; strict: no other parts."""
+    """The filter of entities. With `strict`, an entity matches only if it has no other entity types than those in
+    `components`.
+    """
 
     components: list[ComponentData] = f.array(ComponentData, "0+")
     strict: bool = f.boolean("0+")

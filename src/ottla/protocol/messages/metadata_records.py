@@ -131,7 +131,7 @@ class RemoveAccessControlEntryRecord(Data, versions="0", flexible="0+"):
 
 
 class BeginTransactionRecord(Data, versions="0", flexible="0+"):
-    """The begin of a metadata transaction: the records that follow take effect only when it ends."""
+    """The beginning of a metadata transaction: the records that follow take effect only when it ends."""
 
     name: str | None = f.string("0+", nullable="0+", default=None, tag=0)
 
@@ -310,7 +310,7 @@ class LeaderChangeMessage(Data, versions="0-1", flexible="0+"):
 
 
 class SnapshotHeaderRecord(Data, versions="0", flexible="0+"):
-    """The begin of a snapshot."""
+    """The beginning of a snapshot."""
 
     version: int = f.int16("0+")
     last_contained_log_timestamp: int = f.int64("0+")

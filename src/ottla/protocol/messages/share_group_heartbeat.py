@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"], api_key=76, versions="1", flexible="0+"):
-    """A member: epoch 0 to join, -1 to leave. What has not changed is left out."""
+    """A member's heartbeat: epoch 0 joins the group, -1 leaves it. Fields that have not changed are None."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0+")

@@ -97,7 +97,9 @@ class NamedTopic(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Data, versions="0", flexible="0+"):
-    """The partitions of a share group whose state exists in Kafka's share coordinator."""
+    """The share partitions of a group, by whether the share coordinator is initializing, has initialized or is deleting
+    their state.
+    """
 
     initializing_topics: list[NamedTopicPartitions] = f.array(NamedTopicPartitions, "0+")
     initialized_topics: list[NamedTopicPartitions] = f.array(NamedTopicPartitions, "0+")

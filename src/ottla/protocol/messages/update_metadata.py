@@ -46,7 +46,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """A broker that lives."""
+    """A live broker."""
 
     id: int = f.int32("0+")
     v0_host: str = f.string("0", ignorable=True)
@@ -56,7 +56,7 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Request["UpdateMetadataResponse"], api_key=6, versions="0-8", flexible="6+"):
-    """The states of partitions, and all brokers that live."""
+    """The states of partitions, and all live brokers."""
 
     controller_id: int = f.int32("0+")
     is_kraft_controller: bool = f.boolean("8+")

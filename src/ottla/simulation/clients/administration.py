@@ -1,7 +1,8 @@
-"""Topics that are changed while they are written: moved, deleted, configured, shortened, compacted.
+"""Workloads that change topics while records are written to them: reassignment, recreation, config changes, deletion of
+records, compaction.
 
-Each of these workloads has a topic of its own, with numbered records of one producer, and compares what it reads in the
-end with what was acknowledged.
+Each `TopicWorkload` has a topic of its own, to which one producer writes numbered records. In the end it compares the
+records in the log with those that were acknowledged.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _check_other(executable: str, path: str | None) -> None:
 
 
 def _fault(python: str) -> str | None:
-    """Return the reason why this Python cannot run workers of Ottla; None if it can."""
+    """Return the reason why this Python cannot run Spark workers that import ottla; None if it can."""
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False

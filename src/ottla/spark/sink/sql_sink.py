@@ -291,7 +291,7 @@ class SqlSink:
         return Written(task, rows.count)
 
     def place(self, task: Task) -> str:
-        """Return query, table and database, which identify the target for all tasks."""
+        """Return the query, table and database, which together identify the target of all tasks."""
         return f"{task.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
@@ -351,8 +351,8 @@ def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
 
 
 def _is_collision(error: OperationalError) -> bool:
-    """Return whether the database has rolled the transaction back because of another transaction, so that it can be
-    retried.
+    """Return whether the transaction failed because of a concurrent one (deadlock, lock timeout or serialization
+    failure), so that it can be retried.
     """
     original = error.orig
     if getattr(original, "sqlstate", None) in ("40001", "40P01"):

@@ -68,7 +68,7 @@ class Written(WriterCommitMessage):
         self.task = task
         self.rows = rows
         self.known = already_committed
-        """Whether an earlier attempt had written the rows."""
+        """Whether an earlier attempt has already written the rows."""
 
 
 class StaleTask(NamedTuple):

@@ -91,7 +91,7 @@ class CompletedFetch:
         """The offset after the last batch."""
         self.epoch = state.fetch_epoch
         """The leader epoch of the last record that was returned; before the first, the epoch of the record before this
-        data.
+        data. After all records, the leader epoch of the last batch, which may be a control batch.
         """
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
         """The leader epoch of the last batch."""

@@ -121,7 +121,9 @@ class Positions:
         timestamp = reset_timestamp(policy)
         if timestamp is None:
             return False
-        log.info("%s: offset %s is out of range; resetting to the %s offset", state.tp, state.fetch_from, policy)
+        log.info(
+            "%s: offset %s is out of range; resetting it (auto.offset.reset=%s)", state.tp, state.fetch_from, policy
+        )
         state.reset(timestamp)
         self.lacks_positions = True
         return True

@@ -19,7 +19,7 @@ ByOffset = dict[int, ShareConsumerRecord]
 
 
 class InFlightRecords:
-    """The records in flight of a share consumer."""
+    """A share consumer's records in flight: returned by poll(), with acknowledgements that have not been sent."""
 
     def __init__(self) -> None:
         self._records: dict[Source, ByOffset] = {}

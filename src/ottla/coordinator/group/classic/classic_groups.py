@@ -50,7 +50,7 @@ It does not know its id until then and cannot send heartbeats. If its client giv
 must not delay the rebalance for longer.
 """
 SKIP_ASSIGNMENT_SINCE = 9
-"""First JoinGroup version whose response make a static leader that rejoins to skip the assignment (KIP-814)."""
+"""First JoinGroup version whose response can instruct a static leader that rejoins to skip the assignment (KIP-814)."""
 
 
 class GroupClient(NamedTuple):
