@@ -215,6 +215,10 @@ class ReplicaFetcher:
                     self._delay_partition(follower, error)
                 except OSError as error:
                     follower.partition.fail(error)  # the log cannot be truncated; other partitions continue
+        for follower in requested.values():
+            if follower.has_truncated:
+                follower.has_truncated = False
+                await follower.partition.checkpoint_truncation()
 
     async def _apply_next_step(self, follower: Follower, then: NextStep) -> None:
         log_ = follower.partition.log

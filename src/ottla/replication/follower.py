@@ -31,7 +31,18 @@ class NextStep(Enum):
 class Follower:
     """A partition that this broker fetches during one leader epoch."""
 
-    __slots__ = ("_failures", "_place", "awaits_disk", "awaits_image", "due", "epoch", "lag", "partition", "requested")
+    __slots__ = (
+        "_failures",
+        "_place",
+        "awaits_disk",
+        "awaits_image",
+        "due",
+        "epoch",
+        "has_truncated",
+        "lag",
+        "partition",
+        "requested",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -40,6 +51,8 @@ class Follower:
         """The earliest time of the next fetch, in seconds of the loop's clock."""
         self.awaits_image = False
         self.awaits_disk = False
+        self.has_truncated = False
+        """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
         """The number of records below the leader's high watermark that this replica lacked after its last fetch."""
         self.requested: FetchPosition | None = None
@@ -146,6 +159,7 @@ class Follower:
             logger.warning("Restarting %s at offset %d, the leader's log start", self.tp, leader_start)
             self.partition.log.truncate_fully_and_start_at(leader_start)
             self.partition.log.high_watermark = leader_start
+            self.has_truncated = True
         else:
             raise errors.OffsetOutOfRangeError(
                 f"{self.tp} ends at offset {end}, although its leader has {leader_start} to {leader_end}"
@@ -156,6 +170,7 @@ class Follower:
         level = logging.WARNING if offset < log.high_watermark else logging.INFO
         logger.log(level, "Truncating %s to offset %d (high watermark %d)", self.tp, offset, log.high_watermark)
         log.truncate_to(offset)
+        self.has_truncated = True
 
     @property
     def is_failing(self) -> bool:

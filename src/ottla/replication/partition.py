@@ -378,6 +378,19 @@ class Partition:
         else:
             self.maybe_advance_high_watermark(0)
 
+    async def checkpoint_truncation(self) -> None:
+        """Wait until the recovery point on disk is not above what a truncation has left.
+
+        If the disk fails, take the partition out of service.
+        """
+        write = self.log.begin_lower_checkpoint()
+        if write is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, write)
+        except errors.KafkaStorageError as error:
+            self.fail(error)
+
     def on_roll(self) -> None:
         """Flush the segment that was just closed, in the background, so that recovery has to check only the active
         segment.

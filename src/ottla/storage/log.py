@@ -69,6 +69,9 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
+BeginWrite = Callable[[TopicPartition], Callable[[], None] | None]
+
+
 class LogListener(Protocol):
     """Is notified of events of a log. The owner of the log, a partition, implements it."""
 
@@ -96,14 +99,17 @@ class Log:
         producer_expiration_ms: int = 86_400_000,
         writer: AppendWriter | None = None,
         flush_times: LatencyHistogram | None = None,
+        begin_lower_checkpoint: BeginWrite | None = None,
     ) -> None:
         """`load_producers`: rebuilds the producer state from snapshots and batches after a truncation.
 
         `writer`: writes appends; None: write directly. `flush_times`: records the durations of flushes.
+        `begin_lower_checkpoint`: returns the writing of the checkpointed recovery point if it is above this log's.
         """
         self.dir = directory
         self._load_producers = load_producers
         self._flush_times = flush_times
+        self._begin_lower_checkpoint = begin_lower_checkpoint
         self.topic_partition = topic_partition
         self.config = config
         self.clock = clock
@@ -699,7 +705,8 @@ class Log:
         self.discard(self.segments[keep + 1 :])
         self.active.truncate_to(offset)
         self.txn_index(self.active).truncate_to(offset)
-        self._end_at(offset)
+        # the shorter files of the segment are not on disk: after a loss of power, the old end may be there again
+        self._end_at(offset, flushed_to=max(self.active.base_offset, self.log_start_offset))
         self.leader_epochs.truncate_from_end(offset)
         self._rebuild_producers()
         return True
@@ -717,11 +724,21 @@ class Log:
         for _, path in snapshots_in(self.dir):
             path.unlink(missing_ok=True)
 
-    def _end_at(self, offset: int) -> None:
+    def begin_lower_checkpoint(self) -> Callable[[], None] | None:
+        """Return the writing of the recovery point that a truncation has taken back, for a worker; None if that is on
+        disk.
+
+        It has to be there before others count on what is appended afterwards. Recovery takes what is below the
+        checkpointed recovery point for flushed.
+        """
+        return None if self._begin_lower_checkpoint is None else self._begin_lower_checkpoint(self.topic_partition)
+
+    def _end_at(self, offset: int, *, flushed_to: int | None = None) -> None:
         self.log_end_offset = offset
+        flushed_to = offset if flushed_to is None else min(flushed_to, offset)
         with self._flush_lock:
             self.cuts += 1
-            self.recovery_point = min(self.recovery_point, offset)
+            self.recovery_point = min(self.recovery_point, flushed_to)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 

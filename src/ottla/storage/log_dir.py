@@ -216,6 +216,7 @@ class LogDir:
         names = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
         self._checkpointed = {name: self._offsets(name) for name in names}
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
+        self._durable_points = recovery_points
         self._compacted_below = recovery_points.pop(checkpoints.COMPACTED_BELOW, None) is not None
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         try:
@@ -288,6 +289,7 @@ class LogDir:
                 producer_expiration_ms=self.producer_expiration_ms,
                 writer=self.writer,
                 flush_times=self.flush_times,
+                begin_lower_checkpoint=self._begin_lower_checkpoint,
             )
             if not compacted_below:
                 opened.flush()  # what was compacted above its recovery point is below it from now on
@@ -335,6 +337,7 @@ class LogDir:
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
             flush_times=self.flush_times,
+            begin_lower_checkpoint=self._begin_lower_checkpoint,
         )
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
@@ -365,6 +368,7 @@ class LogDir:
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
             flush_times=self.flush_times,
+            begin_lower_checkpoint=self._begin_lower_checkpoint,
         )
         return adopted
 
@@ -534,6 +538,16 @@ class LogDir:
         lost a segment in its middle looks like a compacted one.
         """
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
+
+    def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
+        """Return the writing of the recovery points if that of a log is lower than the one on disk, else None."""
+        opened = self.logs.get(tp)
+        if opened is None:
+            return None
+        is_writing = self._checkpoints_begun != self._last_written  # perhaps of a higher recovery point
+        if self._durable_points.get(tp, 0) <= opened.recovery_point and not is_writing:
+            return None
+        return functools.partial(self._write_checkpoints, self._recovery_points(), self._next_checkpoint())
 
     def _next_checkpoint(self) -> int:
         self._checkpoints_begun += 1

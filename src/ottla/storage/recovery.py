@@ -23,7 +23,7 @@ from ottla.records.scanner import Scanner
 from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import LogFile, storage_error
 from ottla.storage.index import OffsetIndex, TimeIndex
-from ottla.storage.log import Log
+from ottla.storage.log import BeginWrite, Log
 from ottla.storage.partition_metadata import read_topic_id
 from ottla.storage.producer_state import BATCHES_KEPT, read_marker, snapshots_in
 from ottla.storage.scan import headers, walk
@@ -59,6 +59,7 @@ def open_log(
     producer_expiration_ms: int = 86_400_000,
     writer: AppendWriter | None = None,
     flush_times: LatencyHistogram | None = None,
+    begin_lower_checkpoint: BeginWrite | None = None,
 ) -> Log:
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
@@ -77,6 +78,7 @@ def open_log(
         producer_expiration_ms=producer_expiration_ms,
         writer=writer,
         flush_times=flush_times,
+        begin_lower_checkpoint=begin_lower_checkpoint,
     )
     try:
         directory.mkdir(exist_ok=True)

@@ -306,6 +306,52 @@ def test_checkpoint_that_was_begun_earlier_does_not_replace_a_later_one(tmp_path
     assert "orders 0 50\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
+def test_truncation_takes_back_the_recovery_point_on_disk(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    log = log_dir.logs[TP]
+    log.flush()
+    log_dir.checkpoint()
+    assert log.begin_lower_checkpoint() is None
+    log.truncate_to(45)
+    write = log.begin_lower_checkpoint()
+    assert write is not None
+    write()
+    assert f"orders 0 {log.active.base_offset}\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert log.begin_lower_checkpoint() is None
+
+
+def test_truncation_takes_back_a_recovery_point_that_is_about_to_be_written(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    log = log_dir.logs[TP]
+    log.flush()
+    periodic = log_dir.begin_checkpoint()
+    log.truncate_to(45)
+    write = log.begin_lower_checkpoint()
+    assert write is not None
+    write()
+    periodic()
+    assert f"orders 0 {log.active.base_offset}\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_segment_that_was_truncated_is_checked_after_a_crash(tmp_path: Path) -> None:
+    log_dir = compacted_dir(tmp_path, unflushed=20)
+    log = log_dir.logs[TP]
+    log.flush()
+    last = log.segments[-2]
+    files = {path: path.read_bytes() for path in (last.path(".log"), last.path(".timeindex"))}
+    log.truncate_to(log.active.base_offset - 1)
+    end = log.log_end_offset
+    log.roll()
+    log.append(batch((b"k", b"new")), leader_epoch=1)
+    log_dir.checkpoint()
+    crash(log_dir)
+    for path, content in files.items():
+        path.write_bytes(content)  # a loss of power has undone the truncation
+    offsets = [header.base_offset for segment in reopened(tmp_path).segments for _, header in segment.batches()]
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] == end, "the old record is there again, and not the new one as well"
+
+
 def test_recovery_points_are_on_disk_before_segments_are_replaced(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log_dir.logs[TP].roll()
