@@ -18,7 +18,9 @@ from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
 from ottla.simulation.checking.resources import leaked
+from ottla.simulation.clients import limits
 from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic, FlippedLeaders
+from ottla.simulation.clients.limits import LIMITED, LimitedClients
 from ottla.simulation.clients.probes import PROBES, Prober
 from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
 from ottla.simulation.clients.share_member import ShareMember
@@ -54,7 +56,7 @@ SHOWN: Final = 5
 """Violations of a promise that are reported."""
 EXTRAS: Final = 2
 """Workloads of a run beside those that every run has."""
-WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, "shared")
+WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, LIMITED, "shared")
 """The names of those workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMORY: Final = Path("/dev/shm")
@@ -100,14 +102,14 @@ class Simulation:
         rng = random.Random(run_plan.seed)
         planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)
         self.faults = planned if run_plan.faults is None else list(run_plan.faults)
-        self.cluster = SimulatedCluster(self.world, BROKERS)
+        self._protocol = rng.choice(["classic", "consumer"])
+        self._extra_names = run_plan.workloads or rng.sample(sorted(WORKLOADS), EXTRAS)
+        self.cluster = SimulatedCluster(self.world, BROKERS, limits.CONFIGS if LIMITED in self._extra_names else None)
         self.observer = Observer(self.cluster)
         self.history.on_ack = self.observer.on_ack
         self.clients: list[Workload] = []
         self.members: list[Member] = []
         self.violations: list[str] = []
-        self._protocol = rng.choice(["classic", "consumer"])
-        self._rng = rng
 
     def run(self) -> RunOutcome:
         began = time.process_time()
@@ -203,8 +205,8 @@ class Simulation:
         extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
         extras[FlippedLeaders.TOPIC] = [FlippedLeaders(self.cluster, self.history)]
         extras["shared"] = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
-        names = self.plan.workloads or self._rng.sample(sorted(extras), EXTRAS)
-        return [workload for name in names for workload in extras[name]]
+        extras[LIMITED] = [LimitedClients(self.cluster, self.history)]
+        return [workload for name in self._extra_names for workload in extras[name]]
 
     async def _recover(self) -> None:
         """Wait until the cluster is whole: every broker serves clients, every replica is in sync."""

@@ -269,7 +269,12 @@ class Member(Workload):
         self.identities: list[tuple[str, int]] = []
         """The member ids and generations, or member epochs, of its assignments."""
         if self.is_classic:
-            self._options |= {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000}
+            # JoinGroup may take max.poll.interval.ms, and as long a coordinator without power is not missed
+            self._options |= {
+                "session_timeout_ms": 10_000,
+                "heartbeat_interval_ms": 3_000,
+                "max_poll_interval_ms": 15_000,
+            }
 
     async def run(self) -> None:
         consumer = aio.KafkaConsumer(
@@ -323,9 +328,11 @@ class MemberKiller(Workload):
 
     async def run(self) -> None:
         while True:
-            await self.pause(KILL_SECONDS)
-            if self.history.calm.is_set():
-                return
+            next_kill = self.now() + self.rng.expovariate(1 / KILL_SECONDS)
+            while self.now() < next_kill:
+                if self.history.calm.is_set():
+                    return
+                await asyncio.sleep(1)
             member = self.rng.choice(self._members)
             assert member.process is not None
             self.world.note(member.name, "is killed")

@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Coroutine
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
 from ottla.simulation import system
@@ -23,6 +24,7 @@ from ottla.simulation.process import PROCESS, Process
 from ottla.simulation.workers import SimulatedExecutor
 from ottla.simulation.zookeeper import HOST, SimulatedKazoo, ZooKeeper
 
+TIME: Final = Struct(">d")
 MAX_EVENTS: Final = 100_000
 """Lines of the timeline that are stored."""
 
@@ -139,7 +141,7 @@ class World:
 
     def _on_message(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
-        self._hash.update(f"{self.loop.time():.9f} {source} {target}".encode())
+        self._hash.update(TIME.pack(self.loop.time()) + f"{source} {target}".encode())
         # the name of the directory differs from run to run
         self._hash.update(data.replace(self._directory, b"") if self._directory in data else data)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.simulation.planted.patching import needs, patch
 
+from ottla.cluster.broker.acl_store import AclStore
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.controller import leader_election, partition_states
 from ottla.cluster.controller.alter_partition import IsrUpdates
@@ -83,7 +84,21 @@ def preferred_leaders_need_not_be_in_sync() -> None:
     patch(leader_election, "DECISIONS", decisions)
 
 
+@needs("resets", workloads=("limited",))
+def acls_of_other_brokers_are_not_read() -> None:
+    """A broker knows the ACLs that it has read at its start, and those that it has changed itself."""
+
+    async def apply(self: Any, notifications: Any) -> None:
+        if notifications:
+            return
+        await original(self, notifications)
+
+    original = AclStore._apply_notifications
+    patch(AclStore, "_apply_notifications", apply)
+
+
 BUGS = (
+    acls_of_other_brokers_are_not_read,
     restarted_leaders_lead_on,
     dead_replicas_stay_in_the_isr,
     ephemeral_znodes_stay,

@@ -190,7 +190,7 @@ class LogChecker:
         faults += _epoch_faults(log, files)
         crash = self._crashes.pop(str(log.dir), None)
         if crash is not None:
-            faults += _prefix_faults(crash, files)
+            faults += _prefix_faults(crash, files, log.log_start_offset)
         if log.log_start_offset == 0 and not (log.config.compacted or options_compacted(log)):
             faults += [*_producer_faults(log, files), *_transaction_faults(log, files)]
         for fault in faults[:SHOWN]:
@@ -207,11 +207,13 @@ def options_compacted(log: Log) -> bool:
     return bool(log.segments and log.segments[0].base_offset > 0)
 
 
-def _prefix_faults(crash: Crash, files: LogFiles) -> Iterator[str]:
-    before = [batch.digest for batch in crash.batches]
-    after = [batch.digest for batch in files.batches]
+def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
+    """Yield whether batches are missing, except for those before the log start offset, which recovery may delete."""
+    batches = [batch for batch in crash.batches if batch.header.next_offset > start]
+    before = [batch.digest for batch in batches]
+    after = [batch.digest for batch in files.batches if batch.header.next_offset > start]
     if crash.power_lost:  # beyond the recovery point, a truncation may be undone as well
-        before = [batch.digest for batch in crash.batches if batch.header.next_offset <= crash.recovery_point]
+        before = [batch.digest for batch in batches if batch.header.next_offset <= crash.recovery_point]
         after = after[: len(before)]
     if after != before:
         when = "its disk lost power" if crash.power_lost else "its process was killed"

@@ -98,6 +98,16 @@ def test_batches_below_the_recovery_point_must_survive_a_loss_of_power(tmp_path:
     assert ["is below the recovery point 10, and was lost" in text for text in checker.violations] == [True]
 
 
+def test_batches_before_the_log_start_may_go_in_a_crash(tmp_path: Path) -> None:
+    log, checker = filled(tmp_path), LogChecker()
+    log.flush()
+    checker.on_crash(log, power_lost=True)
+    for path in log.dir.glob("*.log"):
+        path.unlink()
+    checker.open_log(log.dir, TP, CONFIG, log_start_offset=30)
+    assert checker.violations == []
+
+
 def test_killed_process_loses_nothing(tmp_path: Path) -> None:
     log, checker = filled(tmp_path), LogChecker()
     checker.on_crash(log, power_lost=False)
