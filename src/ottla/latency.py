@@ -80,7 +80,7 @@ class LatencyHistogram:
     def snapshot(self, now: float) -> LatencySnapshot:
         """Return a snapshot. `now` is the time in seconds of a monotonic clock.
 
-        This also starts a new window if the current one is over. If snapshots are taken less often than every 60
+        This also starts a new window if the current one has ended. If snapshots are taken less often than every 60
         seconds, a window is as long as the time between two snapshots.
         """
         if self._began is None:

@@ -11,7 +11,7 @@ NONE = -1
 
 
 def preferred_read_replica(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
-    """Return the id of the most caught-up replica in the consumer's rack; -1 if the consumer shall read from the
+    """Return the id of the most caught-up replica in the consumer's rack; -1 if the consumer is to read from the
     leader.
     """
     if not rack or broker.config.replica_selector_class != RACK_AWARE:

@@ -298,8 +298,8 @@ class BrokerConfig(
     ottla_event_loop_stall_ms = Option(
         250,
         integer(0),
-        "Time in milliseconds after which an event loop that does not go on is logged as stalled, with where it is. 0: "
-        "never.",
+        "Time in milliseconds after which a blocked event loop is logged as stalled, with the code that blocks it. "
+        "0: never.",
     )
     ottla_http_listener = Option[Endpoint | None](
         None,
@@ -316,7 +316,7 @@ class BrokerConfig(
     broker_session_timeout_ms = Option(
         9000,
         integer(100),
-        "Time in milliseconds after which a broker that is alive and does not go on loses its registration in the "
+        "Time in milliseconds after which a broker that is alive but blocked loses its registration in the "
         "embedded metadata store. A broker whose process has ended loses it at once.",
     )
     zookeeper_session_timeout_ms = Option(

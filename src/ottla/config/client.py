@@ -85,7 +85,7 @@ NO_EFFECT = {
     "auto.include.jmx.reporter": "there is no JMX in Python",
     "config.providers": "values are given as they are",
     "config.providers.": "values are given as they are",
-    "ssl.engine.factory.class": "TLS is OpenSSL's, not Java's; ssl.context accepts an ssl.SSLContext",
+    "ssl.engine.factory.class": "OpenSSL provides TLS, not Java; ssl.context accepts an ssl.SSLContext",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not supported",
     "sasl.login.class": "it names a Java class",
     "sasl.login.callback.handler.class": "other configs choose where tokens come from",

@@ -44,7 +44,7 @@ class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     )
 
     def check(self) -> None:
-        """Reject options that make no sense in a share group."""
+        """Reject options that do not apply to a share group."""
         for key in UNSUPPORTED:
             if self.originals.get(key) is not None:
                 raise ConfigurationError(f"{key} cannot be set when using a share group")

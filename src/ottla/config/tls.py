@@ -8,11 +8,11 @@ from typing import Any, Final
 from ottla.config.options import Config, Option, anything, boolean, nullable, one_of, text, words
 
 NO_EFFECT: Final = {
-    "security.providers": "TLS is OpenSSL's, not Java's",
-    "ssl.provider": "TLS is OpenSSL's, not Java's",
-    "ssl.keymanager.algorithm": "TLS is OpenSSL's, not Java's",
-    "ssl.trustmanager.algorithm": "TLS is OpenSSL's, not Java's",
-    "ssl.secure.random.implementation": "TLS is OpenSSL's, not Java's",
+    "security.providers": "OpenSSL provides TLS, not Java",
+    "ssl.provider": "OpenSSL provides TLS, not Java",
+    "ssl.keymanager.algorithm": "OpenSSL provides TLS, not Java",
+    "ssl.trustmanager.algorithm": "OpenSSL provides TLS, not Java",
+    "ssl.secure.random.implementation": "OpenSSL provides TLS, not Java",
 }
 """Accepted options of Java's TLS without effect, and the reasons."""
 STORES: Final = ("JKS", "PKCS12", "PEM")
@@ -61,7 +61,7 @@ class SslConfig(Config, no_effect=NO_EFFECT):
 
 
 class TlsConfig(SslConfig):
-    """The options of clients: Kafka's and kafka-python's."""
+    """The TLS options of clients: those of Kafka and of kafka-python."""
 
     ssl_context = Option(None, anything, "An ssl.SSLContext, instead of all other ssl configs.")
     ssl_check_hostname = Option(

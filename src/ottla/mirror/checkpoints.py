@@ -44,10 +44,11 @@ class Checkpoints:
         return self._by_group.get(group, {})
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Return whether a checkpoint advances its group at the target, or follows it back at the source.
+        """Return whether a checkpoint advances its group at the target, or follows the group if it was reset at the
+        source.
 
-        Otherwise a group could go back at the target although it has not at the source, because the translation of
-        older offsets becomes less exact.
+        Otherwise a group could move backward at the target although it has not at the source, because the translation
+        of older offsets becomes less exact.
         """
         last = self.of(checkpoint.group).get(checkpoint.partition)
         return last is None or checkpoint.upstream < last.upstream or checkpoint.downstream > last.downstream
@@ -94,7 +95,7 @@ class CheckpointMirror:
         await self._clients.aclose()
 
     async def refresh_groups(self) -> None:
-        """Look for groups of the source."""
+        """Find the groups of the source whose offsets are translated."""
         config = self._flow.config
         listings = await self._source.admin.list_consumer_groups()
         groups = [

@@ -44,7 +44,7 @@ class Cluster:
         return TopicReader(self._consumer_configs, topic)
 
     async def create_compacted_topic(self, name: str, config: MirrorConfig, kind: str, partitions: int = 1) -> None:
-        """Create an internal topic unless it exists; the option `<kind>.replication.factor` has its replicas.
+        """Create an internal topic unless it exists; the option `<kind>.replication.factor` is its number of replicas.
 
         Raises ConfigurationError if the cluster has fewer brokers.
         """
@@ -60,7 +60,7 @@ class Cluster:
 
 
 class TopicReader:
-    """Reads an internal topic from its beginning, again and again to its current end."""
+    """Reads an internal topic: first from its beginning to its current end, then each time what was added."""
 
     def __init__(self, configs: Mapping[str, Any], topic: str) -> None:
         self._consumer = KafkaConsumer(
@@ -76,7 +76,7 @@ class TopicReader:
         await self._consumer.close()
 
     async def read_to_end(self) -> AsyncIterator[ConsumerRecord]:
-        """Return the records up to the present end of the topic that were not returned yet."""
+        """Return the records up to the current end of the topic that have not been returned yet."""
         partitions = [
             TopicPartition(self._topic, p) for p in await self._consumer.partitions_for_topic(self._topic) or ()
         ]

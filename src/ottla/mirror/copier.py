@@ -30,14 +30,15 @@ from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 log = logging.getLogger("ottla.mirror")
 
 TRANSACTION_SECONDS: Final = 0.5
-"""Time after which a transaction is committed although there are more records."""
+"""Time in seconds after which a transaction is committed although there are more records."""
 TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 """Bytes of keys, values and headers after which a transaction is committed, so that memory is bounded."""
 
 ROWS_PER_TURN: Final = 500
 """Records with headers that are sent before other tasks have a turn, such as the sender of the producer."""
 CLOSE_SECONDS: Final = 5.0
-"""Time for which the end of a session waits for records in flight; after a failure they may have no way out."""
+"""Time in seconds for which the end of a session waits for records in flight; after a failure they may never be sent.
+"""
 
 
 class CopiedRecords(NamedTuple):
@@ -291,7 +292,7 @@ def _is_plain(columns: Columns) -> bool:
 
 
 def _rows(column: BinaryColumn, rows: int) -> list[bytes | None]:
-    """Return the values of a column, faster than one after the other."""
+    """Return the values of a column in a list, which is faster than reading one at a time."""
     if column.null_count:
         return [column.get(row) for row in range(rows)]
     data, bounds = bytes(column.data), column.offsets[column.first : column.first + rows + 1].tolist()

@@ -40,7 +40,7 @@ class Flow(NamedTuple):
 class MirrorProperties:
     """The properties. Options of a flow (`A->B.topics`) precede those of all flows (`topics`).
 
-    Raises ConfigurationError if clusters, flows or options make no sense.
+    Raises ConfigurationError if clusters, flows or options are invalid.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -116,7 +116,9 @@ WORKER: Final = ("offset.storage.", "exactly.once.source.support")
 
 
 def _check_loops(flows: list[Flow]) -> None:
-    """Raise ConfigurationError if records would go round for ever: the names of their topics do not stop them."""
+    """Raise ConfigurationError if records would be copied in a loop for ever because the names of topics do not prevent
+    it.
+    """
     identity = [f for f in flows if f.config.enabled and f.config.replication_policy_class == IDENTITY]
     for flow in identity:
         alike = {f.name for f in identity if f.config.topics == flow.config.topics}

@@ -1,4 +1,4 @@
-"""One flow: its tasks from the start to the end."""
+"""The tasks of one flow, from start to end."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class OffsetSyncStore:
 
 
 def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
-    """Drop pairs that lie close to others in relation to their age; the first and the last stay."""
+    """Drop pairs that are close to others in proportion to their age; the first and the last stay."""
     latest = syncs[-1].upstream
     result = [syncs[0]]
     for sync, following in pairwise(syncs[1:]):

@@ -50,7 +50,7 @@ class _Reader:
 
 
 class OffsetSync(NamedTuple):
-    """A record of a source partition has the offset `upstream` there and `downstream` at the target."""
+    """The offsets of one record: `upstream` in the source partition, and `downstream` at the target."""
 
     partition: TopicPartition
     upstream: int
@@ -100,7 +100,7 @@ class Checkpoint(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life of the flow from `source` to `target` at a time in milliseconds since 1970."""
+    """A heartbeat of the flow from `source` to `target` at a time in milliseconds since 1970."""
 
     source: str
     target: str

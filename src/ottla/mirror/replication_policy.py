@@ -1,4 +1,4 @@
-"""Names of topics at the target, and which topics are whose: Kafka's `ReplicationPolicy`."""
+"""Names of topics at the target, and the cluster that a topic was copied from: Kafka's `ReplicationPolicy`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ReplicationPolicy:
 
 
 class IdentityReplicationPolicy(ReplicationPolicy):
-    """Topics have the same names at source and target, but for heartbeats; so copies cannot be recognized."""
+    """Topics have the same names at source and target, except heartbeats topics; so copies cannot be recognized."""
 
     def remote_topic(self, source: str, topic: str) -> str:
         return super().remote_topic(source, topic) if topic.endswith(HEARTBEATS) else topic

@@ -1,7 +1,7 @@
 """The offsets of the source that were copied, in a compacted topic of the target.
 
 It is the topic of Kafka Connect's source offsets in Connect's format, so that this tool continues where MirrorMaker 2
-has stopped, and the other way round. Its records are written in the transaction of the records they are about. Offsets
+has stopped, and vice versa. Its records are written in the transaction of the records they are about. Offsets
 of a consumer group could be, too, but a cluster removes those of a group without members after a week
 (offsets.retention.minutes), and all records would be copied again.
 """
@@ -30,7 +30,7 @@ def offset_value(offset: int) -> bytes:
 
 
 def next_offsets(source: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
-    """Return the next offset to copy of each partition, of (key, value) in the order of the log.
+    """Return the next offset to copy of each partition, from the records (key, value) in the order of the log.
 
     Records of other clusters and connectors are ignored. A record without a value removes the offset.
     """

@@ -60,7 +60,7 @@ class TopicMirror:
         return self._policy.remote_topic(self._flow.name.source, topic)
 
     async def refresh(self) -> None:
-        """Look for topics and partitions of the source, and create those that the target lacks."""
+        """Find the topics and partitions of the source, and create those that the target lacks."""
         described = await self._source.admin.describe_topics()
         topics = {name: info for name, info in described.items() if self.is_copied(name) and info.partitions}
         at_target = await self._target.admin.describe_topics()
@@ -174,7 +174,7 @@ class TopicMirror:
         return {resource.name: entries for resource, entries in described.items()}
 
     async def sync_acls(self) -> None:
-        """Create the ACLs of the source's topics at the target. Clusters without an authorizer are left alone."""
+        """Create the ACLs of the source's topics at the target. Does nothing if a cluster has no authorizer."""
         if self._without_acls:
             return
         try:
@@ -215,7 +215,7 @@ class TopicMirror:
 
 
 def matches(pattern: re.Pattern[str] | None, name: str) -> bool:
-    """Return whether a list of expressions has one for this name."""
+    """Return whether any of the expressions matches this name."""
     return pattern is not None and pattern.fullmatch(name) is not None
 
 

@@ -52,7 +52,7 @@ class FetchLimits(NamedTuple):
     rack_id: str = ""
     replica: ReplicaState | None = None
     sessions: bool = True
-    """Whether the broker shall keep a fetch session."""
+    """Whether the broker is to keep a fetch session."""
 
 
 class FetchSessionHandler:

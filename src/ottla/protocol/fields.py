@@ -77,7 +77,7 @@ class Declared(Protocol):
 
 
 def within(version: int, span: str) -> bool:
-    """Return whether a version lies in a range as declarations write it: "3+", "0-12", "4" or "none"."""
+    """Return whether a version is in a range as declarations write it: "3+", "0-12", "4" or "none"."""
     low, high = bounds(span)
     return low <= version <= high
 

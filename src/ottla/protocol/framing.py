@@ -39,7 +39,7 @@ class FrameReader:
         self._end = 0
 
     def space(self) -> memoryview:
-        """Return the memory into which the next bytes shall be received; never empty."""
+        """Return the memory into which the next bytes are to be received; never empty."""
         if self._start == self._end:
             if len(self._block) > self.trust_bytes:
                 self._move(self._block_bytes)  # one large frame must not hold its memory for ever
@@ -139,7 +139,7 @@ def response_frame(response: Response, version: int, correlation_id: int) -> lis
 
 
 def seal(out: bytearray, chunks: list[Chunk]) -> list[Chunk]:
-    """Write the size of a frame into its first 4 bytes, the begin of `out`."""
+    """Write the size of a frame into its first 4 bytes, the beginning of `out`."""
     size = sum(map(size_of, chunks)) - 4
     out[0:4] = size.to_bytes(4, "big")
     return chunks

@@ -146,7 +146,7 @@ BAD_VALUES = (struct.error, AttributeError, TypeError, UnicodeEncodeError, Overf
 
 
 def decode(cls: type[S], buffer: bytes | bytearray | memoryview, version: int, pos: int = 0) -> S:
-    """Read a message. Bytes after its end are left alone.
+    """Read a message. Bytes after its end are ignored.
 
     Raises MalformedMessageError if the bytes do not form the message, UnsupportedVersionError for a version that is
     not declared.

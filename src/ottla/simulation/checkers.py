@@ -42,7 +42,7 @@ def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> lis
 
 
 def every_record_is_acked(refused: Iterable[tuple[float, Sent, str]]) -> list[str]:
-    """No delivery has failed: faults last for seconds, and records may take two minutes."""
+    """Check that no delivery has failed: faults last for seconds, and a delivery may take two minutes."""
     return [f"{sent} failed: {error}" for _, sent, error in refused]
 
 
@@ -52,13 +52,13 @@ def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
 
 
 def nothing_is_doubled(records: Sequence[Stored]) -> list[str]:
-    """No value of an idempotent producer is there twice, whatever producer epochs it was written in."""
+    """Check that no value of an idempotent producer is in the log twice, whatever producer epochs it was written in."""
     counts = Counter(record.value for record in of_topic(records, ORDERED))
     return [f"{value!r} is there {count} times" for value, count in counts.items() if count > 1]
 
 
 def order_is_kept(records: Sequence[Stored]) -> list[str]:
-    """Per partition and producer, the numbers grow with the offsets."""
+    """Check that the numbers of each producer increase with the offsets in each partition."""
     last: dict[tuple[int, str], int] = {}
     wrong = []
     for record in of_topic(sorted(records), ORDERED):
@@ -107,7 +107,7 @@ def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: S
 
 
 def no_transaction_stays_open(held_back: Mapping[Place, tuple[int, int]]) -> list[str]:
-    """Readers of what is committed come to the end of the log."""
+    """Check that read_committed consumers reach the end of the log."""
     return [f"{p.topic}-{p.partition}: read up to {at} of {end}" for p, (at, end) in held_back.items()]
 
 
@@ -137,7 +137,7 @@ def _went_back(events: Sequence[GroupEvent]) -> list[str]:
 
 
 def a_partition_has_one_owner(events: Sequence[GroupEvent]) -> list[str]:
-    """Check that no two members of a generation have got the same partition."""
+    """Check that no two members of a generation were assigned the same partition."""
     owners: dict[tuple[Place, int], str] = {}
     wrong = []
     for event in events:
@@ -156,7 +156,7 @@ def only_committed_records_are_read(events: Sequence[GroupEvent], records: Seque
 
 
 def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
-    """From the first offset to the high watermark that all have, the brokers' logs are the same bytes."""
+    """Check that the brokers' logs are the same bytes, from the first offset to the high watermark that all have."""
     ends = smallest(replicas)
     wrong = []
     for place, of in replicas.items():
@@ -181,7 +181,7 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 def replicas_reach_what_was_acked(
     acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
-    """Check that every broker has a replica, whose high watermark has come to the last acknowledged record."""
+    """Check that every broker has a replica, whose high watermark has reached the last acknowledged record."""
     ends = smallest(replicas)
     last: dict[Place, int] = {}
     for _, sent, offset in acks:

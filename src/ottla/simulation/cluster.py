@@ -78,7 +78,7 @@ class SimulatedBroker:
         self.crashes = 0
         """Ends that were no controlled shutdown. As in Kafka, log start offsets since the last checkpoint are lost."""
         self.power_lost_at = float("-inf")
-        """The time of the last loss of power, which may have taken records that were acknowledged."""
+        """The time of the last loss of power, which may have lost acknowledged records."""
 
     @property
     def context(self) -> BrokerContext | None:
@@ -184,7 +184,7 @@ class SimulatedCluster:
     def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
         self.world = world
         self.chosen: dict[object, SimulatedBroker] = {}
-        """The brokers that faults have chosen when they began."""
+        """The brokers that faults chose when they began."""
         self.brokers = [SimulatedBroker(world, number, configs or {}) for number in range(brokers)]
 
     @property

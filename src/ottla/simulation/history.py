@@ -36,7 +36,7 @@ class Sent(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The broker has said that this record is written; None where it said only that it has been before."""
+    """The broker has confirmed that this record is written; offset None: that it was written earlier."""
 
     at: float
     sent: Sent
@@ -92,7 +92,7 @@ class Place(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A member of the group got a partition."""
+    """A member of the group was assigned a partition."""
 
     at: float
     member: str
@@ -102,7 +102,7 @@ class Assigned(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A member of the group got a record."""
+    """A member of the group received a record."""
 
     at: float
     member: str
@@ -111,7 +111,7 @@ class Taken(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The coordinator has said that this position is kept."""
+    """The coordinator has confirmed that this position is committed."""
 
     at: float
     member: str
@@ -120,7 +120,7 @@ class Committed(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record as the log has it in the end."""
+    """A record that is in the log at the end of the run."""
 
     place: Place
     offset: int
@@ -140,9 +140,9 @@ class History:
     """Per worker, the source offset that is committed in the end."""
     group: list[Assigned | Taken | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the load shall come to its end."""
+    """Set when the load is to end."""
     calm: threading.Event = field(default_factory=threading.Event)
-    """Set when the faults have ended: the cluster shall become whole, and topics are not changed any more."""
+    """Set when the faults have ended: the cluster has to recover, and topics are not changed any more."""
     on_ack: Callable[[Ack], object] | None = None
     """Called with each acknowledgement."""
     violations: list[str] = field(default_factory=list)
@@ -155,12 +155,12 @@ class History:
             self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
-        """Partitions of which a record was acknowledged after that."""
+        """Partitions of which a record was acknowledged since then."""
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 
     def taken_since(self, moment: float) -> set[Place]:
-        """Partitions of which the group got a record after that."""
+        """Partitions of which the group has received a record since then."""
         later = takewhile(lambda event: event.at > moment, reversed(list(self.group)))
         return {event.place for event in later if isinstance(event, Taken)}
 

@@ -26,7 +26,7 @@ FIRST_DESCRIPTOR: Final = 1_000_000
 """Descriptors of simulated sockets are above all real ones."""
 FIRST_PORT: Final = 40_000
 WINDOW_BYTES: Final = 256 * 1024
-"""Bytes that a connection takes before its receiver has read them."""
+"""Bytes that a connection accepts before its receiver has read them."""
 SYN_RETRY_SECONDS: Final = 1.0
 LEAST_GAP_SECONDS: Final = 1e-7
 """Time between two arrivals whose order counts: timers of one moment have none."""
@@ -88,7 +88,7 @@ class Network:
         return count
 
     def power_off(self, host: str) -> None:
-        """Let a host vanish: its peers are not notified."""
+        """Cut the power of a host: its peers are not notified."""
         self.down.add(host)
         for sock in list(self.sockets.values()):
             if sock.local[0] == host:

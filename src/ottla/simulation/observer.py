@@ -1,4 +1,4 @@
-"""Looks at all brokers several times a second for what must never happen, and for what a whole cluster has."""
+"""Checks all brokers several times a second for what must never happen, and whether the cluster is complete."""
 
 from __future__ import annotations
 

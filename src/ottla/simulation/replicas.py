@@ -13,7 +13,7 @@ from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 
 class Batch(NamedTuple):
-    """A batch as it lies on disk."""
+    """A batch as it is stored on disk."""
 
     base_offset: int
     next_offset: int

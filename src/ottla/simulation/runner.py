@@ -49,9 +49,9 @@ RECOVERY_SECONDS: Final = 120.0
 DRAIN_SECONDS: Final = 180.0
 """Time within which the clients end: a delivery may take 120 s."""
 TIMEOUT_SECONDS: Final = 30.0
-"""Time within which the transactions of producers that are gone are aborted: their timeout is 10 s."""
+"""Time in seconds within which the transactions of producers that have stopped are aborted: their timeout is 10 s."""
 LEAK_SECONDS: Final = 20
-"""Time after which brokers have given back what their clients took."""
+"""Time in seconds after which brokers have released what their clients used."""
 SHOWN: Final = 5
 """Violations of a promise that are reported."""
 EXTRAS: Final = 2
@@ -147,7 +147,7 @@ class Simulation:
         main.result()
 
     def _violations_so_far(self) -> dict[str, list[str]]:
-        """Return what the checkers have seen that look while the run lasts."""
+        """Return what the checkers that work during a run have seen so far."""
         return {
             "no exception is unhandled": self.world.unhandled,
             "leaders and watermarks": self.observer.violations,
@@ -240,7 +240,9 @@ class Simulation:
         await self._end([member.task for member in self.members if member.task is not None])
 
     async def _leaks(self) -> list[str]:
-        """Return what brokers still have of clients that are gone, after the time that they need."""
+        """Return the resources that brokers still use for clients that have stopped, after the time that they need to
+        release them.
+        """
         for _ in range(LEAK_SECONDS):
             leaks = leaked(self.cluster)
             if not leaks:

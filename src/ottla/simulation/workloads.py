@@ -238,7 +238,7 @@ class Transfer(Workload):
         return False
 
     async def _last_committed(self) -> int | None:
-        """Return the committed offset when everything has ended; None if that cannot be learned."""
+        """Return the committed offset when everything has ended; None if it cannot be determined."""
         for _ in range(20):
             producer = aio.KafkaProducer(clock=CLOCK, **self.options, transactional_id=self.name, max_block_ms=20_000)
             consumer = self._consumer()

@@ -1,4 +1,4 @@
-"""Everything of one simulation: loop, network, disks, ZooKeeper, processes, and the record of what happened."""
+"""One simulation: its loop, network, disks, ZooKeeper and processes, and the timeline of a run."""
 
 from __future__ import annotations
 

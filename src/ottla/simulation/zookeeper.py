@@ -1,7 +1,7 @@
 """ZooKeeper in memory: one tree, sessions that expire, and kazoo's client with everything that a network does to it.
 
 The production store (`ZooKeeperMetadataStore`) runs over this client. A write may be applied and its response lost; a
-watch arrives late; a client that is cut off loses its session when the service says so, and learns of it afterwards.
+watch arrives late; a client that is cut off loses its session when the service says so, and is notified afterwards.
 """
 
 from __future__ import annotations

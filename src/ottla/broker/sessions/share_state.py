@@ -21,7 +21,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 log = logging.getLogger("ottla.coordinator.group")
 
 INITIALIZE_SECONDS: Final = 1.0
-"""The time for which a heartbeat waits for the share coordinators; the rest of the work goes on in the background."""
+"""The time for which a heartbeat waits for the share coordinators; the rest of the work continues in the background."""
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
 CONSUMER: Final = -1
@@ -53,8 +53,8 @@ async def results_by_topic(
 async def initialize_subscribed(broker: BrokerContext, group_id: str) -> None:
     """Create the states of partitions that a group subscribes to and has no state of yet.
 
-    What takes longer than a second goes on in the background. A failure is only logged: the next heartbeat tries again,
-    and a leader that is earlier creates the state itself.
+    What takes longer than a second continues in the background. A failure is only logged: the next heartbeat tries
+    again, and a leader that is earlier creates the state itself.
     """
     group = broker.groups.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):

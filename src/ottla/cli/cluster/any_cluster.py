@@ -29,7 +29,7 @@ def cluster_id(args: argparse.Namespace) -> int:
 
 
 def unregister(args: argparse.Namespace) -> int:
-    """Remove the registration of a broker that was shut down for good."""
+    """Remove the registration of a broker that was shut down permanently."""
     with KafkaAdminClient(client_options(args)) as admin:
         try:
             admin.unregister_broker(args.id)

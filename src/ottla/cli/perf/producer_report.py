@@ -80,7 +80,7 @@ class Report:
         self._started = False
 
     def add(self, latencies: Mapping[int, int], size: int, now: int) -> None:
-        """Add records that were acknowledged at the time `now`. Print a line if the interval is over."""
+        """Add records that were acknowledged at the time `now`. Print a line if the interval has elapsed."""
         self.total.add(latencies, size)
         self._window.add(latencies, size)
         if now - self._window.start >= self._interval:

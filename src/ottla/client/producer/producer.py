@@ -318,5 +318,5 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
 
 STOP_SECONDS = 10.0
 """Maximum time in seconds for which close() waits until the background tasks have stopped. They stop at once; the limit
-is there so that a bug cannot block the exit of a program.
+exists so that a bug cannot block the exit of a program.
 """

@@ -222,7 +222,7 @@ class _Channel:
             self.changed.clear()
             image, number = self._cache.image, self._cache.number
             if image.controller_epoch != self._epoch:
-                continue  # the image is of a newer controller: this term is over
+                continue  # the image is of a newer controller: this term has ended
             before, self._send_all = None if self._send_all else self._sent, False
             try:
                 await self._send_changes(self._broker, before, image)

@@ -42,14 +42,14 @@ class ControllerTerm(NamedTuple):
     """The version of the znode with the epoch."""
 
     def fencing_check(self) -> Check:
-        """Return the check that every write of this term has to start with. It fails if the term is over."""
+        """Return the check that every write of this term has to start with. It fails if the term has ended."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
 class ControllerElection:
     """Takes part in controller elections until closed.
 
-    Calls `begin` when this broker is elected, and `end` when its term is over.
+    Calls `begin` when this broker is elected, and `end` when its term has ended.
     """
 
     def __init__(

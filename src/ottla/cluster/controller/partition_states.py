@@ -45,7 +45,7 @@ def written(p: PartitionImage) -> PartitionImage:
 async def write(store: MetadataStore, term: ControllerTerm, states: States) -> dict[TopicPartition, PartitionImage]:
     """Write states, and return those that were written, with their new versions.
 
-    Raises NotControllerError if the term is over.
+    Raises NotControllerError if the term has ended.
     """
     done: dict[TopicPartition, PartitionImage] = {}
     items = list(states.items())
@@ -71,7 +71,7 @@ async def _write_batch(
 
 
 async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Execute the operations in one transaction. Raises NotControllerError, and executes none, if the term is over."""
+    """Execute the operations in one transaction. Raises NotControllerError, and executes none, if the term ended."""
     try:
         await store.multi([term.fencing_check(), *operations])
     except BadVersionError:

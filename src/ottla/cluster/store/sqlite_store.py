@@ -321,7 +321,7 @@ class SqliteMetadataStore:
     def _beat(self) -> None:
         """Send a heartbeat, and end the sessions of processes that send none.
 
-        Also look for changes whose notification was missed.
+        Also read changes whose notification was missed.
         """
         loop, own = asyncio.get_running_loop(), self._own
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT

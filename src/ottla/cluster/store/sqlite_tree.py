@@ -293,7 +293,7 @@ class SqliteTree:
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise MetadataStoreTimeoutError(
-                    f"{self.path} is locked by another process that does not go on; is one of the brokers paused?"
+                    f"{self.path} is locked by another process that does not release it; is one of the brokers paused?"
                 ) from error
             raise KafkaStorageError(f"{self.path}: {error}") from error
 

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
 
-- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 knows KIP-890's errors
+- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 adds the errors of KIP-890
 """
 
 from __future__ import annotations

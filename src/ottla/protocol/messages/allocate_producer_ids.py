@@ -16,7 +16,7 @@ class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"], api_key
 
 
 class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="0+"):
-    """The ids, from the first on."""
+    """The block of producer ids: the first one, and their number."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -25,7 +25,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
-    """The resources and all options that they shall have."""
+    """The resources, each with all configs that it is to have."""
 
     resources: list[AlterConfigsResource] = f.array(AlterConfigsResource, "0+")
     validate_only: bool = f.boolean("0+")

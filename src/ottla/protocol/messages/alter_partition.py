@@ -49,7 +49,7 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"], api_key=56, versi
 
 
 class AlterPartitionResult(Struct):
-    """The state of one partition as it now is."""
+    """The current state of one partition, or an error."""
 
     partition_index: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -1,13 +1,13 @@
 """ApiVersions (key 18): the APIs that the broker serves, with their versions. Clients send it first (KIP-35).
 
 A broker that does not know the request's version answers UNSUPPORTED_VERSION in the layout of version 0, with the
-versions of ApiVersions itself in the list, so the client can ask again. The response header is always version 0 for
-the same reason: the client cannot know yet what the broker will choose.
+versions of ApiVersions itself in the list, so the client can repeat the request. The response header is always
+version 0 for the same reason: the client cannot know yet what the broker will choose.
 
 - 1 adds the throttle time; 2 throttles after the response is sent
 - 3 is flexible; the client sends its software's name, the broker its features (KIP-511, KIP-584)
-- 4 also lists features whose lowest version is 0; 5 names the cluster and node that the client believes to talk to,
-  so that a wrong address is noticed (KIP-1242)
+- 4 also lists features whose lowest version is 0; 5 carries the cluster and node that the client expects, so that
+  a wrong address is detected (KIP-1242)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """A feature that the broker could use, and up to which level."""
+    """A feature that the broker supports, with its lowest and highest level."""
 
     name: str = f.string("3+")
     min_version: int = f.int16("3+")

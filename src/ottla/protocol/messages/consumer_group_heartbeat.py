@@ -24,7 +24,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(
     Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
-    """A member: epoch 0 to join, -1 to leave, -2 to leave as a static member that will return."""
+    """A member's heartbeat: epoch 0 joins the group, -1 leaves it, -2 leaves as a static member that will return."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0+")
@@ -40,7 +40,7 @@ class ConsumerGroupHeartbeatRequest(
 
 
 class Assignment(Struct):
-    """The partitions that the member shall read from now on."""
+    """The partitions that the member is to read from now on."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 

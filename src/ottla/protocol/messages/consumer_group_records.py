@@ -63,7 +63,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
-    """A member as it described itself."""
+    """A member's client, subscription and other settings, from its heartbeats."""
 
     instance_id: str | None = f.string("0+", nullable="0+")
     rack_id: str | None = f.string("0+", nullable="0+")
@@ -97,7 +97,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Data, versions="0", flexible="0+"
 
 
 class CurrentTopicPartitions(Struct):
-    """Partitions of one topic, and in newer Kafka the epochs in which the member got them."""
+    """Partitions of one topic, and in newer Kafka the epochs in which the member was assigned them."""
 
     topic_id: UUID = f.uuid("0+")
     partitions: list[int] = f.array(f.int32(), "0+")

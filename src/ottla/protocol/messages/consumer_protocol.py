@@ -1,10 +1,10 @@
 """The "consumer" protocol: the data that members of a classic group exchange through JoinGroup and SyncGroup.
 
-Both are bytes to the broker: a version of 2 bytes, then the message (`protocol.versioned` reads and writes that).
-Readers take the versions they know and ignore what a newer one adds behind.
+To the broker, a subscription or an assignment is opaque bytes: a version of 2 bytes, then the message
+(`protocol.versioned` reads and writes them). Readers ignore what a version newer than theirs has appended.
 
 - 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
-- 2 adds the generation that it owns them from, so that stale claims are noticed; 3 adds its rack (KIP-881)
+- 2 adds the generation in which it was assigned them, so that stale claims are detected; 3 adds its rack (KIP-881)
 """
 
 from __future__ import annotations

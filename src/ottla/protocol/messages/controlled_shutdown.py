@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7): a broker that shuts down has the controller move its leaderships. Between brokers.
+"""ControlledShutdown (key 7): a broker that shuts down lets the controller move its leaderships. Between brokers.
 
 - 0 has a header without a client id; 1 has the usual one; 2 carries the broker's epoch (KIP-380); 3 is flexible
 """

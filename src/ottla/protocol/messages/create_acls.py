@@ -22,13 +22,13 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="0-3", flexible="2+"):
-    """The rules."""
+    """The ACLs to create."""
 
     creations: list[AclCreation] = f.array(AclCreation, "0+")
 
 
 class AclCreationResult(Struct):
-    """The outcome of one rule."""
+    """The outcome of one ACL."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+")

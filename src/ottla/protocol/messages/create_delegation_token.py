@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class CreatableRenewers(Struct):
-    """A principal that may let the token live longer."""
+    """A principal that may renew the token."""
 
     principal_type: str = f.string("0+")
     principal_name: str = f.string("0+")

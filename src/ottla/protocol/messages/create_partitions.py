@@ -16,7 +16,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """One topic; None lets the broker place the new replicas."""
+    """One topic. If `assignments` is None, the broker places the new replicas."""
 
     name: str = f.string("0+")
     # All partitions, the present ones included.
@@ -25,7 +25,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"):
-    """The topics and how many partitions they shall have."""
+    """The topics, and the numbers of partitions that they are to have."""
 
     topics: list[CreatePartitionsTopic] = f.array(CreatePartitionsTopic, "0+")
     timeout_ms: int = f.int32("0+")

@@ -1,8 +1,8 @@
 """CreateTopics (key 19): create topics.
 
-- 1 can only check; adds messages to errors; 2 adds the throttle time; 3 throttles after the response is sent
-- 4 takes -1 for the broker's default of partitions and replicas; 5 is flexible and returns the topic's configs
-- 6 may answer THROTTLING_QUOTA_EXCEEDED; 7 adds topic ids
+- 1 can validate without creating, and adds messages to errors; 2 adds the throttle time
+- 3 throttles after the response is sent; 4 takes -1 for the broker's default of partitions and replicas
+- 5 is flexible and returns the topic's configs; 6 may answer THROTTLING_QUOTA_EXCEEDED; 7 adds topic ids
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """The outcome of one topic, with its configuration as it now is."""
+    """The outcome of one topic, with its configs."""
 
     name: str = f.string("0+")
     topic_id: UUID = f.uuid("7+", ignorable=True)

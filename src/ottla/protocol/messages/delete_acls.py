@@ -22,7 +22,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3", flexible="2+"):
-    """The filters."""
+    """The filters; the ACLs that match any of them are deleted."""
 
     filters: list[DeleteAclsFilter] = f.array(DeleteAclsFilter, "0+")
 

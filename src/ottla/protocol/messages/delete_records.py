@@ -24,7 +24,7 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"):
-    """The partitions and their new begins."""
+    """The partitions, and their new start offsets."""
 
     topics: list[DeleteRecordsTopic] = f.array(DeleteRecordsTopic, "0+")
     timeout_ms: int = f.int32("0+")

@@ -44,6 +44,6 @@ class TopicResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Response, api_key=86, versions="0", flexible="0+"):
-    """The results."""
+    """The result of each partition."""
 
     results: list[TopicResult] = f.array(TopicResult, "0+")

@@ -29,7 +29,7 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
-    """The cluster."""
+    """The id of the cluster, its controller, and its brokers or controllers."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -25,7 +25,7 @@ class DescribeDelegationTokenRequest(
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """A principal that may let the token live longer."""
+    """A principal that may renew the token."""
 
     principal_type: str = f.string("0+")
     principal_name: str = f.string("0+")

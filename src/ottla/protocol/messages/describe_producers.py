@@ -14,13 +14,13 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Request["DescribeProducersResponse"], api_key=61, versions="0", flexible="0+"):
-    """The partitions."""
+    """The partitions whose producers are described."""
 
     topics: list[TopicRequest] = f.array(TopicRequest, "0+")
 
 
 class ProducerState(Struct):
-    """One producer. The offset is -1 if it has no open transaction."""
+    """One producer. `current_txn_start_offset` is -1 if it has no open transaction."""
 
     producer_id: int = f.int64("0+")
     producer_epoch: int = f.int32("0+")

@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class PartitionRequest(Struct):
-    """A partition of the metadata log; there is only 0."""
+    """A partition of the metadata log, which has only partition 0."""
 
     partition_index: int = f.int32("0+")
 

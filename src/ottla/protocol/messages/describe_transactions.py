@@ -7,7 +7,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"], api_key=65, versions="0", flexible="0+"):
-    """The transactional ids."""
+    """The transactional ids to describe."""
 
     transactional_ids: list[str] = f.array(f.string(), "0+")
 
@@ -20,7 +20,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """One transactional id. The start is -1 if no transaction was begun yet."""
+    """One transactional id. `transaction_start_time_ms` is -1 if no transaction has begun."""
 
     error_code: int = f.int16("0+")
     transactional_id: str = f.string("0+")
@@ -33,7 +33,7 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Response, api_key=65, versions="0", flexible="0+"):
-    """The state of each."""
+    """The state of each transactional id."""
 
     throttle_time_ms: int = f.int32("0+")
     transaction_states: list[TransactionState] = f.array(TransactionState, "0+")

@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 knows KIP-890's errors
-- 5 gives the producer its epoch for the next transaction
+- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 adds the errors of KIP-890
+- 5 returns the producer's epoch for the next transaction
 """
 
 from __future__ import annotations

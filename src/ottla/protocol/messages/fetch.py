@@ -1,15 +1,16 @@
 """Fetch (key 1): read record batches, as a consumer or as a replica.
 
-The broker answers when `min_bytes` are there or `max_wait_ms` is over. Batches are returned whole, also the one that
-begins before the offset; the first one is returned even when it exceeds the limits, so that a reader always moves on.
+The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed. Batches are returned whole, including
+one that begins before the offset. The first one is returned even if it exceeds the limits, so that a reader always
+advances.
 
 - 1 adds the throttle time; 2 allows format 1; 3 bounds the whole response (KIP-74), so the order of partitions counts
 - 4 adds the isolation level, the last stable offset and the aborted transactions (KIP-98); allows format 2
 - 5 adds the log start offset; 6 may answer KAFKA_STORAGE_ERROR
 - 7 adds sessions (KIP-227): later requests name only what changed
 - 9 fences old leaders by epoch (KIP-320); 10 allows zstd; 11 reads from the closest replica (KIP-392)
-- 12 is flexible and finds diverging logs by epoch; 13 names topics by id
-- 14 knows tiered storage; 15 moves the replica's id and epoch into one place; 16 adds new leaders (KIP-951)
+- 12 is flexible and detects diverging logs by epoch; 13 names topics by id
+- 14 supports tiered storage; 15 moves the replica's id and epoch into one place; 16 adds new leaders (KIP-951)
 - 17 adds the replica's directory (KIP-858); 18 adds the follower's high watermark
 """
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): the metrics that a client shall push (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client is to push (KIP-714)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GetTelemetrySubscriptionsRequest(
 
 
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flexible="0+"):
-    """The metrics that the client shall push, how often, and in which form."""
+    """The metrics that the client is to push, how often, and in which form."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

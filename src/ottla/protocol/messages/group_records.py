@@ -1,7 +1,7 @@
 """Keys and values of the records in `__consumer_offsets`.
 
 Key and value begin with 2 bytes each (`protocol.versioned`). In a key they are the type of the record: 0 and 1 an
-offset (0 was written by 0.8 and 0.9), 2 a group. In a value they are its version. A record without a value deletes.
+offset (0 is an older form), 2 a group. In a value they are its version. A record without a value deletes the key.
 """
 
 from __future__ import annotations

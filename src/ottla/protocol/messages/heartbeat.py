@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
-    """The member and the generation that it believes in."""
+    """The member, and the generation that it belongs to."""
 
     group_id: str = f.string("0+")
     generation_id: int = f.int32("0+")

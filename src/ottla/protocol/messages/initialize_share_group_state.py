@@ -49,6 +49,6 @@ class TopicResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Response, api_key=83, versions="0", flexible="0+"):
-    """The results."""
+    """The result of each partition."""
 
     results: list[TopicResult] = f.array(TopicResult, "0+")

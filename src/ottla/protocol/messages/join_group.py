@@ -1,11 +1,11 @@
 """JoinGroup (key 11): join a classic group, or rejoin it in a rebalance.
 
-The coordinator holds the answers until all members have joined or the rebalance timeout is over. The leader's answer
-lists the members with what they subscribed to; it computes the assignment and sends it with SyncGroup.
+The coordinator delays the responses until all members have joined or the rebalance timeout has elapsed. The leader's
+response lists the members with their subscriptions; the leader computes the assignment and sends it with SyncGroup.
 
 - 1 adds the rebalance timeout; 2 the throttle time; 3 throttles after the response is sent
 - 4 makes a new member join twice, with the id from the error MEMBER_ID_REQUIRED (KIP-394); 5 adds static members
-- 6 is flexible; 7 adds the protocol type; 8 a reason; 9 lets a static leader keep the assignment
+- 6 is flexible; 7 adds the protocol type; 8 a reason; 9 lets a static leader skip the assignment (KIP-814)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
-    """The generation that begins, and for its leader the members."""
+    """The new generation and, for its leader, the members."""
 
     throttle_time_ms: int = f.int32("2+", ignorable=True)
     error_code: int = f.int16("0+")

@@ -1,10 +1,10 @@
 """ListOffsets (key 2): the start or end offset of a log, or the first offset at or after a timestamp.
 
-The moment is given in milliseconds, or as -2 for the log's begin, -1 for its end, -3 for the record with the highest
-timestamp, -4 for the begin of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
+The timestamp is in milliseconds, or -2 for the log's start, -1 for its end, -3 for the record with the highest
+timestamp, -4 for the start of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
 
-- 0 (0.8) answers with a list of segment offsets before the moment, at most `max_num_offsets`
-- 1 answers with one offset and its timestamp; 2 adds the isolation level: the end that committed reads see
+- 0 (0.8) answers with a list of segment offsets before the timestamp, at most `max_num_offsets`
+- 1 answers with one offset and its timestamp; 2 adds the isolation level: the end for read_committed consumers
 - 3 throttles after the response is sent; 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
 - 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
 """
@@ -16,7 +16,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ListOffsetsPartition(Struct):
-    """The moment to look up in one partition."""
+    """The timestamp to look up in one partition."""
 
     partition_index: int = f.int32("0+")
     current_leader_epoch: int = f.int32("4+", default=-1, ignorable=True)
@@ -42,7 +42,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """The offset; -1 if no record is that late."""
+    """The offset; -1 if no record has this timestamp or a later one."""
 
     partition_index: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -20,7 +20,7 @@ class TopicRecord(Data, versions="0", flexible="0+"):
 
 
 class PartitionRecord(Data, versions="0-2", flexible="0+"):
-    """A partition was created, or its state in a snapshot."""
+    """A partition was created; in a snapshot, the state of a partition."""
 
     partition_id: int = f.int32("0+", default=-1)
     topic_id: UUID = f.uuid("0+")
@@ -54,7 +54,7 @@ class PartitionChangeRecord(Data, versions="0-2", flexible="0+"):
 
 
 class ConfigRecord(Data, versions="0", flexible="0+"):
-    """An option was set, or removed (None)."""
+    """A config was set, or removed (None)."""
 
     # As in DescribeConfigs: 2 topic, 4 broker, 16 client metrics, 32 group.
     resource_type: int = f.int8("0+")
@@ -104,7 +104,7 @@ class ClientQuotaRecord(Data, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Data, versions="0", flexible="0+"):
-    """The next producer id after a block that a broker has been allocated."""
+    """The first producer id after the block that was allocated to a broker."""
 
     broker_id: int = f.int32("0+")
     broker_epoch: int = f.int64("0+", default=-1)
@@ -187,21 +187,21 @@ class UnregisterBrokerRecord(Data, versions="0", flexible="0+"):
 
 
 class FenceBrokerRecord(Data, versions="0", flexible="0+"):
-    """A broker lost its leaderships, as in versions before 3.3."""
+    """A broker was fenced: it may not lead partitions. Written before metadata version 3.3."""
 
     id: int = f.int32("0+")
     epoch: int = f.int64("0+")
 
 
 class UnfenceBrokerRecord(Data, versions="0", flexible="0+"):
-    """A broker may lead partitions, as in versions before 3.3."""
+    """A broker was unfenced: it may lead partitions. Written before metadata version 3.3."""
 
     id: int = f.int32("0+")
     epoch: int = f.int64("0+")
 
 
 class BrokerRegistrationChangeRecord(Data, versions="0-3", flexible="0+"):
-    """The registration of a broker changed: -1 no longer, 0 as before, 1 from now on."""
+    """The registration of a broker changed. The flags: 1 sets, -1 clears, 0 leaves unchanged."""
 
     broker_id: int = f.int32("0+")
     broker_epoch: int = f.int64("0+")
@@ -237,7 +237,7 @@ class FeatureLevelRecord(Data, versions="0", flexible="0+"):
 
 
 class NoOpRecord(Data, versions="0", flexible="0+"):
-    """A sign of life of the active controller."""
+    """A record without effect, which the active controller writes periodically (KIP-835)."""
 
 
 class ZkMigrationStateRecord(Data, versions="0", flexible="0+"):
@@ -257,7 +257,7 @@ class RegisterControllerRecord(Data, versions="0", flexible="0+"):
 
 
 class ClearElrRecord(Data, versions="0", flexible="0+"):
-    """The eligible leader replicas of a topic were removed; of all topics without a name."""
+    """The eligible leader replicas of a topic were cleared; those of all topics if the name is empty."""
 
     topic_name: str = f.string("0+")
 
@@ -294,7 +294,7 @@ RECORDS: dict[int, type[Data]] = {
 
 
 class QuorumVoter(Struct):
-    """A controller that takes part in the election of a leader."""
+    """A controller that votes in the election of a leader."""
 
     voter_id: int = f.int32("0+")
     voter_directory_id: UUID = f.uuid("1+", ignorable=True)

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the offset at which a leader epoch ends in the leader's log (KIP-101).
 
-A restarted replica, or a consumer after a change of leader, learns from it where its log diverges from
-the leader's.
+A replica that has restarted finds out where its log diverges from the leader's, and a consumer after a change of
+leader whether records that it has read were truncated.
 
 - 1 adds the epoch of the end offset; 2 fences old leaders by the current epoch and adds the throttle time
 - 3 adds the replica id (KIP-392); 4 is flexible
@@ -53,7 +53,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="0-4", flexible="4+"):
-    """The ends."""
+    """The end offset of each requested epoch."""
 
     throttle_time_ms: int = f.int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = f.array(OffsetForLeaderTopicResult, "0+")

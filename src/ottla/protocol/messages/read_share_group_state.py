@@ -57,6 +57,6 @@ class TopicResult(Struct):
 
 
 class ReadShareGroupStateResponse(Response, api_key=84, versions="0", flexible="0+"):
-    """The results."""
+    """The result of each partition."""
 
     results: list[TopicResult] = f.array(TopicResult, "0+")

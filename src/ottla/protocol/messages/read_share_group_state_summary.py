@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (key 87): the start offsets of share partitions (KIP-932).
 
-- 1 adds the number of records behind the start that are done (KIP-1226)
+- 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ class TopicResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(Response, api_key=87, versions="0-1", flexible="0+"):
-    """The results."""
+    """The result of each partition."""
 
     results: list[TopicResult] = f.array(TopicResult, "0+")

@@ -10,13 +10,13 @@ from ottla.protocol.message import Request, Response
 
 
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, versions="0-2", flexible="2+"):
-    """The client's step."""
+    """The client's bytes of this step."""
 
     auth_bytes: bytes = f.binary("0+")
 
 
 class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2+"):
-    """The broker's step."""
+    """The broker's bytes of this step."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+")

@@ -26,7 +26,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """The partitions that the member shall read; other members may read the same ones."""
+    """The partitions that the member is to read; other members may read the same ones."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 

@@ -1,7 +1,7 @@
 """Keys and values of a share group's records in `__consumer_offsets`, and of its progress in `__share_group_state`.
 
-In the first topic the number that a key begins with is 10 to 15, in the second 0 (a snapshot) or 1 (what has changed
-since it).
+In the first topic the number that a key begins with is 10 to 15, in the second 0 (a snapshot) or 1 (the changes
+since then).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ShareGroupMemberMetadataKey(Data, versions="0"):
 
 
 class ShareGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
-    """A member as it described itself."""
+    """A member's client, subscription and other settings, from its heartbeats."""
 
     rack_id: str | None = f.string("0+", nullable="0+")
     client_id: str = f.string("0+")
@@ -82,7 +82,7 @@ class ShareGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
 
 
 class NamedTopicPartitions(Struct):
-    """Partitions of a topic whose state is being initialized, or is."""
+    """Partitions of a topic whose state is being, or has been, initialized."""
 
     topic_id: UUID = f.uuid("0+")
     topic_name: str = f.string("0+")

@@ -41,7 +41,7 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Request["StopReplicaResponse"], api_key=5, versions="0-4", flexible="2+"):
-    """The replicas that end."""
+    """The replicas to stop, and whether to delete them."""
 
     controller_id: int = f.int32("0+")
     is_kraft_controller: bool = f.boolean("4+")

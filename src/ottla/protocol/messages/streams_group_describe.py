@@ -25,7 +25,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """An internal topic; partitions as they were decided, 0 before that."""
+    """An internal topic; `partitions` is 0 until their number is decided."""
 
     name: str = f.string("0+")
     partitions: int = f.int32("0+")
@@ -58,7 +58,7 @@ class Endpoint(Struct):
 
 
 class TaskOffset(Struct):
-    """The offset of a task's changelogs together."""
+    """The sum of the offsets of a task's changelogs."""
 
     subtopology_id: str = f.string("0+")
     partition: int = f.int32("0+")

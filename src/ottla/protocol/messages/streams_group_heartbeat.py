@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (key 88): join a streams group (KIP-1071), stay in it, receive tasks, and leave.
 
-A member of a streams group is a thread of Kafka Streams. It joins with the topology of its application, the broker
-creates the internal topics and assigns tasks: a partition of all topics that a subtopology reads. Fields that have not
-changed since the last heartbeat are left out (None, or -1).
+A member of a streams group is a thread of Kafka Streams. It joins with the topology of its application; the broker
+creates the internal topics and assigns tasks. A task is one partition of all topics that a subtopology reads. Fields
+that have not changed since the last heartbeat are left out (None, or -1).
 
 - 1 widens the acceptable recovery lag to 8 bytes, and lets the broker request a description of the topology
 """
@@ -37,7 +37,7 @@ class Endpoint(Struct):
 
 
 class TaskOffset(Struct):
-    """The offset of a task's changelogs together."""
+    """The sum of the offsets of a task's changelogs."""
 
     subtopology_id: str = f.string("0+")
     partition: int = f.int32("0+")
@@ -79,7 +79,7 @@ class Topology(Struct):
 
 
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api_key=88, versions="0-1", flexible="0+"):
-    """A member: epoch 0 to join, -1 to leave, -2 to leave as a static member that will return."""
+    """A member's heartbeat: epoch 0 joins the group, -1 leaves it, -2 leaves as a static member that will return."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0+")
@@ -102,7 +102,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api
 
 
 class Status(Struct):
-    """A reason for which the application does not run, or will not; codes in `coordinator.group.streams`."""
+    """A reason why the application does not run or is about to stop; codes in `coordinator.group.streams`."""
 
     status_code: int = f.int8("0+")
     status_detail: str = f.string("0+")

@@ -36,8 +36,8 @@ class LastAssignmentConfig(Struct):
 
 
 class StreamsGroupMetadataValue(Data, versions="0", flexible="0+"):
-    """A group's epoch, a hash of its topics, the topology epoch whose topics are right (-1: none), and the assignor's
-    configs.
+    """A group's epoch, a hash of its topics, the topology epoch whose topics have been validated (-1: none), and the
+    assignor's configs.
     """
 
     epoch: int = f.int32("0+")
@@ -63,7 +63,7 @@ class KeyValue(Struct):
 
 
 class StreamsGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
-    """A member as it described itself."""
+    """A member's client, topology epoch and other settings, from its heartbeats."""
 
     instance_id: str | None = f.string("0+", nullable="0+")
     rack_id: str | None = f.string("0+", nullable="0+")

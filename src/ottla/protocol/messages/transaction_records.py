@@ -1,6 +1,7 @@
 """Keys and values of the records in `__transaction_state`.
 
-Key and value begin with their version in 2 bytes each (`protocol.versioned`). A record without a value deletes.
+Key and value begin with their version in 2 bytes each (`protocol.versioned`). A record without a value
+deletes the key.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class PartitionsSchema(Struct):
 class TransactionLogValue(Data, versions="0-1", flexible="1+"):
     """The state of a transactional id.
 
-    - 1 is flexible, with what the newer transactions need: ids before and after, the client's version (KIP-890)
+    - 1 is flexible, and adds the previous and next producer id, and the client's transaction version (KIP-890)
     """
 
     producer_id: int = f.int64("0+")

@@ -7,7 +7,7 @@ from ottla.protocol.message import Request, Response
 
 
 class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, versions="0", flexible="0+"):
-    """The broker."""
+    """The broker to remove."""
 
     broker_id: int = f.int32("0+")
 

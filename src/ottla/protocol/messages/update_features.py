@@ -20,7 +20,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
-    """The new levels."""
+    """The features, and their new levels."""
 
     timeout_ms: int = f.int32("0+", default=60000)
     feature_updates: list[FeatureUpdateKey] = f.array(FeatureUpdateKey, "0+")

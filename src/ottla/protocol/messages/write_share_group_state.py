@@ -1,6 +1,6 @@
 """WriteShareGroupState (key 85): store the state of share partitions (KIP-932).
 
-- 1 adds the number of records behind the start that are done (KIP-1226)
+- 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
 """
 
 from __future__ import annotations
@@ -61,6 +61,6 @@ class TopicResult(Struct):
 
 
 class WriteShareGroupStateResponse(Response, api_key=85, versions="0-1", flexible="0+"):
-    """The results."""
+    """The result of each partition."""
 
     results: list[TopicResult] = f.array(TopicResult, "0+")

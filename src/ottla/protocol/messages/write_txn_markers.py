@@ -18,7 +18,7 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WritableTxnMarker(Struct):
-    """The outcome of one producer's transaction."""
+    """One producer's transaction, and whether it is committed or aborted."""
 
     producer_id: int = f.int64("0+")
     producer_epoch: int = f.int16("0+")
@@ -30,7 +30,7 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"):
-    """The transactions."""
+    """The transactions whose markers are to be written."""
 
     markers: list[WritableTxnMarker] = f.array(WritableTxnMarker, "0+")
 

@@ -1,1 +1,1 @@
-"""Checkers that look while a run lasts: at what the controller writes, and at the files of logs."""
+"""Checkers that work during a run: of what the controller writes, and of the files of logs."""

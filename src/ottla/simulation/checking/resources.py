@@ -1,4 +1,4 @@
-"""The resources of brokers whose clients are gone: tasks, connections, open files."""
+"""The resources that brokers still use after their clients have stopped: tasks, connections, open files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN: Final = 3
 
 
 def leaked(cluster: SimulatedCluster) -> list[str]:
-    """Return what brokers have not given back."""
+    """Return the resources that brokers have not released."""
     return [f"{broker.name} {text}" for broker in cluster.brokers for text in _leaks(cluster, broker)]
 
 

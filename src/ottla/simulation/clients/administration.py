@@ -101,7 +101,7 @@ class TopicWorkload(Workload):
         raise NotImplementedError
 
     async def check(self) -> Sequence[str]:
-        """Return what is wrong in the end."""
+        """Return the violations at the end of the run."""
         return self.lost(await self.read())
 
     def lost(self, records: dict[int, int], start: int = 0) -> list[str]:
@@ -125,7 +125,7 @@ class TopicWorkload(Workload):
         return records
 
     async def until(self, condition: Any, text: str) -> list[str]:
-        """Wait until a condition holds, but not longer than `SETTLE_SECONDS`; then return the text."""
+        """Wait until a condition is met, but at most `SETTLE_SECONDS`; then return the text."""
         for _ in range(int(SETTLE_SECONDS / RETRY_SECONDS)):
             if condition():
                 return []
@@ -134,7 +134,7 @@ class TopicWorkload(Workload):
 
 
 class ReassignedTopic(TopicWorkload):
-    """A topic with two replicas, which move over the brokers; its preferred leader is elected."""
+    """A topic with two replicas, which are reassigned to other brokers; its preferred leader is elected."""
 
     TOPIC = "reassigned"
     REPLICAS = 2
@@ -215,7 +215,7 @@ class RecreatedTopic(TopicWorkload):
 
 
 class ConfiguredTopic(TopicWorkload):
-    """A topic whose configs change: every broker has the last ones in the end."""
+    """A topic whose configs change: in the end, every broker must have the latest ones."""
 
     TOPIC = "configured"
     last: str | None = None

@@ -162,7 +162,7 @@ class Prober(Workload):
         return (await self._client.produce(leader.broker, PROBES, 0, batch, transactional_id)).error_code
 
     async def _fenced_transaction(self) -> None:
-        """Write and commit as a transactional producer whose id another one has taken."""
+        """Write and commit as a transactional producer that another one with its transactional id has fenced."""
         name, fenced, current = await self._prepare_transaction()
         self._expect("AddPartitionsToTxn of a fenced producer", await self._add_partition(name, fenced))
         raise_for(await self._add_partition(name, current))

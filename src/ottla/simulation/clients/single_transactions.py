@@ -2,7 +2,7 @@
 
 A producer that goes on closes what an earlier transaction left open with its next one. Here that is left to the
 coordinator: it has to write the markers that were decided, whatever fails meanwhile, and to abort the transactions
-whose producers are gone.
+whose producers have disappeared.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ class Positions:
             if state.generation != check.generation or state.position is None:
                 continue
             if state.position != check.fetch_from:
-                # Data that was fetched ahead is from another log; whether that also holds for returned records must be
+                # Data that was fetched ahead is from another log; whether that also applies to returned records must be
                 # checked.
                 state.seek(state.position, state.epoch)
             elif reset_timestamp(self.config.auto_offset_reset) is None:
