@@ -197,7 +197,7 @@ def test_null_as_a_key_is_refused(url: str, table: str) -> None:
     made = sink(url, f"{table}_0")
     execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT, UNIQUE (name))")
     made = sink(url, table, "name")
-    with pytest.raises(ConfigurationError, match="keyColumns: a row has null as its name"):
+    with pytest.raises(ConfigurationError, match="keyColumns: a row has null in the column name"):
         made.write(Task(table, 0, 0), rows(name=["a", None], visits=[1, 2]))
     assert stored(made) == []
 
@@ -337,12 +337,12 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
     [
         ({}, "url is required"),
         ({"url": "sqlite:///x"}, "dbtable is required"),
-        ({"url": "nonsense", "dbtable": "t"}, "is not a URL"),
-        ({"url": "mysql://me:secret@host:port/d", "dbtable": "t"}, r"^(?!.*secret).* is not a URL"),
+        ({"url": "nonsense", "dbtable": "t"}, "expected a URL"),
+        ({"url": "mysql://me:secret@host:port/d", "dbtable": "t"}, r"^(?!.*secret).* expected a URL"),
         ({"url": "oracle://h/d", "dbtable": "t"}, "oracle is not supported"),
         ({"url": "sqlite://", "dbtable": "t"}, "url: sqlite:// is in memory"),
         ({"url": "sqlite:///:memory:", "dbtable": "t"}, "is in memory"),
-        ({"url": "sqlite:///x", "dbtable": "t", "sinkId": "s" * 161}, "sinkId: it has 161 characters; at most 160"),
+        ({"url": "sqlite:///x", "dbtable": "t", "sinkId": "s" * 161}, "sinkId: it has 161 characters, but at most 160"),
         ({"url": "sqlite:///x", "dbtable": "t" * 129}, "dbtable: it has 129 characters"),
     ],
 )
@@ -378,6 +378,6 @@ def test_database_error_is_reported_without_rows(tmp_path: Path) -> None:
 def test_values_that_no_database_takes_are_named() -> None:
     no_text = pa.Array.from_buffers(pa.string(), 2, pa.array([b"ok", b"\xff\xfe"]).buffers())
     late = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
-    for column, match in ((no_text, "the column c has text that is no UTF-8"), (late, "the years 1 to 9999")):
+    for column, match in ((no_text, "the column c has text that is not UTF-8"), (late, "the years 1 to 9999")):
         with pytest.raises(ConfigurationError, match=match):
             rows_of(pa.RecordBatch.from_arrays([column], ["c"]), ())
