@@ -179,7 +179,10 @@ class BrokerConfig(
         True, boolean, "Let the metadata store generate the id of a broker that has none."
     )
     reserved_broker_max_id = Option(
-        1000, integer(0), "The largest id that can be set by hand; ids above it are generated."
+        1000,
+        integer(0),
+        "Maximum broker.id that can be configured; generated ids are above it. Ignored if "
+        "broker.id.generation.enable is false.",
     )
     node_id = Option(-1, integer(-1), "The newer name of broker.id; it takes precedence.")
     listeners = Option(

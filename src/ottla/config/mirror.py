@@ -77,7 +77,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     replication_policy_internal_topic_separator_enabled = Option(
         True,
         boolean,
-        "Whether names of internal topics have the separator, too.",
+        "Whether the names of MirrorMaker's own topics use replication.policy.separator; false: they use a dot.",
     )
     replication_factor = Option(2, integer(-1), "Replication factor of new topics; -1: the target's default.")
     refresh_topics_enabled = Option(True, boolean, "Whether new topics and partitions are looked for.")
@@ -103,8 +103,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     sync_topic_acls_enabled = Option(
         True,
         boolean,
-        "Whether ACLs of topics with literal names are copied. Those that allow Write are not, and those that allow "
-        "All become Read.",
+        "Whether topic ACLs with the pattern type LITERAL are copied. ACLs that allow Write are left out, and those "
+        "that allow All are copied as Read.",
     )
     sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
     emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")

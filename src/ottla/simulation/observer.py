@@ -1,4 +1,6 @@
-"""Checks all brokers several times a second for what must never happen, and whether the cluster is complete."""
+"""The observer checks invariants on all brokers several times a second. On request, it returns why the cluster has not
+recovered yet.
+"""
 
 from __future__ import annotations
 

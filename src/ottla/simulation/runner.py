@@ -209,7 +209,9 @@ class Simulation:
         return [workload for name in self._extra_names for workload in extras[name]]
 
     async def _recover(self) -> None:
-        """Wait until the cluster is whole: every broker serves clients, every replica is in sync."""
+        """Start the brokers that are down, wait until all brokers serve clients and all replicas are in sync, and check
+        that every partition accepts writes.
+        """
         self.history.calm.set()
         for broker in self.cluster.brokers:
             if not broker.is_alive:

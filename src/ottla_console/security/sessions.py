@@ -1,8 +1,7 @@
-"""Sessions of browsers: a random session id in a cookie, the users by session id, CSRF tokens, and messages for the
-next page.
+"""Browser sessions: a random session id in a cookie, users by session id, CSRF tokens, and messages for the next page.
 
-CSRF tokens are an HMAC of the session id, so that no memory is needed for browsers without a login. Not safe for
-threads: use it in one event loop.
+A CSRF token is an HMAC of the session id, so browsers that are not logged in take no memory. Not thread-safe: event
+loop only.
 """
 
 from __future__ import annotations

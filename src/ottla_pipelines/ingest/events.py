@@ -1,9 +1,9 @@
 """Events to send, and the rules that make it possible to resume a replay.
 
-The events of a replay are numbered (`seq`) in the order in which they are sent, and the number is the first field of
-their JSON. The partition of an event only depends on the event. So the numbers in a partition increase without missing
-events, and its last number shows which events it contains. `is_missing` returns whether an event was not sent before
-the replay was killed.
+The events of a replay are numbered (`seq`) in the order in which they are sent; the number is the first field of their
+JSON. The partition of an event depends only on its key, or on `seq` if it has none, so a resumed replay sends each
+event to the same partition. Numbers within a partition increase, so a partition contains all of its events up to its
+last number. `is_missing` returns whether an event comes after that number and must still be sent.
 """
 
 from __future__ import annotations

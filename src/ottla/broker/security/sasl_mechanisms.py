@@ -81,8 +81,8 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Authenticate
     if oauth.sasl_oauthbearer_jwks_endpoint_url is not None:
         return JwtValidator(oauth).check
     log.warning(
-        "Listener %s accepts unsigned tokens, which anyone can make. Except for tests, set "
-        "sasl.oauthbearer.jwks.endpoint.url",
+        "Listener %s accepts unsigned tokens, which anyone can forge. Set sasl.oauthbearer.jwks.endpoint.url, except "
+        "in tests",
         listener,
     )
     return UnsecuredJwtValidator(config.oauth_jaas(listener).options).check

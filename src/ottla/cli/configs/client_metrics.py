@@ -96,7 +96,9 @@ COMMAND = AdminCommand(
             "interval in milliseconds at which clients push; empty: the default",
             actions="alter",
         ),
-        Option("--metrics PREFIX,…", "prefixes of the names of metrics; empty: none", actions="alter"),
+        Option(
+            "--metrics PREFIX,…", "metrics that clients push, as prefixes of metric names; empty: none", actions="alter"
+        ),
         Option(
             "--match SELECTOR=REGEX,…",
             "clients to select: client_id, client_instance_id, client_software_name, client_software_version, "

@@ -39,8 +39,8 @@ OTHERS: Final = {
     "TopicAuthorizationFailed": f"{COMMON}TopicAuthorizationException",
     "TransactionalIdAuthorizationFailed": f"{COMMON}TransactionalIdAuthorizationException",
 }
-"""The Java class for each error class (without `Error`) whose Java class is not this name plus `Exception` in the
-package COMMON.
+"""Java class names by error class name without its `Error` suffix. Only exceptions to the rule are listed: by default,
+the Java class is COMMON, the name and `Exception`.
 """
 
 

@@ -32,8 +32,8 @@ COMMAND = AdminCommand(
         Option("--partition", "number of partitions", int, default=1),
         Option(
             "--replica-assignment-list B:B,…",
-            "broker ids of each partition's replicas, instead of both numbers: colons between replicas, commas "
-            "between partitions",
+            "broker ids of each partition's replicas, in place of --replica and --partition: colons separate replicas, "
+            "commas separate partitions",
         ),
     ),
 )

@@ -185,7 +185,9 @@ COMMAND = AdminCommand(
 
 
 def _matching(admin: KafkaAdminClient, args: argparse.Namespace, *, must_exist: bool = False) -> list[TopicInfo]:
-    """Return the topics that --topic (whole names) and --topic-id select, sorted by name."""
+    """Return the topics selected by --topic (a pattern for the whole name), --topic-id and --exclude-internal, sorted
+    by name. Raises ConfigurationError if a required topic does not exist.
+    """
     pattern = topic_filter("--topic", args.topic) if args.topic else None
     topics = sorted(
         (

@@ -117,7 +117,7 @@ class Connections:
 
     @property
     def requests_in_flight(self) -> int:
-        """The number of requests without a response."""
+        """The number of requests that are waiting for a response."""
         return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
 
     async def send(

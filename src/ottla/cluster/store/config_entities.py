@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFAULT: Final = "<default>"
-"""The path component of a type's default entity, whose configs apply to all entities of the type that have none."""
+"""The path component of a type's default entity. Each of its configs applies to the entities of the type that do not
+set that config themselves.
+"""
 
 BROKERS: Final = "brokers"
 CLIENTS: Final = "clients"

@@ -54,7 +54,7 @@ class GroupStats:
         """Number of deleted offsets, including expired ones."""
         self.offset_expirations = 0
         self.rebalances = dict.fromkeys(REBALANCE_RECORDS.values(), 0)
-        """Numbers of rebalances by type of group."""
+        """The number of rebalances by group type."""
 
     def on_append(self, key: bytes, value: bytes | None, *, is_offset: bool) -> None:
         """Count a record that was appended."""

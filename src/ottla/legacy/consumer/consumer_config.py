@@ -80,7 +80,7 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),
-        "Offset to start at if none is committed, or if it is out of range: smallest or largest.",
+        "Where to start if there is no committed offset, or if the offset is out of range: smallest or largest.",
     )
     rebalance_max_retries = Option(4, integer(1, MAX_INT), "Maximum number of attempts to rebalance.")
     rebalance_backoff_ms = Option(

@@ -171,7 +171,10 @@ class ScriptedProducer(Workload):
             self.history.acknowledged(Ack(self.now(), sent, batch.offset + number if batch.offset >= 0 else None))
 
     def _on_sequence_error(self, batch: ScriptedBatch, *, is_first: bool) -> bool:
-        """Return whether the producer goes on with other numbers."""
+        """Handle a sequence error. Return whether the batches have to be renumbered from zero.
+
+        With librdkafka's rules, an error of the oldest batch also ends the producer.
+        """
         if self._rules == JAVA:
             return is_first
         if is_first:

@@ -27,10 +27,10 @@ KiB, CPU time is 4 % higher.
 
 @cache
 def worker_sockets() -> dict[str, str]:
-    """Return configs for a session of Spark 4.1 or later on this machine.
+    """Return the configs with which Spark 4.1 or later uses Unix domain sockets between the JVM and its Python workers.
 
-    They are empty on Windows, which has no Unix domain sockets, and if the path of the temporary directory is too long.
-    The directory is deleted when this process ends.
+    Return an empty dict on Windows, where Python has no Unix domain sockets, or if the path of the temporary directory
+    is too long. The directory is deleted when this process exits.
     """
     if not hasattr(socket, "AF_UNIX"):
         return {}

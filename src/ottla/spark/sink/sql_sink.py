@@ -328,7 +328,7 @@ def _shown(engine: sa.Engine) -> str:
 
 
 def _schema_and_name(table: str) -> tuple[str | None, str]:
-    """Split `table` or `schema.table`, as Spark's JDBC source does."""
+    """Return the schema (None if there is none) and the table name from `table` or `schema.table`."""
     schema, _, name = table.rpartition(".")
     return schema or None, name
 

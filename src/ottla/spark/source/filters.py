@@ -127,4 +127,4 @@ _COLUMNS: Final[dict[str, Callable[[Bounds, Filter], Bounds]]] = {
     "offset": _offset,
     "timestamp": _timestamp,
 }
-"""The function that applies a condition on each column to bounds."""
+"""By column: the function that narrows the bounds by a condition on that column."""

@@ -24,7 +24,7 @@ WAITING = {
     "Rebalance": ("JoinGroup", "SyncGroup"),
     "Topic": ("CreateTopics", "DeleteTopics", "CreatePartitions"),
 }
-"""The operations of Kafka's purgatories, and the APIs whose requests wait for them."""
+"""Kafka's purgatories by operation (the `delayedOperation` tag), and the APIs whose requests wait in each."""
 QUOTAS = {PRODUCER_BYTES: "Produce", CONSUMER_BYTES: "Fetch"}
 RESOURCES = {**QUOTAS, REQUEST_PERCENT: "Request"}
 NO_ERROR = "NONE"
