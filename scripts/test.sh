@@ -38,7 +38,7 @@ part "unit" in_memory $COVERED
 part "chaos, wire and types" $PYTEST tests/chaos tests/wire tests/unit/typing -n 2
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
 part "simulation" $PYTEST tests/simulation
-part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 40
+part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 20
 part "instructions" $PYTEST tests/instructions
 part "kills and wrong input" $PYTEST tests/crash -n 3
 part "interop" $PYTEST tests/interop -n 3 --dist loadfile --durations 10

@@ -32,6 +32,8 @@ from ottla.net.ports import free_port
 pytestmark = pytest.mark.interop
 
 SECONDS = 120.0
+SYNC_DISTANCE = 25
+"""Offsets that a group at 100 of 300 may be behind: an eighth of its lag (docs/mirroring.md)."""
 
 
 def create(address: str, topic: str, partitions: int = 2, **configs: str) -> None:
@@ -113,7 +115,10 @@ def test_topic_goes_between_apache_kafka_and_ottla_exactly_once(kafka: str, dire
             with mirroring(properties):
                 wait_for_copy(source, topic, target, f"A.{topic}")
             ((remote, committed),) = admin.list_consumer_group_offsets(f"g-{topic}").items()
-            assert (remote, committed.offset) == (TopicPartition(f"A.{topic}", 0), translated(target, topic))
+            exact = translated(target, topic)
+            assert remote == TopicPartition(f"A.{topic}", 0)
+            # Which offset syncs are left depends on the sizes of the copied batches. Earlier is allowed, later is not.
+            assert exact - SYNC_DISTANCE <= committed.offset <= exact
             resource = ConfigResource(ConfigResourceType.TOPIC, f"A.{topic}")
             entries = admin.describe_configs([resource])[resource]
         assert (entries["retention.ms"].value, entries["max.message.bytes"].value) == ("7654321", "2000000")
