@@ -285,7 +285,6 @@ def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
         "sasl.",
         "client.",
         "request.timeout.ms",
-        "default.api.timeout.ms",
     )
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
