@@ -12,16 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from ottla.broker.broker_context import BrokerContext
+from ottla.cluster.interbroker.end_offsets import end_offsets_from
 from ottla.errors import KafkaError
-from ottla.model import LATEST_TIMESTAMP, TopicPartition
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.metrics")
 
 MAX_OFFSETS: Final = 20_000
 """Maximum number of committed offsets that are read at a time. Those of the remaining groups are left out."""
-LIST_OFFSETS_VERSION: Final = 7
-CONSUMER: Final = -1
 TIMEOUT_SECONDS: Final = 2.0
 PURPOSE: Final = "metrics"
 
@@ -89,24 +87,10 @@ async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]])
 
 async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
     """Request the ends of partitions that another broker leads. Return none if it does not answer in time."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for tp in partitions:
-        item = ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST_TIMESTAMP)
-        topics.setdefault(tp.topic, []).append(item)
-    request = ListOffsetsRequest(
-        replica_id=CONSUMER,
-        topics=[ListOffsetsTopic(name=topic, partitions=items) for topic, items in topics.items()],
-    )
     try:
-        response = await context.inter_broker.send(
-            leader, request, LIST_OFFSETS_VERSION, timeout=TIMEOUT_SECONDS, purpose=PURPOSE
+        return await end_offsets_from(
+            context.inter_broker, leader, partitions, timeout=TIMEOUT_SECONDS, purpose=PURPOSE
         )
     except KafkaError as error:
         log.debug("Cannot read the lag of groups for partitions of broker %d: %s", leader, error)
         return {}
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.offset
-        for topic in response.topics
-        for partition in topic.partitions
-        if not partition.error_code
-    }

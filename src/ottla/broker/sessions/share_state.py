@@ -11,20 +11,17 @@ from typing import Any, Final
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.error_codes import errors_in
 from ottla.broker.topic_creation import create_internal
+from ottla.cluster.interbroker.end_offsets import end_offsets_from
 from ottla.coordinator.group.share import share_group_records
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey
 from ottla.errors import KafkaError
 from ottla.model import SHARE_GROUP_STATE, TopicIdPartition, TopicPartition
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 log = logging.getLogger("ottla.coordinator.group")
 
 INITIALIZE_SECONDS: Final = 1.0
 """The time for which a heartbeat waits for the share coordinators; the rest of the work continues in the background."""
-LIST_OFFSETS_VERSION: Final = 7
-LATEST: Final = -1
-CONSUMER: Final = -1
 
 
 async def results_by_topic(
@@ -110,22 +107,9 @@ async def end_offsets(broker: BrokerContext, partitions: Iterable[TopicPartition
 async def _remote_ends(
     broker: BrokerContext, leader: int, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST))
-    topics = [ListOffsetsTopic(name=name, partitions=some) for name, some in by_topic.items()]
-    request = ListOffsetsRequest(replica_id=CONSUMER, topics=topics)
     timeout = broker.config.offsets_commit_timeout_ms / 1000
     try:
-        response = await broker.inter_broker.send(
-            leader, request, LIST_OFFSETS_VERSION, timeout=timeout, purpose="share-state"
-        )
+        return await end_offsets_from(broker.inter_broker, leader, partitions, timeout=timeout, purpose="share-state")
     except KafkaError as error:
         log.warning("Cannot list the end offsets of broker %d: %s", leader, error)
         return {}
-    return {
-        TopicPartition(topic.name, result.partition_index): result.offset
-        for topic in response.topics
-        for result in topic.partitions
-        if not result.error_code
-    }

@@ -278,14 +278,7 @@ def kafka_options(
 
 def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the options that another client needs to reach the same cluster with the same timeout."""
-    shared = (
-        "bootstrap.servers",
-        "security.",
-        "ssl.",
-        "sasl.",
-        "client.",
-        "request.timeout.ms",
-    )
+    shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.", "request.timeout.ms")
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
 
