@@ -288,7 +288,7 @@ class Member(Workload):
         )
         await consumer.start()
         consumer.subscribe([ORDERED, TRANSFERS], listener=_Listener(self, consumer))
-        positions: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
         while not self.done.is_set():
             try:
                 await self._poll(consumer, positions)
@@ -298,19 +298,21 @@ class Member(Workload):
                 await asyncio.sleep(RETRY_SECONDS)
         await consumer.close(autocommit=False, timeout_ms=5000)
 
-    async def _poll(self, consumer: aio.KafkaConsumer, positions: dict[TopicPartition, int]) -> None:
+    async def _poll(self, consumer: aio.KafkaConsumer, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
         for tp, records in (await consumer.poll(5000)).items():
             place = Place(tp.topic, tp.partition)
             for record in records:
                 self.history.group.append(Taken(self.now(), self.name, place, record.offset))
             if records:
-                positions[tp] = records[-1].offset + 1
+                positions[tp] = OffsetAndMetadata(records[-1].offset + 1, "", records[-1].leader_epoch)
         owned = {tp: position for tp, position in positions.items() if tp in consumer.assignment()}
         positions.clear()
         if owned:
             await consumer.commit(owned, timeout_ms=5000)
             for tp, position in owned.items():
-                self.history.group.append(Committed(self.now(), self.name, Place(tp.topic, tp.partition), position))
+                self.history.group.append(
+                    Committed(self.now(), self.name, Place(tp.topic, tp.partition), position.offset)
+                )
 
     def assigned(self, partitions: Any, member: ConsumerGroupMetadata) -> None:
         self.identities.append((member.member_id, member.generation_id))

@@ -293,7 +293,7 @@ def test_a_new_leader_that_an_answer_names_is_gone_to_though_unknown(
     assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
 
 
-# Truncated logs (KIP-320)
+# Truncated logs, and leaders that were replaced (KIP-320)
 
 
 def elect(broker: ScriptedBroker, keep: int, epoch: int) -> None:
@@ -570,3 +570,30 @@ def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker
         c.end_offsets([TP])
     assert {r.isolation_level for r in broker.asked(FetchRequest)} == {sent}
     assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
+
+
+def test_a_position_of_a_newer_epoch_is_not_read_from_the_leader_that_was_replaced(
+    pair: tuple[ScriptedBroker, ScriptedBroker],
+) -> None:
+    replaced, leader = pair
+    fill(leader, 10)
+    leader.leader_epoch = 3
+    with consumer(replaced, retry_backoff_ms=5, retry_backoff_max_ms=20) as c:
+        c.assign([TP])
+        c.seek(TP, OffsetAndMetadata(15, "", 3))
+        poll_until(c, lambda: len(replaced.asked(MetadataRequest)) + len(leader.asked(MetadataRequest)) > 4)
+        assert not replaced.asked(FetchRequest), "its log ends before the position: it would be reset to the beginning"
+        know(replaced, leader, leads=8, epoch=3)
+        assert read(c, 1)[0].offset == 15
+    assert not replaced.asked(OffsetForLeaderEpochRequest)
+
+
+def test_an_offset_that_is_the_position_is_committed_with_its_leader_epoch(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, group_id="g", auto_offset_reset="earliest") as c:
+        c.assign([TP])
+        read(c, 10)
+        for offset in (10, 9):
+            c.commit({TP: offset})
+    epochs = [r.topics[0].partitions[0].committed_leader_epoch for r in broker.asked(OffsetCommitRequest)[:2]]
+    assert epochs == [0, -1], "the batches are of epoch 0"

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from ottla.client.core.io_thread import IoThread
-from ottla.errors import KafkaTimeoutError
+from ottla.errors import IllegalStateError, KafkaTimeoutError
 
 
 def test_what_was_cancelled_may_clean_up_before_the_thread_ends() -> None:
@@ -45,3 +47,56 @@ def test_what_does_not_end_when_it_is_cancelled_is_cancelled_again() -> None:
         io.run(stay(), 0.01)
     io.stop()
     assert io.loop.is_closed()
+
+
+def test_every_call_ends_while_another_thread_stops_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing() -> None:
+        pass
+
+    for _ in range(5):
+        io = IoThread("test")
+        check: Callable[[], None] = io.check
+
+        def check_slowly(check: Callable[[], None] = check) -> None:
+            check()
+            time.sleep(0.002)  # the other threads run between the check and what follows it
+
+        monkeypatch.setattr(io, "check", check_slowly)
+        io.start()
+        ends: list[type[Exception]] = []
+        calls = [threading.Thread(target=run_until_stopped, args=(io, ends), daemon=True) for _ in range(2)]
+        for call in calls:
+            call.start()
+        io.run(nothing())
+        io.stop()
+        for call in calls:
+            call.join(10)
+        assert ends == [IllegalStateError] * 2, "a call waits for a loop that has ended, or has another error"
+
+
+def run_until_stopped(io: IoThread, ends: list[type[Exception]]) -> None:
+    async def nothing() -> None:
+        pass
+
+    try:
+        while True:
+            io.run(nothing())
+    except Exception as error:
+        ends.append(type(error))
+
+
+def test_a_signal_handler_may_stop_the_thread_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    io = IoThread("test")
+    io.start()
+    check: Callable[[], None] = io.check
+
+    def check_and_stop() -> None:
+        check()
+        io.stop()
+
+    async def nothing() -> None:
+        pass
+
+    monkeypatch.setattr(io, "check", check_and_stop)
+    with pytest.raises(IllegalStateError, match="closed"):
+        io.run(nothing())

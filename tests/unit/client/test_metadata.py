@@ -142,6 +142,26 @@ def test_leader_from_another_response_is_used_at_once() -> None:
     run(Asker(response(topic("t", (1, 7)))), test)
 
 
+def test_a_newer_leader_epoch_of_an_offset_outdates_the_leader() -> None:
+    asker = Asker(response(topic("t", (1, 7))), response(topic("t", (1, 7))), response(topic("t", (2, 8))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        assert not metadata.update_last_seen_epoch(T0, 7)
+        assert metadata.update_last_seen_epoch(T0, 8)
+        assert metadata.cluster.leader(T0) == -1
+        assert not metadata.update_last_seen_epoch(T0, 8), "it is recorded already"
+        while metadata.cluster.leader(T0) < 0:
+            await metadata.refresh(5)
+        assert metadata.cluster.leader(T0) == 2
+        assert metadata.update_last_seen_epoch(T0, 9)
+        assert not metadata.leader_changed(T0, 1, 8)
+        assert metadata.leader_changed(T0, 1, 9), "a response may have the leader of the epoch that was seen"
+        assert metadata.cluster.leader(T0) == 1
+
+    run(asker, test)
+
+
 def test_a_partition_without_a_leader_makes_it_ask_again() -> None:
     asker = Asker(response(topic("t", (-1, 0))), response(topic("t", (-1, 0))), response(topic("t", (2, 1))))
 

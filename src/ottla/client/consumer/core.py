@@ -475,13 +475,20 @@ class ConsumerCore:
         if offsets is None:
             return self.commits.consumed()
         to_commit = {
-            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else self._with_epoch(TopicPartition(*tp), at)
             for tp, at in offsets.items()
         }
         for tp, at in to_commit.items():
             if at.offset < 0:
                 raise ValueError(f"{tp}: offset {at.offset} is not valid")
         return to_commit
+
+    def _with_epoch(self, tp: TopicPartition, offset: int) -> OffsetAndMetadata:
+        """Return the offset with the leader epoch of the record before it, if that is known."""
+        state = self.subscription.partitions.get(tp)
+        if state is None or state.position != offset:
+            return OffsetAndMetadata(offset)
+        return OffsetAndMetadata(offset, "", state.epoch)
 
     async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
         """Return the committed offset of a partition, or those of a set or list of partitions as a dictionary."""

@@ -120,6 +120,10 @@ class IoThread:
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopped = False
+        self._lock = threading.RLock()
+        """Held while a coroutine is scheduled, so that none is scheduled after the event loop has been stopped. A
+        signal handler of the same thread may call `stop` meanwhile.
+        """
         _live.add(self)
 
     def start(self) -> None:
@@ -164,15 +168,9 @@ class IoThread:
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine in the event loop, wait for it, and return its result.
 
-        Raises KafkaTimeoutError after `timeout` seconds. Then, and on Ctrl+C, the coroutine is cancelled.
+        Raises KafkaTimeoutError after `timeout` seconds. Then, and on Ctrl+C, the coroutine is cancelled. Raises
+        IllegalStateError if the thread is stopped before or meanwhile.
         """
-        try:
-            self.check()
-            if self.is_current:
-                raise IllegalStateError(f"{self.name}: a callback in the I/O thread cannot wait for this thread")
-        except IllegalStateError:
-            coroutine.close()
-            raise
         caller = Caller()
         started: list[asyncio.Task[T]] = []
 
@@ -183,7 +181,13 @@ class IoThread:
             started.append(task)
             task.add_done_callback(caller.complete)
 
-        self.loop.call_soon_threadsafe(start)
+        try:
+            if self.is_current:
+                raise IllegalStateError(f"{self.name}: a callback in the I/O thread cannot wait for this thread")
+            self._schedule(start)
+        except IllegalStateError:
+            coroutine.close()
+            raise
         try:
             result: T = caller.wait(timeout)
         except queue.Empty:
@@ -195,6 +199,15 @@ class IoThread:
             self._cancel(started)
             raise
         return result
+
+    def _schedule(self, function: Callable[[], None]) -> None:
+        """Schedule a function call in the event loop, which will run it, because it has not been stopped."""
+        with self._lock:
+            self.check()
+            try:
+                self.loop.call_soon_threadsafe(function)
+            except RuntimeError:  # a signal handler has stopped the thread since the check
+                raise IllegalStateError(f"{self.name} was closed") from None
 
     def _cancel(self, started: list[asyncio.Task[Any]]) -> None:
         def cancel() -> None:
@@ -213,12 +226,13 @@ class IoThread:
 
     def stop(self) -> None:
         """Cancel running tasks, and end the event loop and the thread. Does nothing in a child process after a fork."""
-        if self._stopped:
-            return
-        self._stopped = True
-        if self.forked:
-            return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            if self.forked:
+                return
+            self.loop.call_soon_threadsafe(self.loop.stop)
         if not self.is_current:
             self._thread.join(JOIN_SECONDS)
 
@@ -227,6 +241,7 @@ def _after_fork() -> None:
     """Mark all I/O threads in the child process, where they do not exist, so that no call waits for them."""
     for thread in _live:
         thread.forked = True
+        thread._lock = threading.RLock()  # a thread of the parent process may have held it
         if thread.on_fork is not None:
             thread.on_fork()
 

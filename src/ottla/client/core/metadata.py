@@ -347,14 +347,36 @@ class Metadata:
         """
         info = self.cluster.partition(tp)
         all_nodes = {**{node.id: node for node in nodes}, **self.cluster.nodes}
-        if info is None or epoch <= info.leader_epoch or leader not in all_nodes:
+        if info is None or leader not in all_nodes:
             return False
-        topic = self.cluster.topics[tp.topic]
-        changed = info._replace(leader=leader, leader_epoch=epoch)
-        partitions = tuple(changed if p.partition == tp.partition else p for p in topic.partitions)
-        topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
-        self.cluster = Cluster(all_nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
+        # an epoch that `update_last_seen_epoch` has recorded lacks its leader
+        newest = info.leader_epoch if info.leader != NO_LEADER else info.leader_epoch - 1
+        if epoch <= newest:
+            return False
+        self._set_leader(info, leader, epoch, all_nodes)
         return True
+
+    def update_last_seen_epoch(self, tp: TopicPartition, epoch: int) -> bool:
+        """Record the leader epoch of an offset. Return whether it is newer than the metadata: then the partition has no
+        leader until newer metadata arrives, which is requested (KIP-320). Kafka's `updateLastSeenEpochIfNewer`.
+
+        Without this, a consumer whose metadata comes from an isolated broker would fetch from the leader that was
+        replaced, find the offset out of range, and read the partition from the beginning.
+        """
+        info = self.cluster.partition(tp)
+        if info is None or epoch <= info.leader_epoch:
+            return False
+        log.info("%s: an offset has leader epoch %d, the metadata %d: refreshing it", tp, epoch, info.leader_epoch)
+        self._set_leader(info, NO_LEADER, epoch, self.cluster.nodes)
+        self.request_update()
+        return True
+
+    def _set_leader(self, info: PartitionInfo, leader: int, epoch: int, nodes: dict[int, Node]) -> None:
+        topic = self.cluster.topics[info.topic]
+        changed = info._replace(leader=leader, leader_epoch=epoch)
+        partitions = tuple(changed if p.partition == info.partition else p for p in topic.partitions)
+        topics = {**self.cluster.topics, info.topic: topic._replace(partitions=partitions)}
+        self.cluster = Cluster(nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
 
 
 def metadata_of(

@@ -212,7 +212,10 @@ class Positions:
         waiting = []
         for tp, state in self.subscription.partitions.items():
             info = cluster.partition(tp)
-            if info is not None and state.fetch_from is not None and not state.is_validated(info.leader_epoch):
+            if info is None or state.fetch_from is None or state.is_validated(info.leader_epoch):
+                continue
+            # A leader of an older epoch cannot validate the position.
+            if not self.metadata.update_last_seen_epoch(tp, state.fetch_epoch):
                 waiting.append(state)
         if waiting and self._checking is None:
             self._checking = self._spawn(self._check(waiting), self._checked)
