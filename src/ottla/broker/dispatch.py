@@ -103,9 +103,11 @@ class Dispatch:
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
             if entry.inter_broker_since is not None and version >= entry.inter_broker_since:
-                # checked before the body is decoded, because a client could make that arbitrarily expensive
-                context.require_broker()
-                most = MAX_BROKER_ITEMS
+                try:
+                    context.require_broker()
+                    most = MAX_BROKER_ITEMS  # only for brokers: decoding is then arbitrarily expensive
+                except errors.ClusterAuthorizationFailedError as error:
+                    api = api._replace(handler=rejecting(error))
             steps = None
             if len(frame) <= SMALL_BYTES:
                 request = decode(request_class, frame, version, pos)
@@ -117,8 +119,6 @@ class Dispatch:
                     request, steps = done.value, None
         except (errors.MalformedMessageError, errors.UnsupportedVersionError) as error:
             raise CloseConnectionError(f"cannot decode a request: {error}") from None
-        except errors.ClusterAuthorizationFailedError as error:
-            return framed(failure(entry, version, error), header)
         if api.for_followers is not None and MEMBER in connection.state:
             api = api.for_followers
         connection.send_times = api.stats.send
@@ -175,15 +175,15 @@ class Dispatch:
             else:
                 answer = self._start(entry, handler, request, context)
         except errors.KafkaError as error:
-            answer = failure(entry, header.api_version, error)
+            answer = failure(entry, request, header.api_version, error)
         except Exception as error:
             # a bug in the broker must neither stop it nor leave the client without a response
-            answer = self._unexpected(entry, header, error)
+            answer = self._unexpected(entry, request, header, error)
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, api.stats, meter)
         if header.api_key != PRODUCE:
             context.connection.release_frame()  # only records are still read from the frame later
-        return self._later(answer, header, api, meter)
+        return self._later(answer, request, header, api, meter)
 
     def _start(
         self, entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext
@@ -223,6 +223,7 @@ class Dispatch:
     async def _later(
         self,
         pending: Awaitable[Response | None],
+        request: Request[Any],
         header: RequestHeader,
         api: ServedApi,
         meter: RequestQuotaTracker | None,
@@ -230,9 +231,9 @@ class Dispatch:
         try:
             answer = await pending
         except errors.KafkaError as error:
-            answer = failure(api.entry, header.api_version, error)
+            answer = failure(api.entry, request, header.api_version, error)
         except Exception as error:
-            answer = self._unexpected(api.entry, header, error)
+            answer = self._unexpected(api.entry, request, header, error)
         reply = _finish(answer, header, api.stats, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
@@ -256,11 +257,11 @@ class Dispatch:
 
         return framed(unsupported(), header._replace(api_version=0))
 
-    def _unexpected(self, entry: ApiEntry, header: RequestHeader, error: Exception) -> Response:
+    def _unexpected(self, entry: ApiEntry, request: Request[Any], header: RequestHeader, error: Exception) -> Response:
         if isinstance(error, CloseConnectionError):
             raise error
         log.error("Request %s failed unexpectedly", entry.name, exc_info=error)
-        return failure(entry, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
+        return failure(entry, request, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
 
 
 def _finish(
@@ -325,17 +326,25 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
         return result
 
 
-def failure(entry: ApiEntry, version: int, error: errors.KafkaError) -> Response:
+def rejecting(error: errors.KafkaError) -> Handler:
+    """Return a handler that rejects every request with this error."""
+
+    def reject(request: Request[Any], context: RequestContext) -> Response:
+        raise error
+
+    return reject
+
+
+def failure(entry: ApiEntry, request: Request[Any], version: int, error: errors.KafkaError) -> Response:
     """Return the response to a request that failed.
 
-    Raises CloseConnectionError if the response of this version has no field for an error.
+    Raises CloseConnectionError if no response is expected (Produce with acks=0), or if it has no place for an error.
     """
-    response_class = entry.api.response
-    places = {field.name for field in response_class.FIELDS if field.in_version(version)}
-    if "error_code" not in places:
+    from ottla.broker.error_responses import error_response
+
+    if getattr(request, "acks", None) == 0:
         raise CloseConnectionError(f"{entry.name} failed: {error}")
-    values = {"error_code": errors.code_of(error), "error_message": error.message}
-    return response_class(**{name: value for name, value in values.items() if name in places})
+    return error_response(entry.name, entry.api.response, request, version, error)
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tests.unit.broker.asking import Asker, with_broker
 
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER
-from ottla.protocol.message import Struct
+from ottla.protocol.message import Struct, StructType
 from ottla.security.acl import (
     ACL,
     CLUSTER_NAME,
@@ -72,3 +74,27 @@ def _codes(value: object) -> Iterator[int]:
                 yield actual
             else:
                 yield from _codes(actual)
+
+
+def with_items(request: type[Struct], version: int) -> Any:
+    """A message with one item in each of its arrays; names and numbers in them are all different."""
+    numbers = itertools.count(1)
+
+    def value(kind: str) -> Any:
+        number = next(numbers)
+        return UUID(int=number) if kind == "uuid" else f"n{number}" if kind == "string" else number
+
+    def fill(made: Any) -> Any:
+        values: dict[str, Any] = {}
+        for field in made.FIELDS:
+            if not field.in_version(version):
+                continue
+            if isinstance(field.element, StructType) and field.kind == "array":
+                values[field.name] = [fill(field.element)]
+            elif field.kind == "array":
+                values[field.name] = [value(field.element.kind)]
+            elif made is not request and field.kind in {"uuid", "string", "int32"}:
+                values[field.name] = value(field.kind)
+        return made(**values)
+
+    return fill(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.quotas.quota_entities import KEYS, path_of
 from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError

@@ -5,7 +5,7 @@ Older clients use it. The authorization is that of IncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.handlers.incremental_alter_configs import Change, alter
 from ottla.broker.request_context import RequestContext
 from ottla.protocol.messages.alter_configs import (

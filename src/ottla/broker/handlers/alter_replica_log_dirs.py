@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from ottla import errors
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_state import end_offsets, record_initialized
 from ottla.broker.topic_creation import create_internal

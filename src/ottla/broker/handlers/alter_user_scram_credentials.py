@@ -6,7 +6,7 @@ Only keys derived from the salted password are stored, in Kafka's format below `
 from __future__ import annotations
 
 from ottla import errors
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, ScramMechanism, credential
 from ottla.cluster.store import config_entities

@@ -7,7 +7,7 @@ Any broker creates tokens, not only the controller.
 
 from __future__ import annotations
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.delegation_tokens import NO_TIME, require_authentication, require_tokens
 from ottla.errors import InvalidPrincipalTypeError

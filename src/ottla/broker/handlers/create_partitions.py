@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ottla import errors
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller import reassignment_rules, replica_placement
 from ottla.model import ACLOperation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import ShareKey

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ottla import errors
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.group.share.share_group_records import initialized_record

@@ -10,7 +10,7 @@ import asyncio
 from uuid import UUID
 
 from ottla import errors
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation

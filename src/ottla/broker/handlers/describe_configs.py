@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Iterator
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry
 from ottla.broker.config.resources.resource import Resource
 from ottla.broker.config.resources.table import permitted
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError
 from ottla.model import ACLOperation

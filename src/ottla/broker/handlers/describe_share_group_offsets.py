@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_state import end_offsets
 from ottla.coordinator.group.share.share_group import ShareGroup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, iterations_of
 from ottla.cluster.store import config_entities

@@ -5,7 +5,7 @@ Only the token's owner and renewers may do this.
 
 from __future__ import annotations
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.delegation_tokens import NO_TIME, require_tokens
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.broker.config.resources import table
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.config.options import is_secret, words
 from ottla.errors import InvalidConfigError, InvalidRequestError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.error_codes import errors_in
+from ottla.broker.error_responses import errors_in
 from ottla.broker.topic_creation import create_internal
 from ottla.cluster.interbroker.end_offsets import end_offsets_from
 from ottla.coordinator.group.share import share_group_records

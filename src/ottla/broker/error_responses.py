@@ -1,0 +1,118 @@
+"""Errors in responses: of items, and of a request that failed as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, cast
+
+from ottla import errors
+from ottla.net.server.connection import CloseConnectionError
+from ottla.protocol.fields import Field
+from ottla.protocol.message import Request, Response, Struct, StructType
+
+ERROR_CODES: Final = ("error_code", "partition_error_code")
+ERROR_FIELDS: Final = (*ERROR_CODES, "error_message")
+
+
+class errors_in:  # noqa: N801 - used as a statement
+    """Context manager: store a KafkaError that the block raises in the `error_code` and `error_message` of a result.
+
+    with errors_in(result):
+        await alter(resource)
+    """
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, errors.KafkaError):
+            return False
+        self._result.error_code = errors.code_of(error)
+        if hasattr(self._result, "error_message"):
+            self._result.error_message = error.message
+        return True
+
+
+def error_response(
+    name: str, response: type[Response], request: Request[Any], version: int, error: errors.KafkaError
+) -> Response:
+    """Return the response with the error at its top or, if it has no place for it there, at each item of the request.
+
+    Items of the response have the fields that identify those of the request (topic, partition, group). Raises
+    CloseConnectionError if the response of this version has no place for an error. `getErrorResponse` of Kafka's
+    requests.
+    """
+    fields = [field for field in response.FIELDS if field.in_version(version)]
+    has_error = any(field.name == "error_code" for field in fields)
+    if not has_error and not any(_has_errors(field, version) for field in fields):
+        raise CloseConnectionError(f"{name} failed: {error}")
+    return cast("Response", _with_error(response, None if has_error else request, version, error))
+
+
+def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaError) -> Any:
+    """Return a structure with the error, and with what `source`, the item of the request, has of its fields.
+
+    `source` may be the name or number of the item: then it is the value of the first other field.
+    """
+    values: dict[str, Any] = {}
+    is_first = True
+    for field in made.FIELDS:
+        if not field.in_version(version):
+            continue
+        if field.name in ERROR_FIELDS:
+            values[field.name] = error.message if field.name == "error_message" else errors.code_of(error)
+        elif isinstance(field.element, StructType):
+            if _has_errors(field, version) or hasattr(source, field.name):
+                items = _items(source, field, version)
+                values[field.name] = [_with_error(field.element, item, version, error) for item in items]
+        else:
+            values |= _identity(source, field.name, is_first)
+            is_first = False
+    return made(**values)
+
+
+def _identity(source: Any, name: str, is_first: bool) -> dict[str, Any]:
+    """Return the value of a field of the response's item: that of the same name. The first may have another name."""
+    if isinstance(source, Struct):
+        if hasattr(source, name):
+            return {name: getattr(source, name)}
+        source = getattr(source, "name", None)  # of topic_name and user
+    return {name: source} if is_first and source is not None else {}
+
+
+def _has_errors(field: Field, version: int) -> bool:
+    """Return whether the field is an array whose items, or the items within them, have an error code."""
+    fields: tuple[Field, ...] = getattr(field.element, "FIELDS", ())
+    return any(f.in_version(version) and (f.name in ERROR_CODES or _has_errors(f, version)) for f in fields)
+
+
+def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
+    """Return the items of the request that an array of the response has to contain: those of the array of the same
+    name, else those of all arrays.
+    """
+    if not isinstance(source, Struct):
+        return
+    arrays = [f.name for f in source.FIELDS if f.kind == "array" and f.in_version(version)]
+    for name in [field.name] if field.name in arrays else arrays:
+        for item in getattr(source, name) or ():
+            if _is_only_a_group(item, field.element, version):
+                yield from _items(item, field, version)
+            else:
+                yield item
+
+
+def _is_only_a_group(item: Any, made: type[Struct], version: int) -> bool:
+    """Return whether the item has nothing of the response's item but an array: the directories of
+    AlterReplicaLogDirs.
+    """
+    if not isinstance(item, Struct) or not any(isinstance(f.element, StructType) for f in item.FIELDS):
+        return False
+    return not any(f.in_version(version) and hasattr(item, f.name) for f in made.FIELDS)
