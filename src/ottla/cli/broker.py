@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import resource
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla import log_output
 from ottla.cli.framework.command import Command
-from ottla.cli.framework.options import Option, Repeatable
+from ottla.cli.framework.options import Flag, Option, Repeatable
 from ottla.cli.framework.signals import heeded_signals
 from ottla.config import properties
 from ottla.errors import KafkaError
@@ -41,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
         if of_node is not None:
             return _run_broker(of_node.read_configs(), args, started, of_node)
         configs = properties.load(args.properties) if args.properties else dict(WITHOUT_FILE)
+        if args.environment:
+            from ottla.config import environment
+
+            configs.update(environment.configs_of(os.environ))
         configs.update(properties.override(text) for text in args.override)
         if args.brokers is not None:
             configs["ottla.brokers"] = args.brokers
@@ -153,6 +158,11 @@ COMMAND = Command(
     options=(
         Option("properties server.properties", "properties file with broker configs", nargs="?"),
         Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
+        Flag(
+            "--environment",
+            "also take configs from variables, as Kafka's container image does: KAFKA_LOG_DIRS is log.dirs. They "
+            "override the file",
+        ),
         Option(
             "--brokers N",
             "number of brokers on this node. Each is a process with its own directories and its own port "

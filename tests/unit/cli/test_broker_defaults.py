@@ -42,3 +42,16 @@ def test_broker_with_a_file_has_none(started: list[dict[str, Any]], tmp_path: Pa
 def test_override_turns_it_off(started: list[dict[str, Any]]) -> None:
     assert main(["broker", "--override", "ottla.http.listener="]) == 0
     assert started == [{"ottla.http.listener": "", "group.initial.rebalance.delay.ms": 0}]
+
+
+def test_variables_override_the_file(
+    started: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "3")
+    monkeypatch.setenv("KAFKA_BROKER_ID", "3")
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\n")
+    assert main(["broker", str(file), "--environment", "--override", "broker.id=4"]) == 0
+    assert started.pop() == {"broker.id": "4", "num.partitions": "3"}
+    assert main(["broker", str(file)]) == 0
+    assert started == [{"broker.id": "1"}]

@@ -1,0 +1,119 @@
+"""The container's configs, and what deploys it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from ottla.config import environment, properties
+from ottla.config.broker import BrokerConfig
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+IMAGE = DEPLOY / "server.properties"
+
+
+def config(variables: dict[str, str]) -> BrokerConfig:
+    configs: dict[str, Any] = dict(properties.load(IMAGE)) | environment.configs_of(variables)
+    return BrokerConfig.from_kafka(configs)
+
+
+def test_names_of_variables_are_those_of_kafkas_image() -> None:
+    assert environment.configs_of(
+        {
+            "KAFKA_LOG_DIRS": " /data ",
+            "KAFKA_LISTENER_NAME_CLIENT__A_SSL_KEYSTORE_TYPE": "PEM",
+            "KAFKA_LISTENER_NAME_IN___SIDE_SASL_ENABLED_MECHANISMS": "PLAIN",
+            "KAFKA_HEAP_OPTS": "-Xmx1G",
+            "LOG_DIRS": "/other",
+        }
+    ) == {
+        "log.dirs": "/data",
+        "listener.name.client_a.ssl.keystore.type": "PEM",
+        "listener.name.in-side.sasl.enabled.mechanisms": "PLAIN",
+    }
+
+
+def test_addresses_of_a_kubernetes_service_are_no_configs() -> None:
+    links = {
+        "KAFKA_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+    }
+    assert environment.configs_of(links) == {}
+    assert environment.configs_of({"KAFKA_PORT": "9092"}) == {"port": "9092"}
+
+
+def test_variables_for_the_image_of_kafka_start_a_broker() -> None:
+    kraft = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_NUM_PARTITIONS": "3",
+    }
+    made = config(kraft)
+    assert (made.num_partitions, made.id, len(made.listeners)) == (3, 1, 1)
+
+
+def manifests() -> Iterator[Any]:
+    for file in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text()):
+            yield pytest.param(manifest, id=f"{file.stem}-{manifest['kind']}-{manifest['metadata']['name']}")
+
+
+@pytest.mark.parametrize("manifest", list(manifests()))
+def test_manifests_are_valid(manifest: Any) -> None:
+    kubernetes_validate.validate(manifest, "1.34", strict=True)
+
+
+def services() -> Iterator[Any]:
+    """The variables of each broker of the manifests and of the compose files."""
+    for file in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text()):
+            if manifest["kind"] == "StatefulSet":
+                (container,) = manifest["spec"]["template"]["spec"]["containers"]
+                variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+                # What Kubernetes fills in: the ordinal of the pod, its node, a secret.
+                filled = {"KAFKA_BROKER_ID": "0", "KAFKA_BROKER_RACK": "node", "KAFKA_OTTLA_HTTP_PASSWORDS": "a:b"}
+                yield pytest.param(variables | {k: v for k, v in filled.items() if k in variables}, id=f"{file.stem}")
+    for file in sorted((DEPLOY / "compose").glob("*.yaml")):
+        for name, service in yaml.safe_load(file.read_text())["services"].items():
+            if service["image"] == "ottla":
+                yield pytest.param(service.get("environment", {}), id=f"{file.stem}-{name}")
+
+
+@pytest.mark.parametrize("variables", list(services()))
+def test_brokers_of_manifests_have_configs_that_exist(
+    variables: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = config(variables)
+    assert made.ottla_http_listener is not None
+    assert not caplog.records, "a config is unknown or has no effect"
+
+
+def test_files_that_containers_mount_exist() -> None:
+    for file in (DEPLOY / "compose").glob("*.yaml"):
+        for service in yaml.safe_load(file.read_text())["services"].values():
+            for volume in service.get("volumes", ()):
+                source = volume.partition(":")[0]
+                assert not source.startswith(".") or (file.parent / source).exists(), source
+
+
+def test_the_container_copies_what_exists() -> None:
+    for line in (DEPLOY / "Containerfile").read_text().splitlines():
+        words = line.split()
+        if words[:1] == ["COPY"] and not words[1].startswith("--from"):
+            for source in words[1:-1]:
+                assert (DEPLOY.parent / source).exists(), source
