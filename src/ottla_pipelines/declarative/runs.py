@@ -191,7 +191,7 @@ def check_names(options: RunOptions, graph: Graph) -> None:
 
 def _spec(path: Path) -> PipelineSpec:
     try:
-        import yaml  # type: ignore[import-untyped]
+        import yaml
         from pyspark.errors import PySparkException
         from pyspark.pipelines.cli import load_pipeline_spec
     except ImportError as error:
