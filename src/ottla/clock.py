@@ -43,10 +43,29 @@ class SystemClock:
         import asyncio
 
         try:
-            async with asyncio.timeout(None if until is None else until - time.monotonic()):
+            async with asyncio.timeout(None if until is None else until - self.monotonic()):
                 await event.wait()
         except TimeoutError:
             pass
+
+
+class ShiftedClock(SystemClock):
+    """The system clock, moved forward by the times that `advance` was called with."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now_ms(self) -> int:
+        return now_ms() + round(self._seconds * 1000)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._seconds
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward. Raises ValueError for a negative time."""
+        if seconds < 0:
+            raise ValueError(f"cannot move a clock back by {-seconds:g} s")
+        self._seconds += seconds
 
 
 class ManualClock:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.clock import SYSTEM_CLOCK, ManualClock
+from ottla.clock import SYSTEM_CLOCK, ManualClock, ShiftedClock
 
 
 def test_a_manual_clock_stands_still_until_it_is_advanced() -> None:
@@ -49,3 +49,13 @@ def test_who_waits_for_a_time_wakes_when_a_clock_reaches_it_or_the_event_comes()
         await asyncio.wait_for(SYSTEM_CLOCK.wait(event, SYSTEM_CLOCK.monotonic() + 0.01), 10)
 
     asyncio.run(whole())
+
+
+def test_shifted_clock_is_ahead_of_the_system_clock_by_what_it_was_advanced() -> None:
+    clock = ShiftedClock()
+    clock.advance(60)
+    clock.advance(0.5)
+    assert 60_500 <= clock.now_ms() - SYSTEM_CLOCK.now_ms() < 70_000
+    assert 60.5 <= clock.monotonic() - SYSTEM_CLOCK.monotonic() + 1e-3 < 70
+    with pytest.raises(ValueError, match="cannot move a clock back by 1 s"):
+        clock.advance(-1)

@@ -7,9 +7,10 @@ closes the connection, because it cannot be answered; only an unsupported versio
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla import errors
@@ -67,6 +68,12 @@ to send the metadata, and requests of other brokers.
 """
 
 
+Interceptor = Callable[
+    [ApiEntry, Handler, Request[Any], RequestContext], "Response | Awaitable[Response | None] | None"
+]
+"""Called instead of the handler of a request, which it may call."""
+
+
 class ServedApi(NamedTuple):
     """An API that has been requested: its row, and the objects that were imported and computed for it at the first
     request.
@@ -90,6 +97,16 @@ class Dispatch:
         self._following = broker.controller_requests
         self._in_cluster = broker.in_cluster
         self._apis: dict[int, ServedApi] = {}
+        self._interceptor: Interceptor | None = None
+
+    def intercept(self, interceptor: Interceptor | None) -> None:
+        """Have the interceptor called instead of the handlers of all APIs; None: no longer.
+
+        Requests are not split into parts then. Without an interceptor, nothing is checked per request: it is part of
+        the handlers that are looked up for the first request of each API.
+        """
+        self._interceptor = interceptor
+        self._apis.clear()
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         began = time.perf_counter()
@@ -244,7 +261,10 @@ class Dispatch:
         versions = entry.versions(in_cluster=self._in_cluster)
         stats = self.broker.request_stats
         name = "FetchConsumer" if key == FETCH else entry.name
-        api = ServedApi(entry, versions, entry.handler, entry.api.request, stats.add(name))
+        handler = entry.handler
+        if self._interceptor is not None:
+            handler, entry = functools.partial(self._interceptor, entry, handler), entry._replace(parts=())
+        api = ServedApi(entry, versions, handler, entry.api.request, stats.add(name))
         if key == FETCH:
             api = api._replace(for_followers=api._replace(stats=stats.add("FetchFollower")))
         self._apis[key] = api

@@ -16,12 +16,21 @@ import threading
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.main import BrokerNode
 from ottla.broker.node_configs import node_configs
+from ottla.clock import SYSTEM_CLOCK, ShiftedClock
+from ottla.cluster.controller.leader_election import Reason
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ConfigurationError, IllegalStateError
+from ottla.coordinator.runtime.coordinator_log import partition_of
+from ottla.errors import ConfigurationError, IllegalStateError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import Interceptor
 
 OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 5,
@@ -44,7 +53,25 @@ FEW_PARTITIONS: Mapping[str, Any] = {
 STOP_SECONDS = 30.0
 """Maximum time in seconds that `stop` waits for the brokers' thread."""
 
+MOVE_SECONDS = 30.0
+"""Maximum time in seconds for moving a leader."""
+RETRY_SECONDS = 0.005
+DUE_ROUNDS = 10
+"""Rounds of the event loop in which timers that are due run, and the tasks that they wake."""
+
 R = TypeVar("R")
+
+
+class _ShiftedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose timers follow a clock."""
+
+    def __init__(self, clock: ShiftedClock) -> None:
+        super().__init__()
+        self._shifted_clock = clock
+
+    def time(self) -> float:
+        """Return the clock's time in seconds, which timers are compared with."""
+        return self._shifted_clock.monotonic()
 
 
 class Broker:
@@ -56,6 +83,7 @@ class Broker:
             when the broker stops.
         port: the port on 127.0.0.1, or, of several brokers, the port of the first one; 0, the default, takes free ones.
         brokers: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
+        clock: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
     """
@@ -67,6 +95,7 @@ class Broker:
         data_dir: str | Path | None = None,
         port: int = 0,
         brokers: int = 1,
+        clock: ShiftedClock | None = None,
     ) -> None:
         if brokers < 1:
             raise ConfigurationError(f"brokers: {brokers} is not allowed: expected at least 1")
@@ -74,6 +103,8 @@ class Broker:
         self._data_dir = data_dir
         self._port = port
         self._count = brokers
+        self._clock = clock
+        self._interceptor: Interceptor | None = None
         self._temporary: str | None = None
         self._configs: list[BrokerConfig] = []
         self._nodes: dict[int, BrokerNode] = {}
@@ -138,9 +169,13 @@ class Broker:
 
         Raises ConfigurationError if it is not running.
         """
+        self._call(self._taken(broker_id).stop())
+
+    def _taken(self, broker_id: int) -> BrokerNode:
+        """Remove a broker from those that are running."""
         if broker_id not in self._nodes:
             raise ConfigurationError(f"broker {broker_id} does not run; {sorted(self._nodes)} do")
-        self._call(self._nodes.pop(broker_id).stop())
+        return self._nodes.pop(broker_id)
 
     def start_broker(self, broker_id: int) -> None:
         """Start one of several brokers again, with the same data and port.
@@ -151,6 +186,69 @@ class Broker:
         if config is None or broker_id in self._nodes:
             raise ConfigurationError(f"broker {broker_id} {'runs already' if config else 'does not exist'}")
         self._call(self._start(config))
+
+    def kill_broker(self, broker_id: int) -> None:
+        """Stop one of several brokers as if its process were killed: connections end while requests are in progress.
+
+        Returns when the others lead its partitions. Raises ConfigurationError if it is not running.
+        """
+        self._call(self._taken(broker_id).kill())
+        self._call(_wait_gone(self.nodes, broker_id))
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Stop one of several brokers with a controlled shutdown, and start it again.
+
+        Raises ConfigurationError if it is not running.
+        """
+        self.stop_broker(broker_id)
+        self.start_broker(broker_id)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the id of the broker that leads a partition; -1 if there is none.
+
+        Raises UnknownTopicOrPartitionError.
+        """
+        return self._call(_leader(self.nodes, topic, partition))
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Have another in-sync replica lead a partition, and return its broker id.
+
+        `to`: the broker; None: another one than the current leader. Raises UnknownTopicOrPartitionError, or
+        ConfigurationError if no other replica, or not that of `to`, is in sync.
+        """
+        return self._call(move_leader(self.nodes, topic, partition, to))
+
+    def advance_clock(self, seconds: float) -> None:
+        """Move the brokers' clock forward, and return when the timers that are due have run.
+
+        Raises ConfigurationError if the broker was created without a clock.
+        """
+        if self._clock is None:
+            raise ConfigurationError("clock: the broker runs on the system clock; use Broker(clock=ShiftedClock())")
+        self._clock.advance(seconds)
+        self._call(_run_due_timers())
+
+    def now_ms(self) -> int:
+        """Return the time of the brokers' clock in milliseconds since 1970."""
+        return (self._clock or SYSTEM_CLOCK).now_ms()
+
+    def intercept(self, interceptor: Interceptor | None) -> None:
+        """Have an interceptor called instead of the handlers of requests, on the brokers' thread; None: no longer.
+
+        It also applies to brokers that start later.
+        """
+
+        async def intercept() -> None:
+            self._interceptor = interceptor
+            for node in self._nodes.values():
+                node.intercept(interceptor)
+
+        self._call(intercept())
+
+    @property
+    def nodes(self) -> Mapping[int, BrokerNode]:
+        """The running brokers by id. They belong to the brokers' thread."""
+        return self._nodes
 
     def __enter__(self) -> Self:
         return self.start()
@@ -179,7 +277,11 @@ class Broker:
             await self._stopping.wait()
             await asyncio.gather(*(node.stop(moves_leaders=False) for node in self._nodes.values()))
 
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=self._new_loop) as runner:
+            runner.run(serve())
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop() if self._clock is None else _ShiftedLoop(self._clock)
 
     def _call(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the brokers' event loop, and return its result."""
@@ -197,10 +299,100 @@ class Broker:
             raise error.exceptions[0] from None
 
     async def _start(self, config: BrokerConfig) -> None:
-        node = BrokerNode(config)
+        node = BrokerNode(config, self._clock or SYSTEM_CLOCK)
         await node.start()
+        if self._interceptor is not None:
+            node.intercept(self._interceptor)
         self._nodes[node.broker_id] = node
         if self._count > 1:  # a broker that is started again gets the same port
             index = next(i for i, own in enumerate(self._configs) if own.id == node.broker_id)
             listeners = ",".join(map(str, node.endpoints))
             self._configs[index] = self._configs[index].replace({"listeners": listeners})
+
+
+async def _run_due_timers() -> None:
+    for _ in range(DUE_ROUNDS):
+        await asyncio.sleep(0)
+
+
+# The cluster
+
+
+async def _leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int) -> int:
+    """Return the id of the broker that leads a partition; -1 if there is none."""
+    return _state(await _controller(nodes), TopicPartition(topic, partition)).leader
+
+
+async def _wait_gone(nodes: Mapping[int, BrokerNode], broker_id: int) -> None:
+    """Wait until the controller has replaced a broker that has stopped. `nodes`: the other brokers."""
+    async with asyncio.timeout(MOVE_SECONDS):
+        while nodes and _knows((await _controller(nodes)).image, broker_id):  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _knows(image: ClusterImage, broker_id: int) -> bool:
+    leaders = {p.leader for topic in image.topics.values() for p in topic.partitions}
+    return broker_id in image.brokers or broker_id in leaders
+
+
+async def move_leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int, to: int | None) -> int:
+    """Make another in-sync replica the preferred leader, and elect it. Return its broker id when all brokers know it.
+
+    Raises ConfigurationError if no other replica is in sync, or `to` is not.
+    """
+    context, tp = await _controller(nodes), TopicPartition(topic, partition)
+    before = _state(context, tp)
+    target = _target(tp, before, to)
+    async with asyncio.timeout(MOVE_SECONDS):
+        replicas = [target, *(replica for replica in before.replicas if replica != target)]
+        await context.controller.reassignments.reassign(tp, replicas)
+        await context.controller.elect(Reason.PREFERRED, [tp])
+        for node in nodes.values():
+            await node.context.metadata_cache.wait_for(lambda _: _leads(nodes, tp, target), MOVE_SECONDS)
+    return target
+
+
+async def coordinator_partition(nodes: Mapping[int, BrokerNode], topic: str, key: str) -> int:
+    """Return the partition of an internal topic that has the state of a group or transactional id."""
+    image = (await _controller(nodes)).image.topics.get(topic)
+    if image is None:
+        raise UnknownTopicOrPartitionError(f"{topic} does not exist yet")
+    return partition_of(key, len(image.partitions))
+
+
+async def _controller(nodes: Mapping[int, BrokerNode]) -> BrokerContext:
+    """Return the active controller, after its election if there is none yet."""
+    async with asyncio.timeout(MOVE_SECONDS):
+        while True:
+            for node in nodes.values():
+                if node.context.controller.is_active:
+                    return node.context
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _state(context: BrokerContext, tp: TopicPartition) -> PartitionImage:
+    state = context.image.partition(tp)
+    if state is None:
+        raise UnknownTopicOrPartitionError(f"partition {tp.partition} of topic {tp.topic!r} does not exist")
+    return state
+
+
+def _target(tp: TopicPartition, state: PartitionImage, to: int | None) -> int:
+    others = [replica for replica in state.isr if replica != state.leader]
+    if to is None:
+        if not others:
+            raise ConfigurationError(
+                f"cannot move the leader of {tp.topic}-{tp.partition}: broker {state.leader} has its only replica in "
+                f"sync of {list(state.replicas)}; create the topic with more replicas"
+            )
+        return others[0]
+    if to not in state.isr:
+        raise ConfigurationError(
+            f"to: broker {to} cannot lead {tp.topic}-{tp.partition}; its replicas in sync are {list(state.isr)}"
+        )
+    return to
+
+
+def _leads(nodes: Mapping[int, BrokerNode], tp: TopicPartition, broker: int) -> bool:
+    images = (node.context.image.partition(tp) for node in nodes.values())
+    return all(image is not None and image.leader == broker for image in images)

@@ -18,7 +18,7 @@ from ottla import logs
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_limits
 from ottla.broker.coordinators import Coordinators
-from ottla.broker.dispatch import Dispatch
+from ottla.broker.dispatch import Dispatch, Interceptor
 from ottla.broker.event_loop_monitor import EventLoopMonitor
 from ottla.broker.monitoring.broker_state import BrokerState
 from ottla.broker.monitoring.request_log import LoggedDispatch
@@ -43,7 +43,7 @@ from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
-from ottla.errors import KafkaError, StartupError
+from ottla.errors import IllegalStateError, KafkaError, StartupError
 from ottla.net.server.connection import Service
 from ottla.net.server.connection_quotas import ConnectionQuotas
 from ottla.net.server.listener import Listener
@@ -105,6 +105,7 @@ class BrokerNode:
         self._connection_quotas = ConnectionQuotas()
         self._quotas = Quotas(self._dynamic_config, clock.monotonic)
         self._context: BrokerContext | None = None
+        self._dispatch: Dispatch | None = None
         self._background_tasks: BackgroundTasks | None = None
         self._scram_secret = b""
         """Key for fake credentials of unknown users, so that SCRAM does not reveal which users exist."""
@@ -142,7 +143,8 @@ class BrokerNode:
             self._store = store
             self._log_start()
             context, lifecycle = self._build_context(stack, store, secret)
-            self._bind(stack, LoggedDispatch(context))
+            dispatch = self._dispatch = LoggedDispatch(context)
+            self._bind(stack, dispatch)
             await self._read_metadata(context, lifecycle, store)
             await self._load_logs(store)
             await self._join_cluster(lifecycle)
@@ -173,6 +175,31 @@ class BrokerNode:
         await self._exit.aclose()
         self._state = BrokerState.NOT_RUNNING
         log.info("Stopped broker %d in %.2f s", self.broker_id, self._clock.monotonic() - began)
+
+    async def kill(self) -> None:
+        """Stop as if the process were killed: requests in progress get no response, and leaders are not moved away.
+
+        The other brokers notice it at once. Nothing is lost on disk, unlike after a loss of power.
+        """
+        for listener in self._listeners:
+            listener.close()
+        await self.stop(moves_leaders=False)
+
+    def intercept(self, interceptor: Interceptor | None) -> None:
+        """Have an interceptor called instead of the handlers of requests; None: no longer (see `Dispatch.intercept`).
+
+        Raises IllegalStateError before `start`.
+        """
+        if self._dispatch is None:
+            raise IllegalStateError("the broker has not started")
+        self._dispatch.intercept(interceptor)
+
+    @property
+    def context(self) -> BrokerContext:
+        """The parts of the broker. Raises IllegalStateError before `start`."""
+        if self._context is None:
+            raise IllegalStateError("the broker has not started")
+        return self._context
 
     def _log_start(self) -> None:
         log.info("Starting broker %d: Ottla %s, Python %d.%d.%d", self.broker_id, __version__, *sys.version_info[:3])

@@ -16,8 +16,10 @@ from ottla import (
     KafkaProducer,
     KafkaShareConsumer,
     NewTopic,
+    TopicPartition,
 )
-from ottla.errors import ConfigurationError, IllegalStateError, StartupError
+from ottla.clock import ShiftedClock
+from ottla.errors import ConfigurationError, IllegalStateError, StartupError, UnknownTopicOrPartitionError
 
 FROM_START: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
 
@@ -108,3 +110,59 @@ def test_topics_of_one_request_have_different_first_leaders(ottla_cluster: Broke
         admin.create_topics([NewTopic(name, 1, 1) for name in names])
         leaders = [admin.describe_topics(names)[name].partitions[0].leader for name in names]
     assert sorted(leaders) == [0, 0, 1, 1, 2, 2]
+
+
+def test_leader_is_moved_while_a_producer_writes(ottla_cluster: Broker) -> None:
+    servers = ottla_cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
+        admin.create_topics([NewTopic("visits", 1, 3)])
+        producer.send("visits", b"1").get(30)
+        before = ottla_cluster.leader("visits")
+        after = ottla_cluster.move_leader("visits")
+        assert ottla_cluster.leader("visits") == after != before
+        assert producer.send("visits", b"2").get(30).offset == 1
+        assert ottla_cluster.move_leader("visits", to=before) == before
+        with pytest.raises(ConfigurationError, match=r"to: broker 7 cannot lead visits-0; its replicas in sync are \["):
+            ottla_cluster.move_leader("visits", to=7)
+        with pytest.raises(UnknownTopicOrPartitionError, match="partition 1 of topic 'visits' does not exist"):
+            ottla_cluster.leader("visits", 1)
+
+
+def test_leader_with_the_only_replica_cannot_be_moved(ottla_cluster: Broker) -> None:
+    with KafkaAdminClient(bootstrap_servers=ottla_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("visits", 1, 1)])
+    with pytest.raises(ConfigurationError, match="create the topic with more replicas"):
+        ottla_cluster.move_leader("visits")
+
+
+def test_killed_broker_is_replaced_and_starts_again_with_its_records(ottla_cluster: Broker) -> None:
+    servers = ottla_cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
+        admin.create_topics([NewTopic("visits", 1, 3)])
+        producer.send("visits", b"1").get(30)
+        killed = ottla_cluster.leader("visits")
+        ottla_cluster.kill_broker(killed)
+        assert producer.send("visits", b"2").get(30).offset == 1
+        assert ottla_cluster.leader("visits") != killed
+        ottla_cluster.start_broker(killed)
+        ottla_cluster.restart_broker(killed)
+    assert ottla_cluster.bootstrap_servers == servers
+
+
+def test_advanced_clock_lets_retention_delete_old_records() -> None:
+    with Broker(clock=ShiftedClock()) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        configs = {"segment.ms": "1000", "retention.ms": "60000"}
+        admin.create_topics([NewTopic("visits", 1, 1, topic_configs=configs)])
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("visits", b"1").get(30)
+            broker.advance_clock(2)
+            producer.send("visits", b"2").get(30)
+            broker.advance_clock(3600)
+        visits = TopicPartition("visits", 0)
+        with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            assert consumer.beginning_offsets([visits]) == {visits: 2}
+
+
+def test_clock_of_a_broker_without_one_cannot_be_advanced() -> None:
+    with Broker() as broker, pytest.raises(ConfigurationError, match=r"clock: .* use Broker\(clock=ShiftedClock\(\)\)"):
+        broker.advance_clock(1)

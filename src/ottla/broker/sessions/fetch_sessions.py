@@ -162,6 +162,11 @@ class FetchSessions:
         """The number of partitions of all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def partitions(self, session_id: int) -> list[PartitionKey]:
+        """Return the partitions of a session; none if there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def context(self, request: FetchRequest, version: int) -> FetchContext:
         """Return the session of a request, or open one. Raises the errors after which a client opens a new session."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
