@@ -1,0 +1,178 @@
+"""Factories of clients, connected to the broker of the test and closed at its end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from typing import TYPE_CHECKING, Any, Unpack
+
+if TYPE_CHECKING:
+    from ottla import aio
+    from ottla.client.admin.admin import KafkaAdminClient
+    from ottla.client.consumer.consumer import KafkaConsumer
+    from ottla.client.options.admin import AdminOptions
+    from ottla.client.options.consumer import ConsumerOptions
+    from ottla.client.options.producer import ProducerOptions
+    from ottla.client.producer.producer import KafkaProducer
+
+CLOSE_SECONDS = 10.0
+"""Time in seconds within which a producer or consumer has to close at the end of the test."""
+
+
+class ProducerFactory:
+    """Creates producers: `ottla_producer(acks="all")` takes the options of `KafkaProducer`."""
+
+    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
+        self._servers = bootstrap_servers
+        self._stack = stack
+
+    def __call__(self, **options: Unpack[ProducerOptions]) -> KafkaProducer:
+        """Create a producer."""
+        from ottla.client.producer.producer import KafkaProducer
+
+        options.setdefault("bootstrap_servers", self._servers)
+        producer = KafkaProducer(**options)
+        self._stack.callback(producer.close, CLOSE_SECONDS)
+        return producer
+
+
+class ConsumerFactory:
+    """Creates consumers: `ottla_consumer("topic", group_id="g")` takes the arguments of `KafkaConsumer`.
+
+    They start at the beginning of a topic, because tests write the records before or while they start.
+    """
+
+    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
+        self._servers = bootstrap_servers
+        self._stack = stack
+
+    def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> KafkaConsumer:
+        """Create a consumer, which subscribes to the topics."""
+        from ottla.client.consumer.consumer import KafkaConsumer
+
+        consumer = KafkaConsumer(*topics, **_for_tests(options, self._servers))
+        self._stack.callback(consumer.close, timeout_ms=CLOSE_SECONDS * 1000)
+        return consumer
+
+
+def _for_tests(options: ConsumerOptions, bootstrap_servers: str) -> ConsumerOptions:
+    options.setdefault("bootstrap_servers", bootstrap_servers)
+    options.setdefault("auto_offset_reset", "earliest")
+    return options
+
+
+class AdminFactory:
+    """Creates admin clients: `ottla_admin()` takes the options of `KafkaAdminClient`."""
+
+    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
+        self._servers = bootstrap_servers
+        self._stack = stack
+
+    def __call__(self, **options: Unpack[AdminOptions]) -> KafkaAdminClient:
+        """Create an admin client."""
+        from ottla.client.admin.admin import KafkaAdminClient
+
+        options.setdefault("bootstrap_servers", self._servers)
+        return self._stack.enter_context(KafkaAdminClient(**options))
+
+
+class TopicFactory:
+    """Creates topics: `ottla_create_topic(partitions=3)` returns the unique name of a new topic."""
+
+    def __init__(self, admin: AdminFactory, new_name: Callable[[], str]) -> None:
+        self._admin = admin
+        self._new_name = new_name
+        self._client: KafkaAdminClient | None = None
+
+    def __call__(
+        self,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+    ) -> str:
+        """Create a topic, and return its name. -1: the broker's default; `configs`: Kafka's topic configs."""
+        from ottla.client.admin.topics.topics import NewTopic
+
+        name = self._new_name()
+        if self._client is None:
+            self._client = self._admin()
+        self._client.create_topics([NewTopic(name, partitions, replication_factor, topic_configs=configs)])
+        return name
+
+
+class AsyncClients:
+    """The asyncio clients of one test. They are closed in its own task, after its last statement."""
+
+    def __init__(self, bootstrap_servers: str, before_close: Callable[[], object]) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.stack = AsyncExitStack()
+        self._before_close = before_close
+
+    def closing(self, test: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        """Return the test function with a last step that closes the clients.
+
+        A fixture of an asyncio plugin cannot do this for all of them: pytest-asyncio and anyio each run only their
+        own fixtures on the event loop of the test.
+        """
+
+        @functools.wraps(test)
+        async def closing(*args: Any, **kwargs: Any) -> object:
+            async with self.stack:
+                try:
+                    return await test(*args, **kwargs)
+                finally:
+                    self._before_close()
+
+        return closing
+
+
+class AsyncProducerFactory:
+    """Starts asyncio producers: `await ottla_aio_producer(acks="all")`."""
+
+    def __init__(self, clients: AsyncClients) -> None:
+        self._clients = clients
+
+    async def __call__(self, **options: Unpack[ProducerOptions]) -> aio.KafkaProducer:
+        """Start a producer."""
+        from ottla.client.producer.async_producer import KafkaProducer
+
+        options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)
+        producer = KafkaProducer(**options)
+        self._clients.stack.push_async_callback(producer.stop, CLOSE_SECONDS)
+        await producer.start()
+        return producer
+
+
+class AsyncConsumerFactory:
+    """Starts asyncio consumers: `await ottla_aio_consumer("topic", group_id="g")`.
+
+    They start at the beginning of a topic, as those of `ConsumerFactory`.
+    """
+
+    def __init__(self, clients: AsyncClients) -> None:
+        self._clients = clients
+
+    async def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> aio.KafkaConsumer:
+        """Start a consumer, which subscribes to the topics."""
+        from ottla.client.consumer.async_consumer import KafkaConsumer
+
+        consumer = KafkaConsumer(*topics, **_for_tests(options, self._clients.bootstrap_servers))
+        self._clients.stack.push_async_callback(consumer.close, timeout_ms=CLOSE_SECONDS * 1000)
+        await consumer.start()
+        return consumer
+
+
+class AsyncAdminFactory:
+    """Starts asyncio admin clients: `await ottla_aio_admin()`."""
+
+    def __init__(self, clients: AsyncClients) -> None:
+        self._clients = clients
+
+    async def __call__(self, **options: Unpack[AdminOptions]) -> aio.KafkaAdminClient:
+        """Start an admin client."""
+        from ottla.client.admin.async_admin import KafkaAdminClient
+
+        options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)
+        return await self._clients.stack.enter_async_context(KafkaAdminClient(**options))
