@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from ottla import aio
     from ottla.client.admin.admin import KafkaAdminClient
     from ottla.client.consumer.consumer import KafkaConsumer
+    from ottla.client.consumer.share.share_consumer import KafkaShareConsumer
     from ottla.client.options.admin import AdminOptions
     from ottla.client.options.consumer import ConsumerOptions
     from ottla.client.options.producer import ProducerOptions
+    from ottla.client.options.share_consumer import ShareConsumerOptions
     from ottla.client.producer.producer import KafkaProducer
 
 CLOSE_SECONDS = 10.0
@@ -60,6 +62,25 @@ def _for_tests(options: ConsumerOptions, bootstrap_servers: str) -> ConsumerOpti
     options.setdefault("bootstrap_servers", bootstrap_servers)
     options.setdefault("auto_offset_reset", "earliest")
     return options
+
+
+class ShareConsumerFactory:
+    """Creates share consumers: `ottla_share_consumer("topic", group_id="g")` takes the arguments of
+    `KafkaShareConsumer`.
+    """
+
+    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
+        self._servers = bootstrap_servers
+        self._stack = stack
+
+    def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> KafkaShareConsumer:
+        """Create a share consumer, which subscribes to the topics."""
+        from ottla.client.consumer.share.share_consumer import KafkaShareConsumer
+
+        options.setdefault("bootstrap_servers", self._servers)
+        consumer = KafkaShareConsumer(*topics, **options)
+        self._stack.callback(consumer.close, timeout_ms=CLOSE_SECONDS * 1000)
+        return consumer
 
 
 class AdminFactory:
@@ -159,6 +180,23 @@ class AsyncConsumerFactory:
         from ottla.client.consumer.async_consumer import KafkaConsumer
 
         consumer = KafkaConsumer(*topics, **_for_tests(options, self._clients.bootstrap_servers))
+        self._clients.stack.push_async_callback(consumer.close, timeout_ms=CLOSE_SECONDS * 1000)
+        await consumer.start()
+        return consumer
+
+
+class AsyncShareConsumerFactory:
+    """Starts asyncio share consumers: `await ottla_aio_share_consumer("topic", group_id="g")`."""
+
+    def __init__(self, clients: AsyncClients) -> None:
+        self._clients = clients
+
+    async def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> aio.KafkaShareConsumer:
+        """Start a share consumer, which subscribes to the topics."""
+        from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer
+
+        options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)
+        consumer = KafkaShareConsumer(*topics, **options)
         self._clients.stack.push_async_callback(consumer.close, timeout_ms=CLOSE_SECONDS * 1000)
         await consumer.start()
         return consumer

@@ -1,9 +1,9 @@
 """The pytest plugin: fixtures for tests of programs that use Kafka (docs/testing.md).
 
 `ottla_broker` is a broker in the test process, `ottla_cluster` three of them, `ottla_topic` a topic of the test.
-`ottla_producer`, `ottla_consumer`, `ottla_admin` and their asyncio variants `ottla_aio_…` create clients, which are
-closed at the end of the test. `ottla_faults` delays, loses and rejects requests; `ottla_clock` advances the broker's
-clock.
+`ottla_producer`, `ottla_consumer`, `ottla_share_consumer`, `ottla_admin` and their asyncio variants `ottla_aio_…`
+create clients, which are closed at the end of the test. `ottla_faults` delays, loses and rejects requests;
+`ottla_clock` advances the broker's clock.
 
 Each xdist worker has its own broker on a free port, so that tests in different workers are independent. Nothing is
 imported before a fixture is used.
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         AsyncClients,
         AsyncConsumerFactory,
         AsyncProducerFactory,
+        AsyncShareConsumerFactory,
         ConsumerFactory,
         ProducerFactory,
+        ShareConsumerFactory,
         TopicFactory,
     )
     from ottla.testing.clock import BrokerClock
@@ -272,6 +274,16 @@ def ottla_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> C
 
 
 @pytest.fixture
+def ottla_share_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> ShareConsumerFactory:
+    """Return a function that creates share consumers, which are closed at the end:
+    `ottla_share_consumer("topic", group_id="g")`.
+    """
+    from ottla.testing.clients import ShareConsumerFactory
+
+    return ShareConsumerFactory(ottla_bootstrap_servers, _ottla_clients)
+
+
+@pytest.fixture
 def ottla_admin(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> AdminFactory:
     """Return a function that creates admin clients, which are closed at the end: `ottla_admin()`."""
     from ottla.testing.clients import AdminFactory
@@ -315,6 +327,16 @@ def ottla_aio_consumer(_ottla_aio_clients: AsyncClients) -> AsyncConsumerFactory
     from ottla.testing.clients import AsyncConsumerFactory
 
     return AsyncConsumerFactory(_ottla_aio_clients)
+
+
+@pytest.fixture
+def ottla_aio_share_consumer(_ottla_aio_clients: AsyncClients) -> AsyncShareConsumerFactory:
+    """Return a coroutine function that starts asyncio share consumers:
+    `await ottla_aio_share_consumer("topic", group_id="g")`.
+    """
+    from ottla.testing.clients import AsyncShareConsumerFactory
+
+    return AsyncShareConsumerFactory(_ottla_aio_clients)
 
 
 @pytest.fixture

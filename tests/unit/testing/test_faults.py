@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ottla import Broker, KafkaConsumer, TopicPartition
+from ottla import Broker, ConfigResource, ConfigResourceType, KafkaConsumer, TopicPartition
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -16,7 +16,7 @@ from ottla.errors import (
     ProducerFencedError,
     TopicAuthorizationFailedError,
 )
-from ottla.testing.clients import AdminFactory, ConsumerFactory, ProducerFactory, TopicFactory
+from ottla.testing.clients import AdminFactory, ConsumerFactory, ProducerFactory, ShareConsumerFactory, TopicFactory
 from ottla.testing.faults import Faults
 
 
@@ -235,3 +235,30 @@ def test_mistakes_name_the_argument_and_what_is_expected(ottla_faults: Faults) -
         fault.disconnect()
     with pytest.raises(ConfigurationError, match=r"hold\(\) comes before the outcome"):
         fault.hold()
+
+
+def test_expired_member_of_a_share_group_is_replaced(
+    ottla_faults: Faults,
+    ottla_producer: ProducerFactory,
+    ottla_admin: AdminFactory,
+    ottla_share_consumer: ShareConsumerFactory,
+    ottla_topic: str,
+) -> None:
+    configs = {"share.auto.offset.reset": "earliest"}
+    ottla_admin().alter_configs({ConfigResource(ConfigResourceType.GROUP, ottla_topic): configs})
+    ottla_producer().send(ottla_topic, b"1").get(10)
+    expired = ottla_faults.on("ShareFetch", group=ottla_topic).expire_member()
+    consumer = ottla_share_consumer(ottla_topic, group_id=ottla_topic)
+    while not consumer.poll(1000):
+        pass
+    assert expired.hits == 1
+
+
+def test_requests_between_brokers_have_no_faults(
+    ottla_cluster: Broker, ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_create_topic: TopicFactory
+) -> None:
+    fetches = ottla_faults.on("Fetch", times=None, optional=True).fail("NOT_LEADER_OR_FOLLOWER")
+    topic = ottla_create_topic(partitions=1, replication_factor=3)
+    producer = ottla_producer(acks="all")
+    assert [producer.send(topic, b"1").get(10).offset for _ in range(3)] == [0, 1, 2]
+    assert fetches.hits == 0

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Broker, TopicPartition
-from ottla.errors import ConfigurationError
+from ottla import Broker, ConfigResource, ConfigResourceType
 from ottla.testing import plugin
 from ottla.testing.clients import (
     AdminFactory,
     AsyncAdminFactory,
     AsyncConsumerFactory,
     AsyncProducerFactory,
+    AsyncShareConsumerFactory,
     ConsumerFactory,
     ProducerFactory,
+    ShareConsumerFactory,
     TopicFactory,
 )
-from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import Faults
 
 pytest_plugins = ["pytester"]
@@ -32,6 +32,7 @@ FIXTURES = {
     "ottla_aio_admin",
     "ottla_aio_consumer",
     "ottla_aio_producer",
+    "ottla_aio_share_consumer",
     "ottla_bootstrap_servers",
     "ottla_broker",
     "ottla_broker_options",
@@ -41,6 +42,7 @@ FIXTURES = {
     "ottla_create_topic",
     "ottla_faults",
     "ottla_producer",
+    "ottla_share_consumer",
     "ottla_topic",
 }
 
@@ -79,6 +81,38 @@ async def test_asyncio_clients_are_started_and_connected(
     assert ottla_topic in await (await ottla_aio_admin()).list_topics()
 
 
+SHARE = {"share.auto.offset.reset": "earliest"}
+
+
+def test_share_consumers_are_created(
+    ottla_producer: ProducerFactory,
+    ottla_share_consumer: ShareConsumerFactory,
+    ottla_admin: AdminFactory,
+    ottla_topic: str,
+) -> None:
+    ottla_admin().alter_configs({ConfigResource(ConfigResourceType.GROUP, ottla_topic): SHARE})
+    ottla_producer().send(ottla_topic, b"1").get(10)
+    consumer = ottla_share_consumer(ottla_topic, group_id=ottla_topic)
+    while not (records := consumer.poll(1000)):
+        pass
+    assert [record.value for batch in records.values() for record in batch] == [b"1"]
+
+
+async def test_asyncio_share_consumers_are_started(
+    ottla_aio_producer: AsyncProducerFactory,
+    ottla_aio_share_consumer: AsyncShareConsumerFactory,
+    ottla_aio_admin: AsyncAdminFactory,
+    ottla_topic: str,
+) -> None:
+    admin = await ottla_aio_admin()
+    await admin.alter_configs({ConfigResource(ConfigResourceType.GROUP, ottla_topic): SHARE})
+    await (await ottla_aio_producer()).send_and_wait(ottla_topic, b"1")
+    consumer = await ottla_aio_share_consumer(ottla_topic, group_id=ottla_topic)
+    while not (records := await consumer.poll(1000)):
+        pass
+    assert len(records) == 1
+
+
 @pytest.mark.ottla_broker({"num.partitions": 3})
 def test_marker_gives_the_test_a_broker_of_its_own(ottla_admin: AdminFactory, ottla_producer: ProducerFactory) -> None:
     ottla_producer().send("orders", b"1").get(10)
@@ -97,26 +131,6 @@ def test_marker_gives_the_test_a_cluster_of_its_own(
     before = ottla_cluster.leader(topic)
     ottla_cluster.kill_broker(before)
     assert ottla_cluster.leader(topic) != before
-
-
-def test_clock_lets_the_broker_delete_old_records(
-    ottla_clock: BrokerClock,
-    ottla_producer: ProducerFactory,
-    ottla_consumer: ConsumerFactory,
-    ottla_create_topic: TopicFactory,
-) -> None:
-    topic = ottla_create_topic(partitions=1, configs={"segment.ms": "1000", "retention.ms": "60000"})
-    producer = ottla_producer()
-    for _ in range(2):
-        producer.send(topic, b"1").get(10)
-        ottla_clock.advance(2)
-    before = ottla_clock.now_ms()
-    ottla_clock.advance(3600)
-    assert ottla_clock.now_ms() - before >= 3_600_000
-    partition = TopicPartition(topic, 0)
-    assert ottla_consumer().beginning_offsets([partition]) == {partition: 2}
-    with pytest.raises(ConfigurationError, match=r"advance\(-1\) is not allowed"):
-        ottla_clock.advance(-1)
 
 
 async def test_faults_end_before_asyncio_clients_are_closed(

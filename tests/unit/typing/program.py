@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from datetime import timedelta
 
 from ottla import (
     ACL,
@@ -35,6 +36,9 @@ from ottla import (
     legacy,
 )
 from ottla.errors import TopicAlreadyExistsError
+from ottla.testing.clients import AsyncConsumerFactory, ProducerFactory, TopicFactory
+from ottla.testing.clock import BrokerClock
+from ottla.testing.faults import Fault, Faults
 
 
 def events(metadata: RecordMetadata | None, error: BaseException | None) -> None:
@@ -120,6 +124,23 @@ def classic(servers: str) -> None:
         for batch in response.message_set("t", 0):
             value: bytes | None = batch.message.value
             print(batch.offset, value)
+
+
+async def use_fixtures(
+    ottla_cluster: Broker,
+    ottla_producer: ProducerFactory,
+    ottla_aio_consumer: AsyncConsumerFactory,
+    ottla_create_topic: TopicFactory,
+    ottla_faults: Faults,
+    ottla_clock: BrokerClock,
+) -> None:
+    topic: str = ottla_create_topic(partitions=1, replication_factor=3, configs={"retention.ms": "1000"})
+    fault: Fault = ottla_faults.on("Produce", topic=topic, nth=2).delay(0.1).fail(TopicAlreadyExistsError)
+    producer: KafkaProducer = ottla_producer(acks="all")
+    consumer: aio.KafkaConsumer = await ottla_aio_consumer(topic, group_id="g")
+    leader: int = ottla_cluster.move_leader(topic)
+    ottla_clock.advance(timedelta(hours=1))
+    print(fault.hits, producer, consumer, leader)
 
 
 def main() -> None:

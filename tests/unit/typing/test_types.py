@@ -15,6 +15,13 @@ from ottla.aio import KafkaConsumer
 
 KafkaProducer(linger_ms="a", foo=1)
 KafkaConsumer("t", group="g")
+
+from ottla.testing.clients import ProducerFactory
+from ottla.testing.faults import Faults
+
+def test(ottla_producer: ProducerFactory, ottla_faults: Faults) -> None:
+    ottla_producer(ack="all")
+    ottla_faults.on("Produce", offset=3)
 """
 PROGRAM = Path(__file__).parent / "program.py"
 
@@ -43,3 +50,5 @@ def test_mypy_follows_a_users_program(tmp_path: Path, pytestconfig: pytest.Confi
     assert 'Argument "linger_ms" to "KafkaProducer" has incompatible type "str"; expected "float"' in errors
     assert 'Unexpected keyword argument "foo" for "KafkaProducer"' in errors
     assert 'Unexpected keyword argument "group" for "KafkaConsumer"' in errors
+    assert 'Unexpected keyword argument "ack" for "__call__" of "ProducerFactory"' in errors
+    assert 'Unexpected keyword argument "offset" for "on" of "Faults"' in errors
