@@ -45,6 +45,17 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+def checked_offset(tp: TopicPartition, at: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """Return the offset to commit of a partition. Raises TypeError if it is none, ValueError if it is negative."""
+    if not isinstance(at, OffsetAndMetadata):
+        if not isinstance(at, int):
+            raise TypeError(f"{tp}: the offset must be an int or OffsetAndMetadata, not {type(at).__name__}")
+        at = OffsetAndMetadata(at)
+    if at.offset < 0:
+        raise ValueError(f"{tp}: offset {at.offset} is not valid")
+    return at
+
+
 class ConsumerGroupMetadata(NamedTuple):
     """The membership of a consumer in its group. The group coordinator uses it to fence zombies (KIP-447)."""
 

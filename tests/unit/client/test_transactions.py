@@ -133,6 +133,13 @@ def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str,
         result = consumer.committed(tp, metadata=True)
         assert isinstance(result, OffsetAndMetadata)
         assert (result.offset, result.metadata) == (7, "noted")
+        with producer(bootstrap, topic) as sender:
+            sender.begin_transaction()
+            with pytest.raises(ValueError, match="offset -1 is not valid"):
+                sender.send_offsets_to_transaction({tp: -1}, consumer.group_metadata())
+            sender.send_offsets_to_transaction({tp: 8}, consumer.group_metadata())
+            sender.commit_transaction()
+        assert consumer.committed(tp) == 8
 
 
 @pytest.mark.option("transactional.id")

@@ -42,7 +42,7 @@ from ottla.client.core.telemetry import telemetry_of
 from ottla.client.serializers import find
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError, UnsupportedVersionError
-from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, checked_offset
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.columns import Columns
 
@@ -474,21 +474,14 @@ class ConsumerCore:
         self.require_group()
         if offsets is None:
             return self.commits.consumed()
-        to_commit = {
-            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else self._with_epoch(TopicPartition(*tp), at)
-            for tp, at in offsets.items()
-        }
-        for tp, at in to_commit.items():
-            if at.offset < 0:
-                raise ValueError(f"{tp}: offset {at.offset} is not valid")
-        return to_commit
+        return {TopicPartition(*tp): self._with_epoch(TopicPartition(*tp), at) for tp, at in offsets.items()}
 
-    def _with_epoch(self, tp: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return the offset with the leader epoch of the record before it, if that is known."""
+    def _with_epoch(self, tp: TopicPartition, at: OffsetAndMetadata | int) -> OffsetAndMetadata:
+        """Return the offset; if it is the position, with the leader epoch of the record before it."""
         state = self.subscription.partitions.get(tp)
-        if state is None or state.position != offset:
-            return OffsetAndMetadata(offset)
-        return OffsetAndMetadata(offset, "", state.epoch)
+        if isinstance(at, int) and state is not None and state.position == at:
+            return OffsetAndMetadata(at, "", state.epoch)
+        return checked_offset(tp, at)
 
     async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
         """Return the committed offset of a partition, or those of a set or list of partitions as a dictionary."""

@@ -10,7 +10,7 @@ from ottla.client.core import telemetry
 from ottla.client.producer.core import ProducerCore, wait_for_pending
 from ottla.client.producer.transactions import as_group_metadata
 from ottla.errors import KafkaTimeoutError
-from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, checked_offset
 
 CLIENT_ID_SECONDS = 30.0
 
@@ -67,13 +67,14 @@ class ProducerCalls(ProducerQueries):
             self._core.transactions.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """Commit consumer offsets as part of the transaction (KIP-447). `group_metadata` is
-        `consumer.group_metadata()`, or a group id.
+        `consumer.group_metadata()`, or a group id. Raises ValueError for a negative offset.
         """
+        checked = {TopicPartition(*tp): checked_offset(tp, at) for tp, at in offsets.items()}
         with self._core.metrics.timed("txn-send-offsets"):
-            await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
+            await self._core.transactions.send_offsets(checked, as_group_metadata(group_metadata))
 
     async def commit_transaction(self) -> None:
         """Wait for all records, and commit the transaction. Raises the error of a record that failed; the transaction
