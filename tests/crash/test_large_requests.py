@@ -39,7 +39,6 @@ class Heartbeat:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Heartbeat:
-        gc.collect()
         gc.disable()  # its pauses depend on all that the tests before have made
         self._task = asyncio.create_task(self._beat())
         await asyncio.sleep(0)

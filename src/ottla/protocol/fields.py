@@ -15,6 +15,7 @@ A structure in a tagged field is None when it was not sent.
 from __future__ import annotations
 
 import uuid as _uuid
+from functools import cache
 from typing import Any, ClassVar, Final, Protocol
 
 ZERO_UUID: Final = _uuid.UUID(int=0)
@@ -86,6 +87,7 @@ NEVER: Final = (1, 0)
 NEWEST: Final = 1 << 15
 
 
+@cache
 def bounds(span: str) -> tuple[int, int]:
     """Return the first and last version of a range as declarations write it; `NEVER` for none."""
     if span == "none":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from ottla.protocol.fields import FIXED, Field
@@ -47,9 +48,7 @@ def large(cls: type[Request[Any]], version: int, path: tuple[str, ...], items: i
 
 def _filled(cls: Any, version: int, path: tuple[str, ...], items: int, distinct: bool, number: int) -> Any:
     values: dict[str, Any] = {}
-    for field in cls.FIELDS:
-        if not field.in_version(version) or field.tag is not None:
-            continue
+    for field in _untagged(cls, version):
         if field.kind == "array":
             is_long = bool(path) and path[0] == field.name
             # one container around the long array, and one item in arrays beside it
@@ -62,6 +61,11 @@ def _filled(cls: Any, version: int, path: tuple[str, ...], items: int, distinct:
         else:
             values[field.name] = _value(field, version, number)
     return cls(**values)
+
+
+@cache
+def _untagged(cls: type[Struct], version: int) -> list[Field]:
+    return [field for field in cls.FIELDS if field.in_version(version) and field.tag is None]
 
 
 def _item(element: Any, version: int, path: tuple[str, ...], items: int, distinct: bool, number: int) -> Any:
