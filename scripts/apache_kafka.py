@@ -12,14 +12,13 @@ from functools import cache
 from pathlib import Path
 
 from scripts import maven
+from scripts.maven import SHORT_LIVED as SHORT_LIVED
 from scripts.tool_host import ToolHost
 
 VERSION = "4.3.1"
 AS_SHIPPED = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """What kafka-server-start.sh gives the broker."""
 NO_CONFIGS: Mapping[str, object] = {}
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a JVM of seconds: of two cores, one would compile at length what is used no more."""
 TOOL_HOST = Path(__file__).parent / "java" / "ToolHost.java"
 
 
@@ -90,8 +89,10 @@ def prepare_node(
         "offsets.topic.num.partitions": 5,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 5,
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 5,
         "group.initial.rebalance.delay.ms": 0,
         "log.dirs": directory / "log",
         **configs,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 FETCH_SECONDS = 600
 COMPILE_SECONDS = 300
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a JVM of seconds: of two cores, one would compile at length what is used no more."""
 COMPILER = "org.eclipse.jdt:ecj:3.33.0"
 """A compiler that is one jar and runs on any Java from 17 on, so that no JDK is needed."""
 
@@ -60,7 +63,8 @@ def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
             (root / "settings.xml").write_text(SETTINGS)
             command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
             goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={root / 'libs'}"]
-            subprocess.run([*command, *goal], check=True, timeout=FETCH_SECONDS, capture_output=True)
+            quick = {**os.environ, "MAVEN_OPTS": " ".join((os.environ.get("MAVEN_OPTS", ""), *SHORT_LIVED))}
+            subprocess.run([*command, *goal], check=True, timeout=FETCH_SECONDS, capture_output=True, env=quick)
             for pattern in LOGGERS:
                 for other in (root / "libs").glob(pattern):
                     other.unlink()
@@ -77,7 +81,8 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
             compiler = jars("ecj", COMPILER)
             class_path = ":".join(map(str, sorted(libs.glob("*.jar"))))
             options = ["--release", "17", "-nowarn", "-cp", class_path, "-d", str(classes)]
-            command = ["java", "-jar", str(next(compiler.glob("ecj-*.jar"))), *options, *map(str, sources)]
+            java = ["java", *SHORT_LIVED, "-jar", str(next(compiler.glob("ecj-*.jar")))]
+            command = [*java, *options, *map(str, sources)]
             subprocess.run(command, check=True, timeout=COMPILE_SECONDS, capture_output=True, text=True)
             (classes / "done").touch()
     return classes
