@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests, from the cheapest part to the dearest; or those that are named; or --fast, --coverage.
+# All tests, from the cheapest part to the dearest; or those that are named; or --fast, --coverage, --write-durations.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTEST=".venv/bin/python -m pytest"
@@ -15,6 +15,11 @@ LONGER="$(find tests/unit -name 'test_*_model.py') tests/unit/storage/test_crash
 COVERED=".venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines
   --skip-covered --fail-under 82 -m pytest $UNIT"
 
+# One queue with the longest files first, so that no core is idle before the end: some tests compute, others wait. A file's
+# tests share a JVM or brokers, so they stay together.
+QUEUE="tests/chaos tests/wire tests/unit/typing tests/simulation tests/instructions tests/crash tests/interop tests/spark
+  $WITH_SPARK -n 4 -p tests.longest_first --dist loadfile --no-loadscope-reorder"
+
 # Run a command whose temporary files are in memory, where that has 2 GiB left: unit tests sync 24,000 small files.
 in_memory() (
   shm=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
@@ -29,18 +34,12 @@ in_memory() (
 case "${1:-}" in
   --fast) in_memory $PYTEST $UNIT $(printf -- '--ignore %s ' $LONGER); exit ;;
   --coverage) in_memory $COVERED; exit ;;
+  --write-durations) exec $PYTEST $QUEUE --write-durations ;;
   ?*) exec $PYTEST "$@" ;;
 esac
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
 part "unit" in_memory $COVERED
-# The chaos mostly waits, so what computes runs beside it.
-part "chaos, wire and types" $PYTEST tests/chaos tests/wire tests/unit/typing -n 2
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
-part "simulation" $PYTEST tests/simulation
 part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 20
-part "instructions" $PYTEST tests/instructions
-part "kills and wrong input" $PYTEST tests/crash -n 3
-part "interop" $PYTEST tests/interop -n 3 --dist loadfile --durations 10
-# A file's tests share a JVM or brokers, so they stay together.
-part "spark" $PYTEST $WITH_SPARK tests/spark -n 3 --dist loadfile --durations 10
+part "kills, simulation, interop, Spark" $PYTEST $QUEUE --durations 10

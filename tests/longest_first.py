@@ -1,0 +1,44 @@
+"""A pytest plugin that runs the files that take longest first, so that no worker is left alone with one at the end.
+
+Use it with `-p tests.longest_first --dist loadfile --no-loadscope-reorder`. Its table of durations is renewed by
+`scripts/test.sh --write-durations`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TABLE = Path(__file__).parent / "durations.json"
+MIN_SECONDS = 5
+"""Files that take less fill the gaps at the end, in any order."""
+
+_seconds: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-durations", action="store_true", help=f"renew {TABLE.name} with what was measured")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    durations: dict[str, int] = json.loads(TABLE.read_text())
+    items.sort(key=lambda item: -durations.get(_file(item.nodeid), 0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[_file(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.option.write_durations and not hasattr(session.config, "workerinput"):
+        rows = sorted(_seconds.items(), key=lambda row: -row[1])
+        durations = {file: round(seconds) for file, seconds in rows if seconds >= MIN_SECONDS}
+        TABLE.write_text(json.dumps(durations, indent=2) + "\n")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
