@@ -154,14 +154,19 @@ def test_transactions_copy_every_record_once_and_in_order(bootstrap: str, topic:
     def arguments(i: int) -> list[str]:
         return [*options(bootstrap, topic), "--to", copy, "--transactional-id", f"{topic}-{i}"]
 
+    reader = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
+    reader.assign([TopicPartition(copy, p) for p in range(PARTITIONS)])
+    read: list[bytes] = []
+
     def copied() -> int:
-        return sum(map(len, log_of(bootstrap, copy, "read_committed").values()))
+        read.extend(row.value for rows in reader.poll(timeout_ms=0).values() for row in rows)
+        return len(read)
 
     def keyed(i: int) -> bytes:
         return b"visit %d of %d" % (i, i % PARTITIONS)
 
     programs = Programs("exactly_once_kafka.py", arguments, tmp_path / "stderr")
-    with killed_at_random(bootstrap, topic, programs, copied, keyed):
+    with reader, killed_at_random(bootstrap, topic, programs, copied, keyed):
         values = log_of(bootstrap, topic).values()
         copies = [v for batch in log_of(bootstrap, copy, "read_committed").values() for v in batch]
         assert sorted(copies) == sorted(v.upper() for records_of_partition in values for v in records_of_partition)
