@@ -17,6 +17,8 @@ from ottla.net.ports import free_port
 
 START_SECONDS = 90
 SMALL = ("-Xmx512M", *apache_kafka.SHORT_LIVED)
+FEW_PARTITIONS = {"transaction.state.log.num.partitions": 5, "share.coordinator.state.topic.num.partitions": 5}
+"""Of internal topics: each of Kafka's 50 has indexes of 20 MiB, which some tests copy. Benchmarks keep its default."""
 
 
 @cache
@@ -39,7 +41,7 @@ def prepare_node(
     configs: Mapping[str, object] = apache_kafka.NO_CONFIGS,
 ) -> list[str]:
     """Configure and format a node that is small and starts quickly, and return the command that runs it."""
-    return apache_kafka.prepare_node(directory, port, version, configs, _node_jvm(version))
+    return apache_kafka.prepare_node(directory, port, version, {**FEW_PARTITIONS, **configs}, _node_jvm(version))
 
 
 def node(properties: Path, version: str = apache_kafka.VERSION) -> list[str]:
