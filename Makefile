@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos bench fuzz simulate docs serve lock release
+.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos bench fuzz simulate docs site serve lock release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -61,6 +61,10 @@ simulate:  ## a cluster on virtual time: SEED=… for one run, MINUTES=… for f
 docs:  ## regenerate the tables in docs/, the dashboards in monitoring/ and the types of options from the code
 	@scripts/setup.sh all dev interop
 	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards && $(PY) -m scripts.option_types
+
+site:  ## the documentation as a site in build/site
+	@scripts/setup.sh all dev interop
+	@.venv/bin/sphinx-build -q -W --keep-going -b dirhtml docs build/site && echo build/site/index.html
 
 serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 	@scripts/setup.sh ""

@@ -77,13 +77,11 @@ class _ShiftedLoop(asyncio.SelectorEventLoop):
 class Broker:
     """One Kafka broker, or a cluster of several, in this process.
 
-    Args:
-        config: Kafka's broker configs by name, such as `{"num.partitions": 3}`.
-        data_dir: the log directory, of several brokers the parent of theirs; by default a temporary directory, deleted
-            when the broker stops.
-        port: the port on 127.0.0.1, or, of several brokers, the port of the first one; 0, the default, takes free ones.
-        brokers: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
-        clock: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
+    `config` has Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir` is the log directory, of
+    several brokers the parent of theirs; by default a temporary directory, which is deleted when the broker stops.
+    `port` is the port on 127.0.0.1, of several brokers that of the first one; by default free ones are taken.
+    `brokers` is their number: several replicate, elect leaders and fail over as any cluster does. `clock` is one that
+    `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
     """
