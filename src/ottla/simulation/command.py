@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="the (first) seed; random by default")
     parser.add_argument("--runs", type=int, default=1, help="number of seeds, from the first one upwards")
     parser.add_argument("--minutes", type=float, help="run seeds for this time instead of a number of them")
-    parser.add_argument("--seconds", type=float, default=60, help="virtual seconds with faults per run")
+    parser.add_argument("--seconds", type=float, default=120, help="virtual seconds with faults and rests per run")
     parser.add_argument("--fault", action="append", choices=sorted(KINDS), default=[], help="only faults of this kind")
     parser.add_argument("--workload", action="append", choices=WORKLOADS, default=[], help="with this workload")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")

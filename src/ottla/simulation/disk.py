@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PosixPath
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.simulation.process import PROCESS, Process
@@ -127,38 +128,41 @@ class Disk:
         last = max((i for i, name in enumerate(self.names) if name.directory == path), default=-1)
         del self.names[: last + 1]
 
-    def bury(self, path: Path) -> Path | None:
+    def bury(self, path: str) -> str | None:
         """Keep the content of a file whose name is about to go."""
-        if path.is_dir() or not path.exists():
+        if not os.path.isfile(path):
             return None
         self.buried += 1
-        grave = self.root / GRAVEYARD / str(self.buried)
+        grave = f"{self.root}/{GRAVEYARD}/{self.buried}"
         os.link(path, grave)
         return grave
 
     def _move(self, source: str, target: str) -> None:
-        for inode, path in self.paths.items():
-            if path.startswith(source):
-                self.paths[inode] = moved(path, source, target)
+        """Note the new path of the files of a directory, or of a file, that has moved to `target`."""
+        stat = os.stat(target)
+        if S_ISDIR(stat.st_mode):
+            self.paths = {inode: moved(path, source, target) for inode, path in self.paths.items()}
+        elif stat.st_ino in self.paths:
+            self.paths[stat.st_ino] = target
 
-    def created(self, path: Path) -> None:
-        self.names.append(Name(lambda: _remove(path), str(path.parent)))
+    def created(self, path: str) -> None:
+        self.names.append(Name(lambda: _remove(path), os.path.dirname(path)))
 
-    def deleted(self, path: Path, grave: Path | None) -> None:
+    def deleted(self, path: str, grave: str | None) -> None:
         if grave is not None:
-            self.names.append(Name(lambda: _restore(grave, path), str(path.parent)))
+            self.names.append(Name(lambda: _restore(grave, path), os.path.dirname(path)))
 
-    def renamed(self, source: Path, target: Path, grave: Path | None) -> None:
-        self._move(str(source), str(target))
+    def renamed(self, source: str, target: str, grave: str | None) -> None:
+        self._move(source, target)
 
         def undo() -> None:
-            if target.exists():
+            if os.path.exists(target):
                 os.rename(target, source)
+                self._move(target, source)
             if grave is not None:
                 _restore(grave, target)
-            self._move(str(target), str(source))
 
-        self.names.append(Name(undo, str(target.parent)))
+        self.names.append(Name(undo, os.path.dirname(target)))
 
 
 def moved(path: str, source: str, target: str) -> str:
@@ -166,15 +170,15 @@ def moved(path: str, source: str, target: str) -> str:
     return target + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
         shutil.rmtree(path)
     else:
-        path.unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
 
 
-def _restore(grave: Path, path: Path) -> None:
-    if path.parent.exists() and not path.exists():
+def _restore(grave: str, path: str) -> None:
+    if os.path.exists(os.path.dirname(path)) and not os.path.exists(path):
         os.link(grave, path)
 
 
@@ -219,17 +223,17 @@ class OsModule(types.ModuleType):
         if disk is None:
             return os.open(path, flags, mode, **options)
         disk.check("open", path)
-        where = Path(path)
-        is_new = bool(flags & os.O_CREAT) and not where.exists()
+        where = os.fspath(path)
+        is_new = bool(flags & os.O_CREAT) and not os.path.exists(where)
         if flags & os.O_WRONLY:
             flags = flags & ~os.O_WRONLY | os.O_RDWR  # the journal reads what is overwritten
         fd = os.open(path, flags & ~os.O_TRUNC, mode, **options)
-        self._disks.open_files[fd] = (disk, str(where))
+        self._disks.open_files[fd] = (disk, where)
         self._disks.opened_by[fd] = PROCESS.get()
         if is_new:
             disk.created(where)
         elif flags & os.O_TRUNC:
-            disk.before_truncate(fd, str(where), 0)
+            disk.before_truncate(fd, where, 0)
             os.ftruncate(fd, 0)
         return fd
 
@@ -291,22 +295,22 @@ class OsModule(types.ModuleType):
         if disk is None:
             return os.rename(source, target)
         disk.check("rename", source)
-        grave = disk.bury(Path(target))
-        os.rename(source, target)
-        old, new = str(source), str(target)
+        old, new = os.fspath(source), os.fspath(target)
+        grave = disk.bury(new)
+        os.rename(old, new)
         for fd, (owner, path) in self._disks.open_files.items():
             if path.startswith(old):
                 self._disks.open_files[fd] = (owner, moved(path, old, new))
-        return disk.renamed(Path(source), Path(target), grave)
+        return disk.renamed(old, new, grave)
 
     replace = rename
 
     def unlink(self, path: Any) -> None:
         disk = self._disks.of(path)
-        grave = None if disk is None else disk.bury(Path(path))
+        grave = None if disk is None else disk.bury(os.fspath(path))
         os.unlink(path)
         if disk is not None:
-            disk.deleted(Path(path), grave)
+            disk.deleted(os.fspath(path), grave)
 
     remove = unlink
 
@@ -314,7 +318,7 @@ class OsModule(types.ModuleType):
         os.mkdir(path, mode)
         disk = self._disks.of(path)
         if disk is not None:
-            disk.created(Path(path))
+            disk.created(os.fspath(path))
 
     def listdir(self, path: Any = ".") -> list[str]:
         return sorted(name for name in os.listdir(path) if name != GRAVEYARD)

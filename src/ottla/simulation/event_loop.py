@@ -7,7 +7,7 @@ import heapq
 import selectors
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, Final, Protocol, cast
 
 from ottla.simulation.process import PROCESS, Process, ProcessState
@@ -16,6 +16,9 @@ STEP_SECONDS: Final = 1e-6
 """Virtual time of a round of the loop: code that waits for a moment must not wait for ever because of rounding."""
 MAX_STEPS_AT_ONCE: Final = 200_000
 """Rounds of the loop at one moment of virtual time after which it is stuck."""
+MAX_ROUNDS: Final = 500_000
+MAX_ROUNDS_PER_SECOND: Final = 5_000
+"""Rounds that a run may have, and more per second of virtual time: seven times the usual number."""
 MAX_CANCELLED: Final = 500
 """Cancelled timers that the heap may hold."""
 
@@ -66,21 +69,36 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready now."""
         ready = []
+        keys, sockets = self._fd_to_key, self.sockets  # type: ignore[attr-defined]
         for fd in list(self.active):
-            key = self._fd_to_key.get(fd)  # type: ignore[attr-defined]
-            sock = self.sockets.get(fd)
-            events = 0 if key is None or sock is None else key.events & _state(sock)
-            if sock is not None and sock.process.state is not ProcessState.RUNNING:
-                events = 0
-            if events:
-                ready.append((key, events))
-            else:
-                del self.active[fd]
+            key, sock = keys.get(fd), sockets.get(fd)
+            if key is not None and sock is not None and sock.process.state is ProcessState.RUNNING:
+                interest = key.events
+                events = selectors.EVENT_READ if interest & selectors.EVENT_READ and sock.is_readable else 0
+                if interest & selectors.EVENT_WRITE and sock.is_writable:
+                    events |= selectors.EVENT_WRITE
+                if events:
+                    ready.append((key, events))
+                    continue
+            del self.active[fd]
         return ready
 
 
-def _state(sock: Pollable) -> int:
-    return (selectors.EVENT_READ if sock.is_readable else 0) | (selectors.EVENT_WRITE if sock.is_writable else 0)
+class SimulatedHandle(asyncio.Handle):
+    """A callback, made without the checks of the base class."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -103,6 +121,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.new_workers: Callable[[], Executor] | None = None
         """Makes the default executor of a process, which dies with it."""
         self.steps = 0
+        self._rounds = 0
         super().__init__(self.polled)
         self.set_task_factory(_task_factory)
 
@@ -114,7 +133,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """Call back in the next round. Without the checks of the base class."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimulatedHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -154,17 +173,15 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._take_due_timers()
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                self._run(handle)
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
-        if process is None or process.state is ProcessState.RUNNING:
-            handle._run()
-        elif process.state is ProcessState.PAUSED:
-            process.deferred.append(handle)
-        else:
-            process.remains.append(handle)
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)
+            if process is None or process.state is ProcessState.RUNNING:
+                handle._run()
+            elif process.state is ProcessState.PAUSED:
+                process.deferred.append(handle)
+            else:
+                process.remains.append(handle)
 
     def _advance(self) -> None:
         """Jump to the next timer."""
@@ -177,11 +194,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _take_due_timers(self) -> None:
         self.steps += 1
+        self._rounds += 1
         self._now += STEP_SECONDS
-        if self.steps > MAX_STEPS_AT_ONCE:
+        if self.steps > MAX_STEPS_AT_ONCE or self._rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now:
             busy = [repr(handle) for handle in list(self._ready)[:3]]
             polled = [self.polled.get_key(fd) for fd in list(self.polled.active)[:3]]
-            raise StuckError(f"time does not advance at {self._now:.3f} s: {busy} {polled}")
+            raise StuckError(f"time does not advance, or hardly, at {self._now:.3f} s: {busy} {polled}")
         timers, now = self._timers, self._now
         while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]

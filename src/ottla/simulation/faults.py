@@ -236,6 +236,31 @@ CONTROLLER_SHARE: Final = 0.25
 """The share of faults of the controller, on top of those that happen to be of it."""
 CALM_SECONDS: Final = 20.0
 """Time without other faults around those."""
+REST_SHARE: Final = 0.2
+"""The share of faults after which clients rest, before the next ones."""
+MIN_REST_SECONDS: Final = 60.0
+MAX_REST_SECONDS: Final = 180.0
+BEFORE_SECONDS: Final = 3.0
+AFTER_SECONDS: Final = 8.0
+"""Times around faults in which clients work."""
+
+
+class Span(NamedTuple):
+    """A time, from its begin to its end, in seconds of virtual time."""
+
+    begin: float
+    end: float
+
+
+def busy_spans(faults: Sequence[Fault]) -> list[Span]:
+    """Return when clients work: around the faults."""
+    spans: list[Span] = []
+    for begin, end in sorted((f.at - BEFORE_SECONDS, f.at + f.seconds + AFTER_SECONDS) for f in faults):
+        if spans and begin <= spans[-1].end:
+            spans[-1] = Span(spans[-1].begin, max(end, spans[-1].end))
+        else:
+            spans.append(Span(begin, end))
+    return spans
 
 
 def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] = ()) -> list[Fault]:
@@ -256,6 +281,9 @@ def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] 
         at += rng.choice([rng.uniform(0, 1), rng.uniform(0, 10), lasts + rng.uniform(0, 5)])
         if kind in LOSING:
             at = faults[-1].at + lasts + CALM_SECONDS
+        if rng.random() < REST_SHARE:
+            at = max(fault.at + fault.seconds for fault in faults) + AFTER_SECONDS
+            at += rng.uniform(MIN_REST_SECONDS, MAX_REST_SECONDS)
     return faults
 
 

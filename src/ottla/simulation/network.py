@@ -32,6 +32,9 @@ LEAST_GAP_SECONDS: Final = 1e-7
 """Time between two arrivals whose order counts: timers of one moment have none."""
 MIN_DELAY_SECONDS: Final = 0.0001
 TYPICAL_DELAY_SECONDS: Final = 0.001
+JOINED_SHARE: Final = 0.9
+"""The share of pieces that arrive together with the one before, if both were sent at one moment: a response is a head
+and ranges of files, which TCP puts into the same packets."""
 TCP_ESTABLISHED: Final = 1
 TCP_CLOSE_WAIT: Final = 8
 
@@ -101,6 +104,13 @@ class Network:
                 deliver()
 
     # Sockets
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def joins(self) -> bool:
+        """Decide whether bytes arrive together with those that were sent at the same moment before them."""
+        return self._rng.random() < JOINED_SHARE
 
     def open_socket(self, process: Process) -> SimulatedSocket:
         """Return a socket that closes when the process ends."""
@@ -196,6 +206,9 @@ class SimulatedSocket:
         """The time at which the last bytes that were sent arrive."""
         self._received: deque[memoryview] = deque()
         self._received_bytes = 0
+        self._last_sent: list[bytes] = []
+        """The pieces that arrive together with the last one that was sent; empty when they have arrived."""
+        self._last_sent_at = -1.0
         self._on_the_way = 0
         self._has_end = False
         self._error = 0
@@ -288,7 +301,13 @@ class SimulatedSocket:
         if not data:
             raise BlockingIOError(errno.EAGAIN, "the window is full")
         self._on_the_way += len(data)
-        self._transmit(lambda: self._deliver(data))
+        now = self._network.now()
+        if self._last_sent and self._last_sent_at == now and self._network.joins():
+            self._last_sent.append(data)
+        else:
+            pieces = self._last_sent = [data]
+            self._last_sent_at = now
+            self._transmit(lambda: self._deliver(pieces))
         return len(data)
 
     def _check_open(self) -> None:
@@ -310,7 +329,9 @@ class SimulatedSocket:
     def _transmit(self, deliver: Callable[[], None]) -> None:
         self.arrival = self._network.send_after_delay(self.local[0], self.remote[0], self.arrival, deliver)
 
-    def _deliver(self, data: bytes) -> None:
+    def _deliver(self, pieces: list[bytes]) -> None:
+        data = b"".join(pieces)
+        pieces.clear()
         self._on_the_way -= len(data)
         peer = self.peer
         if peer is None:

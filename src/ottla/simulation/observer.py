@@ -76,8 +76,11 @@ class Observer:
             self._task.cancel()
 
     async def _watch(self) -> None:
+        seen = 0
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
+            if seen == (seen := self._cluster.world.messages):
+                continue  # whatever timers have changed is seen with the next message
             for broker, context in self._serving():
                 start = broker.name, broker.starts
                 epoch, last = context.image.controller_epoch, self._controllers.get(start, 0)

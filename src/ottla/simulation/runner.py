@@ -26,7 +26,7 @@ from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, Scripte
 from ottla.simulation.clients.share_member import ShareMember
 from ottla.simulation.clients.single_transactions import SingleTransactions
 from ottla.simulation.cluster import SimulatedCluster
-from ottla.simulation.faults import Fault, inject, plan
+from ottla.simulation.faults import Fault, busy_spans, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
 from ottla.simulation.observer import Observer
 from ottla.simulation.replicas import read_replicas
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
     """The parameters of a run."""
 
     seed: int
-    seconds: float = 60.0
+    seconds: float = 120.0
     """Virtual time with faults."""
     kinds: tuple[str, ...] = ()
     """Kinds of faults; all by default."""
@@ -102,6 +102,7 @@ class Simulation:
         rng = random.Random(run_plan.seed)
         planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)
         self.faults = planned if run_plan.faults is None else list(run_plan.faults)
+        self._busy = busy_spans(planned)
         self._protocol = rng.choice(["classic", "consumer"])
         self._extra_names = run_plan.workloads or rng.sample(sorted(WORKLOADS), EXTRAS)
         self.cluster = SimulatedCluster(self.world, BROKERS, limits.CONFIGS if LIMITED in self._extra_names else None)
@@ -164,10 +165,22 @@ class Simulation:
         self.observer.start()
         begins = self.world.loop.time()
         faults = [fault._replace(at=fault.at + begins) for fault in self.faults]
+        pace = asyncio.ensure_future(self._pace(begins))
         await asyncio.gather(*(inject(self.cluster, fault) for fault in faults))
+        pace.cancel()
+        self.world.busy.set()
         await self._recover()
         await self._drain()
         await self._check()
+
+    async def _pace(self, begins: float) -> None:
+        """Let the clients rest outside of the time around the faults that the seed has planned."""
+        now = self.world.loop.time
+        for span in self._busy:
+            await asyncio.sleep(begins + span.begin - now())
+            self.world.busy.set()
+            await asyncio.sleep(begins + span.end - now())
+            self.world.busy.clear()
 
     async def _create_topics(self) -> None:
         topics = [

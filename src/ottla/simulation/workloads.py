@@ -43,6 +43,8 @@ MAX_FILLER: Final = 2000
 KILL_SECONDS: Final = 30.0
 """Typical time between two kills of members."""
 DEAD_SECONDS: Final = 8.0
+PROCESSING_SECONDS: Final = 0.3
+"""Typical time that a member of the group takes for what it has received."""
 SILENCE_SECONDS: Final = 5.0
 """Typical time between two bursts, or two transactions."""
 
@@ -96,6 +98,11 @@ class Workload:
     async def pause(self, typical_seconds: float) -> None:
         await asyncio.sleep(self.rng.expovariate(1 / typical_seconds))
 
+    async def rest(self, typical_seconds: float) -> None:
+        """Pause, and then wait while all clients rest."""
+        await self.pause(typical_seconds)
+        await self.world.busy.wait()
+
 
 class OrderedProducer(Workload):
     """An idempotent producer of numbered records to each partition, in bursts."""
@@ -108,13 +115,14 @@ class OrderedProducer(Workload):
         unanswered: set[Sent] = set()
         sequences = dict.fromkeys(range(PARTITIONS), 0)
         while not self.is_stopping:
+            gap = self.rng.choice([0.001, 0.1])
             for _ in range(self.rng.randint(1, MAX_IN_BURST)):
                 partition = self.rng.randrange(PARTITIONS)
                 if len(unanswered) < MAX_UNANSWERED:
                     await self._send(producer, Sent(self.name, partition, sequences[partition]), unanswered)
                     sequences[partition] += 1
-                await self.pause(self.rng.choice([0.001, 0.1]))
-            await self.pause(SILENCE_SECONDS)
+                await self.pause(gap)
+            await self.rest(SILENCE_SECONDS)
         await producer.flush()
         await producer.close()
         if unanswered:
@@ -179,7 +187,7 @@ class Transfer(Workload):
                 records = (await consumer.poll(5000, MAX_AT_ONCE)).get(self._source, [])
                 if records and not await self._transaction(producer, consumer, [record.offset for record in records]):
                     consumer.seek(self._source, records[0].offset)
-                await self.pause(SILENCE_SECONDS)
+                await self.rest(SILENCE_SECONDS)
         finally:
             await asyncio.shield(self._close(producer, consumer))
 
@@ -308,6 +316,7 @@ class Member(Workload):
         owned = {tp: position for tp, position in positions.items() if tp in consumer.assignment()}
         positions.clear()
         if owned:
+            await self.pause(PROCESSING_SECONDS)
             await consumer.commit(owned, timeout_ms=5000)
             for tp, position in owned.items():
                 self.history.group.append(
@@ -335,6 +344,7 @@ class MemberKiller(Workload):
                 if self.history.calm.is_set():
                     return
                 await asyncio.sleep(1)
+                await self.world.busy.wait()
             member = self.rng.choice(self._members)
             assert member.process is not None
             self.world.note(member.name, "is killed")

@@ -72,6 +72,9 @@ class World:
         self._directory = bytes(directory)
         self._hash = hashlib.blake2b(digest_size=8)
         self.messages = 0
+        self.busy = asyncio.Event()
+        """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
+        self.busy.set()
         self.unhandled: list[str] = []
         """Exceptions that no code has handled."""
         self.network.on_message = self._on_message

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.simulation.event_loop import MAX_CANCELLED, SimulatedLoop
+import pytest
+
+from ottla.simulation import event_loop
+from ottla.simulation.event_loop import MAX_CANCELLED, SimulatedLoop, StuckError
 
 
 def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set() -> None:
@@ -28,4 +31,18 @@ def test_cancelled_timers_do_not_run_and_are_dropped() -> None:
     loop.run_forever()
     assert seen == ["ran"]
     assert not loop._timers
+    loop.close()
+
+
+def test_a_run_with_too_many_rounds_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "MAX_ROUNDS", 1000)
+    monkeypatch.setattr(event_loop, "MAX_ROUNDS_PER_SECOND", 10)
+    loop = SimulatedLoop()
+
+    def again() -> None:
+        loop.call_later(0.01, again)
+
+    again()
+    with pytest.raises(StuckError, match="hardly"):
+        loop.run_forever()
     loop.close()

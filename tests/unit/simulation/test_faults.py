@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from types import SimpleNamespace
 from typing import cast
 
@@ -28,3 +30,13 @@ def test_broker_that_is_cut_from_the_cluster_has_its_clients_only(cluster: Simul
 
 def test_each_fault_that_loses_data_has_time_of_its_own() -> None:
     assert set(faults.LOSING) <= set(faults.KINDS)
+
+
+def test_clients_work_around_faults_and_rest_in_between() -> None:
+    plan = faults.plan(random.Random(3), 600, 3)
+    spans = faults.busy_spans(plan)
+    for fault in plan:
+        assert any(span.begin < fault.at and fault.at + fault.seconds < span.end for span in spans)
+    rests = [after.begin - before.end for before, after in itertools.pairwise(spans)]
+    assert all(rest > 0 for rest in rests)
+    assert max(rests) > faults.MIN_REST_SECONDS - faults.BEFORE_SECONDS

@@ -47,6 +47,21 @@ def test_bytes_arrive_in_their_order() -> None:
     assert received(pair.server) == b"".join(b"%d," % number for number in range(100))
 
 
+def test_pieces_of_one_moment_mostly_arrive_together() -> None:
+    pair = Pair()
+    arrivals: list[bytes] = []
+    pair.network.on_message = lambda source, target, data: arrivals.append(data)
+    for number in range(100):
+        pair.client.sendmsg([b"%02d" % number])
+    pair.run(1)
+    assert 2 < len(arrivals) < 40
+    arrivals.clear()
+    for number in range(10):
+        pair.client.sendmsg([b"%02d" % number])
+        pair.run(0.1)
+    assert len(arrivals) == 10
+
+
 def test_a_cut_link_holds_bytes_back_in_one_direction_only() -> None:
     pair = Pair()
     pair.network.cut("10.0.0.1", "10.0.0.2")

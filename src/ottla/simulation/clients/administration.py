@@ -58,7 +58,7 @@ class TopicWorkload(Workload):
                     await self.change()
                 except KafkaError as error:
                     self.world.note(self.name, f"change failed: {error}")
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         await producer.close()
         for violation in await self.check():
             self.history.violations.append(f"{self.TOPIC}: {violation}")
@@ -373,7 +373,7 @@ class FlippedLeaders(Workload):
                     await self.pause(FLIP_SECONDS)
             except KafkaError as error:
                 self.world.note(self.name, f"flip failed: {error}")
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         await self.admin.close()
 
     async def _lead(self, tp: TopicPartition, first: int) -> None:

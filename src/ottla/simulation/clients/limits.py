@@ -45,7 +45,7 @@ class LimitedClients(Workload):
                     await self._change()
                 except KafkaError as error:
                     self.world.note(self.name, f"change failed: {error}")
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         self.history.violations += [f"{self.name}: {text}" for text in await self._check()]
         await self._admin.close()
 

@@ -77,7 +77,7 @@ class Prober(Workload):
                 await probes[self._count % len(probes)]()
             except errors.KafkaError:
                 pass  # no answer, or the cluster is changing
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         self._client.close()
         if self._broker is not None:
             self._broker.close()

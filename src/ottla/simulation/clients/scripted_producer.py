@@ -70,7 +70,7 @@ class ScriptedProducer(Workload):
             await self._deliver()
             if self.rng.random() < REPEATED_SHARE:
                 await self._repeat()
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         self._client.close()
 
     def _add_batch(self) -> None:

@@ -40,7 +40,7 @@ class SingleTransactions(Workload):
                 await self._transaction(attempt)
             except errors.KafkaError as error:
                 self.world.note(self.name, f"leaves transaction {number}: {error!r}")
-            await self.pause(PAUSE_SECONDS)
+            await self.rest(PAUSE_SECONDS)
         self._client.close()
 
     async def _transaction(self, attempt: Attempt) -> None:
