@@ -12,7 +12,8 @@ from tests.simulation.planted import connections, controllers, groups, replicati
 from tests.simulation.planted.patching import NEEDS, Bug, Needs
 
 from ottla.simulation import system
-from ottla.simulation.command import WARM_UP, in_children
+from ottla.simulation.command import WARM_UP, print_story
+from ottla.simulation.reporting.children import with_plans
 from ottla.simulation.runner import Plan, RunOutcome, run
 
 SECONDS: Final = 120.0
@@ -36,23 +37,25 @@ class Detection(NamedTuple):
     violation: str
 
 
-def detect(name: str, first: int, runs: int, jobs: int) -> Detection:
-    """Run seeds until one breaks a promise."""
+def detect(name: str, first: int, runs: int, jobs: int, shrink_seconds: float = 0) -> Detection:
+    """Run seeds until one breaks a promise; shrink that one if there is time for it."""
     cpu = 0.0
     chosen = NEEDS.get(name, Needs())
     plans = (
         Plan(seed, SECONDS, chosen.faults, workloads=chosen.workloads, stops_early=True)
         for seed in range(first, first + runs)
     )
-    broken: RunOutcome | None = None
+    broken: tuple[Plan, RunOutcome] | None = None
     while broken is None and (batch := list(itertools.islice(plans, jobs))):
-        for outcome in in_children(iter(batch), jobs, MUTATIONS[name]):
+        for plan, outcome in with_plans(iter(batch), jobs, MUTATIONS[name]):
             cpu += outcome.cpu_seconds
             if outcome.violations:
-                broken = outcome
+                broken = plan, outcome
     if broken is None:
         return Detection(name, None, cpu, "")
-    return Detection(name, broken.seed, cpu, broken.violations[0])
+    if shrink_seconds:
+        print_story(*broken, jobs, shrink_seconds, MUTATIONS[name])
+    return Detection(name, broken[1].seed, cpu, broken[1].violations[0])
 
 
 def main() -> int:
@@ -62,13 +65,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--runs", type=int, default=100, help="seeds per planted bug at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--shrink", type=float, default=0, metavar="SECONDS", help="shrink what is detected, for this time"
+    )
     options = parser.parse_args()
     system.load_modules()
     run(WARM_UP)
     missed = 0
     print("| bug | seed | checker | CPU seconds |\n|---|---|---|---|", flush=True)
     for name in options.mutation or MUTATIONS:
-        row = detect(name, options.seed, options.runs, options.jobs)
+        row = detect(name, options.seed, options.runs, options.jobs, options.shrink)
         missed += row.seed is None
         promise = row.violation.partition(": ")[0]
         print(f"| {name.replace('_', ' ')} | {row.seed} | {promise} | {row.cpu_seconds:.1f} |", flush=True)

@@ -38,3 +38,13 @@ def test_bug_that_was_fixed_is_detected_by_one_of_a_few_seeds(bug: str) -> None:
     """Which one it is depends on every message that is sent, so that most changes of the code move it."""
     planted = run(MUTATIONS, bug, "--seed", 9000, "--runs", 16, "--jobs", 2)
     assert planted.returncode == 0, planted.stdout + planted.stderr
+
+
+def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
+    planted = run(MUTATIONS, "torn_tails_stay", "--seed", 9000, "--runs", 16, "--jobs", 2, "--shrink", 40)
+    lines = planted.stdout.splitlines()
+    faults = [line for line in lines if line.startswith("    fault ")]
+    assert 1 <= len(faults) <= 3, planted.stdout + planted.stderr
+    assert any(line.startswith("    violation  logs are sound") for line in lines)
+    assert any("now leads" in line for line in lines)
+    assert any(line.startswith("again: python -m ottla.simulation --seed 9") for line in lines)

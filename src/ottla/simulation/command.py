@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pickle
 import random
-import selectors
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 
 from ottla.simulation import system
-from ottla.simulation.faults import KINDS
-from ottla.simulation.runner import WORKLOADS, Plan, RunOutcome, run
+from ottla.simulation.faults import KINDS, Fault
+from ottla.simulation.reporting.children import with_plans
+from ottla.simulation.reporting.shrink import report, shrunk
+from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others: codecs are compiled at their first use, which the others then need not do again."""
+
+SHRINK_HELP: Final = "shrink broken runs for this time each (300 s), and print their stories"
+MAX_SHRUNK: Final = 3
+"""Broken runs that are shrunk: many often have one cause."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,10 +40,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run(WARM_UP)
     first = random.SystemRandom().randrange(10**9) if options.seed is None else options.seed
     plans = _plans(first, options)
-    report = Report(options.json, options.timelines)
-    for outcome in in_children(plans, options.jobs):
-        report.add(outcome)
-    return report.end()
+    results = Report(options.json, options.timelines)
+    broken: list[tuple[Plan, RunOutcome]] = []
+    for plan, outcome in with_plans(plans, options.jobs):
+        results.add(outcome)
+        if outcome.violations and options.shrink:
+            broken.append((plan, outcome))
+    for plan, outcome in broken[:MAX_SHRUNK]:
+        print_story(plan, outcome, options.jobs, options.shrink)
+    return results.end()
+
+
+def print_story(
+    plan: Plan, outcome: RunOutcome, jobs: int, seconds: float, prepare: Callable[[], object] = lambda: None
+) -> None:
+    """Shrink a broken run for at most these seconds, and print its story; the progress goes to stderr.
+
+    `prepare` is called in each child, as in `in_children`.
+    """
+
+    def run_all(plans: Iterator[Plan]) -> Iterator[tuple[Plan, RunOutcome]]:
+        return with_plans(plans, jobs, prepare)
+
+    def progress(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    print(*report(shrunk(plan, outcome, run_all, seconds, progress)), sep="\n", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,56 +76,39 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=120, help="virtual seconds with faults and rests per run")
     parser.add_argument("--fault", action="append", choices=sorted(KINDS), default=[], help="only faults of this kind")
     parser.add_argument("--workload", action="append", choices=WORKLOADS, default=[], help="with this workload")
+    parser.add_argument("--shrink", type=float, nargs="?", const=300, default=0, metavar="SECONDS", help=SHRINK_HELP)
+    parser.add_argument("--inject", action="append", type=_fault, metavar="FAULT", help="these faults; none for none")
+    parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help="leave clients out")
+    parser.add_argument("--lasts", type=float, default=0.0, help="virtual seconds of load, if faults end earlier")
+    parser.add_argument("--variation", type=int, default=0, help="another order of events of the seed")
+    parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
     parser.add_argument("--json", action="store_true", help="one line of JSON per run")
     return parser
 
 
+def _fault(text: str) -> Fault | None:
+    """Parse a fault of the command; None for `none`."""
+    return None if text == "none" else Fault.parse(text)
+
+
 def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
     ends = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     seed = first
     while (seed < first + options.runs) if ends is None else (time.monotonic() < ends):
-        yield Plan(seed, options.seconds, tuple(options.fault), workloads=tuple(options.workload))
+        yield Plan(
+            seed,
+            options.seconds,
+            tuple(options.fault),
+            None if options.inject is None else tuple(fault for fault in options.inject if fault is not None),
+            options.lasts,
+            tuple(options.without),
+            options.variation,
+            tuple(options.workload),
+            options.stop_early,
+        )
         seed += 1
-
-
-def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[RunOutcome]:
-    """Run each plan in a child process of its own, which inherits what is compiled here. `prepare` is called there."""
-    selector = selectors.DefaultSelector()
-    running = 0
-    while True:
-        while running < jobs and (plan := next(plans, None)) is not None:
-            selector.register(_fork(plan, prepare), selectors.EVENT_READ)
-            running += 1
-        if not running:
-            return
-        for key, _ in selector.select():
-            pipe = cast(BinaryIO, key.fileobj)
-            with pipe:
-                selector.unregister(pipe)
-                content = pipe.read()
-            running -= 1
-            os.wait()
-            outcome: RunOutcome = pickle.loads(content)  # written by our own child
-            yield outcome
-
-
-def _fork(plan: Plan, prepare: Callable[[], object]) -> BinaryIO:
-    """Start a child, and return the pipe that its outcome comes through."""
-    reading, writing = os.pipe()
-    if os.fork():
-        os.close(writing)
-        return os.fdopen(reading, "rb")
-    try:
-        prepare()
-        outcome = run(plan)
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(outcome, pipe)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(0)
 
 
 class Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +35,19 @@ class Fault(NamedTuple):
             f" and {self.other}" if self.kind.startswith("cut-link") else ""
         )
         return f"{self.at:6.2f} s  {self.kind} of {target} for {self.seconds:.2f} s"
+
+    @property
+    def text(self) -> str:
+        """The fault as an argument of the command, from which `parse` makes the same one."""
+        return f"{self.kind}@{self.at!r}+{self.seconds!r}:{self.broker},{self.other}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """Return a fault of its text. Raises ValueError."""
+        match = re.fullmatch(r"([a-z-]+)@([\d.e-]+)\+([\d.e-]+):(-?\d+),(\d+)", text)
+        if match is None or match[1] not in KINDS:
+            raise ValueError(f"{text!r} is no fault: KIND@AT+SECONDS:BROKER,OTHER")
+        return cls(float(match[2]), float(match[3]), match[1], int(match[4]), int(match[5]))
 
 
 class Kind(NamedTuple):

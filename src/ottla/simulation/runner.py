@@ -30,6 +30,8 @@ from ottla.simulation.faults import Fault, busy_spans, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
 from ottla.simulation.observer import Observer
 from ottla.simulation.replicas import read_replicas
+from ottla.simulation.reporting.requests import record_requests
+from ottla.simulation.reporting.story import stored_logs
 from ottla.simulation.workloads import (
     CLIENT,
     PARTITIONS,
@@ -59,6 +61,10 @@ EXTRAS: Final = 2
 WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, LIMITED, "shared")
 """The names of those workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
+MEMBERS: Final = "members"
+KILLER: Final = "member-killer"
+BASE: Final = ("producers", "transfers", "scripted", "single", "prober", MEMBERS, KILLER)
+"""The names of the clients that every run has."""
 MEMORY: Final = Path("/dev/shm")
 
 
@@ -72,10 +78,31 @@ class Plan(NamedTuple):
     """Kinds of faults; all by default."""
     faults: tuple[Fault, ...] | None = None
     """These faults instead of those of the seed."""
+    lasts: float = 0.0
+    """Virtual time in seconds that the load lasts at least, also if the last fault ends earlier."""
+    without: tuple[str, ...] = ()
+    """Names of clients that are left out."""
+    variation: int = 0
+    """Another order of events, with the same plan and clients."""
     workloads: tuple[str, ...] = ()
     """Names of the workloads beside those that every run has; the choice of the seed by default."""
     stops_early: bool = False
     """Whether the first violation ends the run, if it is seen while the run lasts."""
+    records_requests: bool = False
+    """Whether the timeline has the requests, and the outcome the logs, of which the story of a violation is made."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of the command that runs this plan again."""
+        arguments = ["--seed", str(self.seed), "--seconds", f"{self.seconds:g}"]
+        arguments += [word for kind in self.kinds for word in ("--fault", kind)]
+        arguments += [word for name in self.workloads for word in ("--workload", name)]
+        if self.faults is not None:
+            arguments += [word for fault in self.faults for word in ("--inject", fault.text)] or ["--inject", "none"]
+        arguments += [word for name in self.without for word in ("--without", name)]
+        arguments += ["--lasts", repr(self.lasts)] if self.lasts else []
+        arguments += ["--variation", str(self.variation)] if self.variation else []
+        return arguments + (["--stop-early"] if self.stops_early else [])
 
 
 class RunOutcome(NamedTuple):
@@ -90,6 +117,17 @@ class RunOutcome(NamedTuple):
     acked: int
     faults: list[Fault]
     timeline: list[str]
+    began: float = 0.0
+    """The virtual time at which the times of faults begin."""
+    clients: tuple[str, ...] = ()
+    """The names of the clients that can be left out."""
+    logs: tuple[str, ...] = ()
+    """The batches of the partitions that violations name, per broker, with `Plan.records_requests`."""
+
+    @property
+    def promises(self) -> list[str]:
+        """The promises that were broken, without their details."""
+        return [violation.partition(": ")[0] for violation in self.violations]
 
 
 class Simulation:
@@ -97,7 +135,7 @@ class Simulation:
 
     def __init__(self, run_plan: Plan, directory: Path) -> None:
         self.plan = run_plan
-        self.world = World(run_plan.seed, directory)
+        self.world = World(run_plan.seed, directory, run_plan.variation)
         self.history = History()
         rng = random.Random(run_plan.seed)
         planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)
@@ -109,12 +147,15 @@ class Simulation:
         self.observer = Observer(self.cluster)
         self.history.on_ack = self.observer.on_ack
         self.clients: list[Workload] = []
+        self._began = 0.0
         self.members: list[Member] = []
         self.violations: list[str] = []
 
     def run(self) -> RunOutcome:
         began = time.process_time()
         self.world.install()
+        if self.plan.records_requests:
+            record_requests(self.world.timeline)
         try:
             self.world.run(self._until_violation() if self.plan.stops_early else self._main())
         except BaseException as error:
@@ -130,6 +171,9 @@ class Simulation:
             len(self.history.acks),
             self.faults,
             self.world.timeline.lines,
+            self._began,
+            (*BASE, *self._extra_names),
+            tuple(stored_logs(self.cluster, self.violations)) if self.plan.records_requests else (),
         )
 
     def _violate(self, promise: str, what: Sequence[str]) -> None:
@@ -163,10 +207,10 @@ class Simulation:
         await self._create_topics()
         self._start_clients()
         self.observer.start()
-        begins = self.world.loop.time()
+        begins = self._began = self.world.loop.time()
         faults = [fault._replace(at=fault.at + begins) for fault in self.faults]
         pace = asyncio.ensure_future(self._pace(begins))
-        await asyncio.gather(*(inject(self.cluster, fault) for fault in faults))
+        await asyncio.gather(*(inject(self.cluster, fault) for fault in faults), asyncio.sleep(self.plan.lasts))
         pace.cancel()
         self.world.busy.set()
         await self._recover()
@@ -199,27 +243,44 @@ class Simulation:
         return {**CLIENT, "bootstrap_servers": self.cluster.bootstrap_servers, "client_id": client_id}
 
     def _start_clients(self) -> None:
-        servers = self.cluster.bootstrap_servers
-        producers = [OrderedProducer(self.world, f"producer-{n}", servers, self.history) for n in range(2)]
-        transfers = [Transfer(self.world, n, servers, self.history) for n in range(2)]
-        self.members = [Member(self.world, n, servers, self.history, group_protocol=self._protocol) for n in range(2)]
-        scripted = [ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)]
-        single = SingleTransactions(self.world, servers, self.history)
-        prober = Prober(self.cluster, self.history, self.members)
-        killer = MemberKiller(self.world, self.history, self.members)
-        self.clients = [*producers, *transfers, *scripted, single, prober, killer]
-        self.clients += self._extras()
+        left_out = set(self.plan.without)
+        if MEMBERS in left_out:
+            left_out.add(KILLER)
+        else:
+            self.members = [self._member(number) for number in range(2)]
+        kinds = {**self._base(), **self._extras()}
+        chosen = [name for name in (*BASE, *self._extra_names) if name not in left_out]
+        self.clients = [client for name in chosen for client in kinds[name]]
         for client in (*self.clients, *self.members):
             client.start()
 
-    def _extras(self) -> list[Workload]:
+    def _member(self, number: int) -> Member:
+        servers = self.cluster.bootstrap_servers
+        return Member(self.world, number, servers, self.history, group_protocol=self._protocol)
+
+    def _base(self) -> dict[str, list[Workload]]:
+        """Return the workloads that every seed has, without the members of the group, which end later."""
+        servers = self.cluster.bootstrap_servers
+        return {
+            "producers": [OrderedProducer(self.world, f"producer-{n}", servers, self.history) for n in range(2)],
+            "transfers": [Transfer(self.world, n, servers, self.history) for n in range(2)],
+            "scripted": [
+                ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)
+            ],
+            "single": [SingleTransactions(self.world, servers, self.history)],
+            "prober": [Prober(self.cluster, self.history, self.members)],
+            MEMBERS: [],
+            KILLER: [MemberKiller(self.world, self.history, self.members)],
+        }
+
+    def _extras(self) -> dict[str, list[Workload]]:
         """Return the workloads that only some of the seeds have."""
         accepted: set[tuple[int, int]] = set()
         extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
         extras[FlippedLeaders.TOPIC] = [FlippedLeaders(self.cluster, self.history)]
         extras["shared"] = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
         extras[LIMITED] = [LimitedClients(self.cluster, self.history)]
-        return [workload for name in self._extra_names for workload in extras[name]]
+        return extras
 
     async def _recover(self) -> None:
         """Start the brokers that are down, wait until all brokers serve clients and all replicas are in sync, and check
@@ -236,6 +297,8 @@ class Simulation:
         self.world.note("runner", f"the cluster is whole after {self.world.loop.time() - began:.1f} s")
         mark = self.world.loop.time()
         await asyncio.sleep(5)
+        if {"producers", "scripted"} <= set(self.plan.without):
+            return
         while len(self.history.written_since(mark)) < PARTITIONS and self.world.loop.time() - mark < RECOVERY_SECONDS:
             await asyncio.sleep(0.5)
         missing = set(range(PARTITIONS)) - self.history.written_since(mark)
@@ -266,6 +329,8 @@ class Simulation:
         return leaks
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        if not tasks:
+            return
         _, late = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
         names = [client.name for client in (*self.clients, *self.members) if client.task in late]
         self._violate(f"clients end within {DRAIN_SECONDS:.0f} s", names)
@@ -294,7 +359,7 @@ class Simulation:
             "order is kept": checkers.order_is_kept(records),
             "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),
             "transfers are exactly once": checkers.transfers_are_exactly_once(history.transferred, records),
-            "the group goes on": checkers.the_group_goes_on(history.group, records),
+            "the group goes on": checkers.the_group_goes_on(history.group, records) if self.members else [],
             "a partition has one owner": checkers.a_partition_has_one_owner(history.group),
             "only committed records are read": checkers.only_committed_records_are_read(history.group, records),
             "replicas are equal": checkers.replicas_are_equal(replicas),

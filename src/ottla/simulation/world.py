@@ -56,10 +56,10 @@ class Timeline(logging.Handler):
 class World:
     """One simulation. A process of the operating system runs one only, as `system.install` cannot be undone."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
-        """`directory` should be on a file system in memory."""
+    def __init__(self, seed: int, directory: Path, variation: int = 0) -> None:
+        """`directory` should be on a file system in memory. `variation`: another order of events of the seed."""
         self.seed = seed
-        self.rng = random.Random(seed)
+        self.rng = random.Random(f"{seed} {variation}" if variation else seed)
         self.directory = directory
         self.loop = SimulatedLoop()
         self.network = Network(self.loop, random.Random(self.rng.random()))

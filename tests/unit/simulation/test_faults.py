@@ -40,3 +40,14 @@ def test_clients_work_around_faults_and_rest_in_between() -> None:
     rests = [after.begin - before.end for before, after in itertools.pairwise(spans)]
     assert all(rest > 0 for rest in rests)
     assert max(rests) > faults.MIN_REST_SECONDS - faults.BEFORE_SECONDS
+
+
+def test_a_fault_is_the_same_after_the_command_line() -> None:
+    for fault in faults.plan(random.Random(5), 300, 3):
+        assert faults.Fault.parse(fault.text) == fault
+
+
+@pytest.mark.parametrize("text", ["", "kill", "kill@1+2", "fire@1+2:0,1", "kill@x+2:0,1"])
+def test_what_is_no_fault_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no fault|could not convert"):
+        faults.Fault.parse(text)

@@ -130,6 +130,8 @@ class Prober(Workload):
 
     async def _old_generation(self) -> None:
         """Commit an offset in an earlier generation of a member."""
+        if not self._members:
+            return
         member = self.rng.choice(self._members)
         if not member.identities:
             return

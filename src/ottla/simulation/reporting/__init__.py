@@ -1,0 +1,1 @@
+"""Shrunk plans and stories of runs that broke a promise."""
