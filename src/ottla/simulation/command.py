@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 from ottla.simulation import system
 from ottla.simulation.faults import KINDS, Fault
 from ottla.simulation.reporting.children import with_plans
+from ottla.simulation.reporting.coverage import Coverage
 from ottla.simulation.reporting.shrink import report, shrunk
 from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
 
@@ -22,6 +24,7 @@ WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others: codecs are compiled at their first use, which the others then need not do again."""
 
 SHRINK_HELP: Final = "shrink broken runs for this time each (300 s), and print their stories"
+COVERAGE_HELP: Final = "add what runs meet to this file; half of the plans are made from those that met something new"
 MAX_SHRUNK: Final = 3
 """Broken runs that are shrunk: many often have one cause."""
 
@@ -39,16 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     system.load_modules()
     run(WARM_UP)
     first = random.SystemRandom().randrange(10**9) if options.seed is None else options.seed
-    plans = _plans(first, options)
+    plans, coverage = _plans(first, options), Coverage(options.coverage)
+    if options.coverage is not None:
+        plans = map(coverage.next_plan, plans)
     results = Report(options.json, options.timelines)
     broken: list[tuple[Plan, RunOutcome]] = []
     for plan, outcome in with_plans(plans, options.jobs):
-        results.add(outcome)
+        results.add(outcome, coverage.add(plan, outcome.met, outcome.faults))
+        if outcome.violations and plan.faults is not None:
+            print(f"    again      {shlex.join(plan.arguments)}", file=sys.stderr, flush=True)
         if outcome.violations and options.shrink:
             broken.append((plan, outcome))
     for plan, outcome in broken[:MAX_SHRUNK]:
         print_story(plan, outcome, options.jobs, options.shrink)
-    return results.end()
+    coverage.write()
+    return results.end(coverage)
 
 
 def print_story(
@@ -84,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
+    parser.add_argument("--coverage", type=Path, metavar="FILE", help=COVERAGE_HELP)
     parser.add_argument("--json", action="store_true", help="one line of JSON per run")
     return parser
 
@@ -111,6 +120,12 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
         seed += 1
 
 
+LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
+"""Fields of outcomes that are not in the JSON."""
+OF_MANY: Final = ("faults: ", "error: ")
+"""Items that are so many that only the file lists them."""
+
+
 class Report:
     """Prints the results."""
 
@@ -120,22 +135,22 @@ class Report:
         self._began = time.monotonic()
         self._outcomes: list[RunOutcome] = []
 
-    def add(self, outcome: RunOutcome) -> None:
-        """Print the result of a run."""
+    def add(self, outcome: RunOutcome, new: Sequence[str]) -> None:
+        """Print the result of a run. `new`: what it is the first to meet."""
         broken = bool(outcome.violations)
         if self._json:
-            print(json.dumps(self._row(outcome)), flush=True)
+            print(json.dumps({**self._row(outcome), "new": new}), flush=True)
         elif broken or len(self._outcomes) < 1:
             self._print_story(outcome)
         if broken and self._timelines is not None:
             self._timelines.mkdir(parents=True, exist_ok=True)
             (self._timelines / f"{outcome.seed}.txt").write_text("\n".join(outcome.timeline) + "\n")
         # without its timeline: thousands of runs are counted
-        self._outcomes.append(outcome._replace(timeline=[]))
+        self._outcomes.append(outcome._replace(timeline=[], met=frozenset()))
 
     @staticmethod
     def _row(outcome: RunOutcome) -> dict[str, Any]:
-        return {name: value for name, value in outcome._asdict().items() if name not in ("timeline", "faults")}
+        return {name: value for name, value in outcome._asdict().items() if name not in LEFT_OUT}
 
     @staticmethod
     def _print_story(outcome: RunOutcome) -> None:
@@ -149,7 +164,7 @@ class Report:
             print(*(f"    fault      {fault}" for fault in outcome.faults), sep="\n")
             print(*(f"    violation  {violation}" for violation in outcome.violations), sep="\n", flush=True)
 
-    def end(self) -> int:
+    def end(self, coverage: Coverage) -> int:
         """Print the sum of all runs, and return the exit code."""
         broken = [outcome.seed for outcome in self._outcomes if outcome.violations]
         virtual = sum(outcome.virtual_seconds for outcome in self._outcomes)
@@ -160,4 +175,8 @@ class Report:
                 f"a cluster in {cpu / 60:.1f} minutes of CPU ({virtual / max(cpu, 1e-9):.0f} per minute), "
                 f"{len(broken)} broken" + (f": seeds {', '.join(map(str, broken))}" if broken else "")
             )
+            never = coverage.never_met()
+            if len(self._outcomes) > 1:
+                print(f"{len(coverage.met)} transitions, errors and pairs of faults were met, {len(never)} never")
+                print(f"never: {', '.join(item for item in never if not item.startswith(OF_MANY))}")
         return int(bool(broken))

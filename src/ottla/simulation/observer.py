@@ -5,7 +5,7 @@ recovered yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -57,8 +57,14 @@ class WatchedReplica:
 class Observer:
     """Watches leaders, epochs, watermarks, and the owners of partitions in groups."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        on_look: Callable[[SimulatedBroker, BrokerContext], object] = lambda broker, context: None,
+    ) -> None:
+        """`on_look` is called for each broker, after its checks."""
         self._cluster = cluster
+        self._on_look = on_look
         self.violations: list[str] = []
         self._leaders: dict[tuple[Key, int], int] = {}
         """The leader by partition and leader epoch."""
@@ -92,6 +98,7 @@ class Observer:
                 for group in context.groups.groups.by_id.values():
                     if isinstance(group, ConsumerGroup):
                         self._check_owners(group)
+                self._on_look(broker, context)
 
     def _serving(self) -> Iterator[tuple[SimulatedBroker, BrokerContext]]:
         for broker in self._cluster.brokers:

@@ -30,6 +30,7 @@ from ottla.simulation.faults import Fault, busy_spans, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
 from ottla.simulation.observer import Observer
 from ottla.simulation.replicas import read_replicas
+from ottla.simulation.reporting.recorder import Recorder
 from ottla.simulation.reporting.requests import record_requests
 from ottla.simulation.reporting.story import stored_logs
 from ottla.simulation.workloads import (
@@ -124,6 +125,9 @@ class RunOutcome(NamedTuple):
     logs: tuple[str, ...] = ()
     """The batches of the partitions that violations name, per broker, with `Plan.records_requests`."""
 
+    met: frozenset[str] = frozenset()
+    """The transitions, error codes and pairs of faults of the run (`reporting/recorder.py`)."""
+
     @property
     def promises(self) -> list[str]:
         """The promises that were broken, without their details."""
@@ -144,7 +148,9 @@ class Simulation:
         self._protocol = rng.choice(["classic", "consumer"])
         self._extra_names = run_plan.workloads or rng.sample(sorted(WORKLOADS), EXTRAS)
         self.cluster = SimulatedCluster(self.world, BROKERS, limits.CONFIGS if LIMITED in self._extra_names else None)
-        self.observer = Observer(self.cluster)
+        self.recorder = Recorder()
+        self.observer = Observer(self.cluster, self.recorder.look)
+        self.world.partition_states.on_state = self.recorder.on_state
         self.history.on_ack = self.observer.on_ack
         self.clients: list[Workload] = []
         self._began = 0.0
@@ -154,6 +160,7 @@ class Simulation:
     def run(self) -> RunOutcome:
         began = time.process_time()
         self.world.install()
+        self.recorder.install()
         if self.plan.records_requests:
             record_requests(self.world.timeline)
         try:
@@ -174,6 +181,7 @@ class Simulation:
             self._began,
             (*BASE, *self._extra_names),
             tuple(stored_logs(self.cluster, self.violations)) if self.plan.records_requests else (),
+            self.recorder.result(self.faults),
         )
 
     def _violate(self, promise: str, what: Sequence[str]) -> None:

@@ -46,6 +46,8 @@ class PartitionStates:
         """The elections of leaders that were not in sync: their time and topic."""
         self._allows_unclean = allows_unclean
         self._now = now
+        self.on_state: Callable[[WrittenState | None, WrittenState], object] = lambda before, after: None
+        """Called with the state before and the one that is written."""
         self._controller_epoch = 0
         """The epoch of the last controller that was elected."""
 
@@ -72,6 +74,7 @@ class PartitionStates:
             if after.leader not in (*before.isr, -1):
                 self.unclean_elections.append((self._now(), key[0]))
             self.violations += [f"{name}: {text}" for text in _faults(before, after, unclean=unclean)]
+        self.on_state(before, after)
         self.states[key] = after
 
 

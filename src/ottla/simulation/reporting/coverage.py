@@ -1,0 +1,92 @@
+"""Coverage over many runs: the items that they have met, those that none has met, and plans made from that."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.simulation.faults import CALM_SECONDS, KINDS, LOSING, Fault
+from ottla.simulation.reporting.recorder import possible
+from ottla.simulation.runner import Plan
+
+MUTATED_SHARE: Final = 0.5
+"""The share of plans that are made from earlier ones, once there are some."""
+MAX_PLANS: Final = 200
+"""Plans that are remembered."""
+
+
+class Remembered(NamedTuple):
+    """A plan that has met something new, with its faults."""
+
+    plan: Plan
+    faults: tuple[Fault, ...]
+
+
+class Coverage:
+    """The items that all runs have met, and the plans that were the first to meet one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: a file that continues over commands; it is made by `write`."""
+        self._path = path
+        self.met: Counter[str] = Counter()
+        self._plans: list[Remembered] = []
+        if path is not None and path.exists():
+            self.met.update(json.loads(path.read_text())["met"])
+
+    def add(self, plan: Plan, items: Iterable[str], faults: Iterable[Fault]) -> list[str]:
+        """Add a run, and return the items that it is the first to meet."""
+        new = sorted(item for item in items if item not in self.met)
+        self.met.update(items)
+        if new:
+            self._plans = [*self._plans, Remembered(plan, tuple(faults))][-MAX_PLANS:]
+        return new
+
+    def never_met(self) -> list[str]:
+        return sorted(possible() - self.met.keys())
+
+    def write(self) -> None:
+        """Write the file: how many runs have met each item, and what none has met."""
+        if self._path is not None:
+            content = {"met": dict(sorted(self.met.items())), "never met": self.never_met()}
+            self._path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+    def next_plan(self, fresh: Plan) -> Plan:
+        """Return a fresh plan, or one whose faults are like those of a plan that has met something new."""
+        rng = random.Random(f"{fresh.seed} mutation")
+        if not self._plans or rng.random() >= MUTATED_SHARE:
+            return fresh
+        chosen = rng.choice(self._plans)
+        return chosen.plan._replace(faults=mutated(chosen.faults, rng), variation=fresh.seed)
+
+
+def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
+    """Return these faults with one of them at another time, of another kind, or of another length; or without it.
+
+    Faults that may lose what was acknowledged stay as they are, with the calm around them that the promises need.
+    """
+    at = rng.randrange(len(faults)) if faults else -1
+    if at < 0 or faults[at].kind in LOSING:
+        return faults
+    fault, others = faults[at], (*faults[:at], *faults[at + 1 :])
+    kind = rng.choice([kind for kind in sorted(KINDS) if kind not in LOSING])
+    changed = rng.choice([
+        fault._replace(at=max(0.1, fault.at + rng.uniform(-5, 5))),
+        fault._replace(kind=kind, seconds=rng.uniform(0.05, KINDS[kind].max_seconds)),
+        fault._replace(seconds=fault.seconds * rng.uniform(0.2, 3)),
+        None,
+    ])  # fmt: skip
+    if changed is None:
+        return others
+    return (*others, changed) if all(_are_apart(changed, other) for other in others) else faults
+
+
+def _are_apart(fault: Fault, other: Fault) -> bool:
+    """Return whether a fault leaves another one the calm that it needs."""
+    if other.kind not in LOSING:
+        return True
+    ends = fault.at + fault.seconds
+    return ends < other.at - CALM_SECONDS or fault.at > other.at + other.seconds + CALM_SECONDS
