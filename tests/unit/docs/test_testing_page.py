@@ -36,7 +36,9 @@ def test_options_of_the_page_are_those_of_the_broker(pytester: pytest.Pytester, 
         "def test(ottla_broker_options, ottla_broker):\n"
         "    assert int(ottla_broker_options['message.max.bytes']) == 2_000_000"
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "-p", "no:asyncio").assert_outcomes(
+        passed=1
+    )
 
 
 def first_cells(heading: str) -> str:

@@ -14,5 +14,13 @@ def test_project_passes_with_the_plugin_alone(pytester: pytest.Pytester) -> None
     shutil.copytree(
         EXAMPLES / "testing", pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
-    options = ("-p", "no:cacheprovider", "--strict-markers", "-o", "asyncio_default_fixture_loop_scope=function")
+    options = (
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:slipcover",
+        "--strict-markers",
+        "-o",
+        "asyncio_default_fixture_loop_scope=function",
+    )
     pytester.runpytest_inprocess(*options).assert_outcomes(passed=5)

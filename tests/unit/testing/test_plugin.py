@@ -205,7 +205,9 @@ ottla_broker_options =
 def test_project_shares_a_broker_unless_a_test_asks_for_its_own(pytester: pytest.Pytester) -> None:
     pytester.makefile(".ini", pytest=INI)
     pytester.makepyfile(PROJECT)
-    pytester.runpytest_inprocess("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=8)
+    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "--strict-markers").assert_outcomes(
+        passed=8
+    )
 
 
 MISTAKES = """
@@ -226,7 +228,7 @@ def test_no_cluster(ottla_cluster): ...
 
 def test_mistakes_name_option_value_and_remedy(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MISTAKES)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "-p", "no:asyncio")
     result.assert_outcomes(errors=4, passed=1)
     for line in (
         "*ottla_broker_options: num.partitions: 0*marker ottla_broker*",
@@ -256,7 +258,7 @@ def test_mistakes_in_declarations_end_the_collection(
 ) -> None:
     pytester.makefile(".ini", pytest=f"[pytest]\nasyncio_default_fixture_loop_scope = function\n{ini}\n")
     pytester.makepyfile(source)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover")
     assert result.ret != pytest.ExitCode.OK
     (result.stdout if any("ottla_" in line for line in result.outlines) else result.stderr).fnmatch_lines([message])
 
