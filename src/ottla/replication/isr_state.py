@@ -117,6 +117,13 @@ class LeaderState:
         """The replicas in the ISR or in the pending ISR."""
         return self._maximal
 
+    def followed_at(self, min_insync_replicas: int) -> float:
+        """Return the time at which enough in-sync followers still followed this leader, so that no other one can have
+        committed anything before; infinity if there are no in-sync followers.
+        """
+        times = sorted(replica.followed_at for replica in self.replicas.values() if replica.id in self._maximal)
+        return times[min(max(min_insync_replicas, 1), len(times)) - 1] if times else float("inf")
+
     def update(self, image: PartitionImage) -> None:
         """Apply a newer state of the same leader epoch. It contains the pending ISR or supersedes it."""
         self.image = image

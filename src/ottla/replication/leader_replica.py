@@ -51,6 +51,9 @@ class LedPartition(Protocol):
     @property
     def closed(self) -> bool: ...
 
+    @property
+    def required_isr(self) -> int: ...
+
     def is_older(self, image: PartitionImage) -> bool: ...
 
     def lead(self, image: PartitionImage) -> bool: ...
@@ -72,7 +75,7 @@ class LeaderReplica:
         self._deletions = OffsetWaiters()
         """DeleteRecords requests, which wait until the log start offset of all live followers has reached an offset."""
         self._confirmations = OffsetWaiters()
-        """Requests that wait for proof that this broker leads: an in-sync follower must have followed it at or after a
+        """Requests that wait for proof that this broker leads: in-sync followers must have followed it at or after a
         time.
         """
         self._alive: Callable[[], Iterable[int]] = tuple
@@ -122,12 +125,18 @@ class LeaderReplica:
         return bool(self._confirmations)
 
     def confirm(self, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker still leads, before a producer gets an error that only the leader may return.
+        """Prove that this broker still leads, before a client gets an error that only the leader may return, or state
+        that only the leader knows.
 
-        A broker that was paused does not know that another broker has since become leader and appended records that
-        this log lacks. Return a future that completes when an in-sync follower has proved that it still follows this
-        leader. It fails with NotLeaderOrFollowerError after `seconds`, or when this broker resigns. Return None if no
-        other replica is in sync, because no other broker can be the leader then.
+        A broker that was paused, or that the controller cannot reach, does not know that another broker has since
+        become leader and appended records that this log lacks. Return a future that completes when enough in-sync
+        followers have proved that they still follow this leader: at least one, and so many that the others are fewer
+        than min.insync.replicas, and can commit nothing without them. It fails with NotLeaderOrFollowerError after
+        `seconds`, or when this broker resigns. Return None if no other replica is in sync, because no other broker can
+        be the leader then.
+
+        This is the confirmation of reads by a quorum (section 6.4 of Ongaro's dissertation on Raft) for an ISR. Apache
+        Kafka does not have it.
         """
         if self.state is None or len(self._partition.image.isr) <= 1:
             return None
@@ -149,8 +158,8 @@ class LeaderReplica:
         end = self._partition.log.written_end_offset
         replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
         replica.followed_at = max(replica.followed_at, fetch.followed_at)
-        if replica.id in self._partition.image.isr:
-            self._confirmations.complete_up_to(replica.followed_at)
+        if self._confirmations:
+            self._confirmations.complete_up_to(state.followed_at(self._partition.required_isr))
         self._maybe_expand_isr(state, replica)
         self._partition.maybe_advance_high_watermark(0)
         self._complete_deletions()
@@ -216,6 +225,7 @@ class LeaderReplica:
             # the controller has confirmed this ISR, so no other broker can lead
             self._confirmations.complete_up_to(float("inf"))
         if self.state is not None:
+            self._confirmations.complete_up_to(self.state.followed_at(self._partition.required_isr))
             self._maybe_expand_isr(self.state, *self.state.replicas.values())
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:

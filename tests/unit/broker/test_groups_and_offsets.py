@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
 
+from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -33,6 +35,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchResponse,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -256,3 +259,43 @@ def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -
         assert (await waiting).error_code == 16
 
     with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_stable_offsets_need_the_confirmation_that_this_broker_coordinates_the_group(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def request(stable: bool) -> OffsetFetchRequest:
+        if version == 7:
+            return OffsetFetchRequest(group_id="g", topics=None, require_stable=stable)
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "other")]
+        return OffsetFetchRequest(groups=groups, require_stable=stable)
+
+    async def test(client: Asker) -> None:
+        confirmations: dict[str, asyncio.Future[None]] = {}
+
+        def confirm(group_id: str, seconds: float) -> asyncio.Future[None] | None:
+            if group_id == "other":
+                return None
+            return confirmations.setdefault(group_id, asyncio.get_running_loop().create_future())
+
+        monkeypatch.setattr(client.context.groups, "confirm", confirm)
+        await prepare(client)
+        assert not any(errors_of(await client.ask(request(stable=False), version)))
+        answer = asyncio.ensure_future(client.ask(request(stable=True), version))
+        while not confirmations:
+            await asyncio.sleep(0)
+        confirmations["g"].set_exception(NotLeaderOrFollowerError())
+        assert errors_of(await answer) == [NotCoordinatorError.code, 0][: 1 if version == 7 else 2]
+        confirmations.clear()
+        answer = asyncio.ensure_future(client.ask(request(stable=True), version))
+        while not confirmations:
+            await asyncio.sleep(0)
+        confirmations["g"].set_result(None)
+        assert not any(errors_of(await answer))
+
+    with_broker(test, tmp_path)
+
+
+def errors_of(answer: OffsetFetchResponse) -> list[int]:
+    return [group.error_code for group in answer.groups] or [answer.error_code]

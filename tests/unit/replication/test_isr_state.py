@@ -70,6 +70,29 @@ def test_required_replicas_are_at_most_the_replicas() -> None:
     assert leading(PartitionImage(0, 3, (0, 1), (0, 1))).required(3) == 2
 
 
+@pytest.mark.parametrize(
+    ("min_isr", "isr", "followed"),
+    [
+        (1, (0, 1, 2), 5.0),  # either follower could lead, and commit alone
+        (2, (0, 1, 2), 8.0),  # the one that has not followed since could commit nothing without the other
+        (3, (0, 1, 2), 8.0),  # one at least: appended records that are not committed may matter
+        (1, (0, 1), 5.0),
+        (2, (0, 1), 5.0),
+        (1, (0,), float("inf")),
+    ],
+)
+def test_enough_followers_prove_that_no_other_leader_has_committed_anything(
+    min_isr: int, isr: tuple[int, ...], followed: float
+) -> None:
+    leadership = leading(PartitionImage(leader=0, leader_epoch=3, replicas=(0, 1, 2), isr=isr, state_version=5))
+    leadership.replicas[1].followed_at, leadership.replicas[2].followed_at = 5.0, 8.0
+    assert leadership.followed_at(min_isr) == followed
+    if isr == (0, 1):
+        leadership.replicas[2].followed_at = 3.0
+        leadership.set_pending((0, 1, 2))
+        assert leadership.followed_at(1) == 3.0, "a replica that the controller may have added counts"
+
+
 def test_lagging_replica_is_removed_from_the_isr() -> None:
     leadership = leading()
     fetched(leadership, 1, 9, end=10, now=5.0)

@@ -3,13 +3,22 @@
 From version 10 on, topics are identified by id.
 
 A partition without a committed offset has offset -1 and no error. For topics without DESCRIBE, there is an error if the
-request names them; if it requests all topics, they are left out. Version 0 reads the offsets that version 0 of
+request names them; if it requests all topics, they are left out.
+
+Stable offsets (KIP-447, the default of clients since Kafka 2.5) are also those of the current coordinator: a broker
+that was replaced without noticing would return older ones, and a transactional consumer would process records twice. So
+in-sync followers confirm that this broker leads the partition of the group; if they do not, the client gets
+NOT_COORDINATOR, and looks up the coordinator again.
+
+Version 0 reads the offsets that version 0 of
 OffsetCommit has written to the metadata store, and returns UNKNOWN_TOPIC_OR_PARTITION if there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
@@ -34,6 +43,8 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.security.acl import ResourceType
 
 NOTHING = CommittedOffset(-1, -1, "", -1)
+CONFIRM_SECONDS = 1.0
+"""Maximum time in seconds to confirm that this broker still coordinates a group."""
 IN_REGISTRY = 0
 """The version that reads offsets from the metadata store."""
 SEVERAL_GROUPS_SINCE = 8
@@ -47,12 +58,46 @@ def handle(
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     if context.version == IN_REGISTRY:
         return _fetch_from_registry(request, context)
+    if request.require_stable:
+        waits = _confirmations(request, context)
+        if waits:
+            return _fetch_confirmed(request, context, waits)
+    return _fetch(request, context)
+
+
+def _confirmations(request: OffsetFetchRequest, context: RequestContext) -> dict[str, asyncio.Future[None]]:
+    """Return the confirmations to wait for by group id."""
+    ids = (
+        [group.group_id for group in request.groups] if context.version >= SEVERAL_GROUPS_SINCE else [request.group_id]
+    )
+    waits = {}
+    for group_id in ids:
+        with suppress(errors.KafkaError):  # which _group reports
+            confirmed = context.broker.groups.confirm(group_id, CONFIRM_SECONDS)
+            if confirmed is not None:
+                waits[group_id] = confirmed
+    return waits
+
+
+async def _fetch_confirmed(
+    request: OffsetFetchRequest, context: RequestContext, waits: Mapping[str, asyncio.Future[None]]
+) -> OffsetFetchResponse:
+    await asyncio.wait(waits.values())
+    return _fetch(request, context, frozenset(group_id for group_id, wait in waits.items() if wait.exception()))
+
+
+def _fetch(
+    request: OffsetFetchRequest, context: RequestContext, unconfirmed: Collection[str] = ()
+) -> OffsetFetchResponse:
+    """Return the offsets. Groups in `unconfirmed` may have another coordinator."""
     if context.version >= SEVERAL_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(group, request.require_stable, context) for group in request.groups])
+        groups = [_group(group, request.require_stable, context, unconfirmed) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
     topics = None
     if request.topics is not None:
         topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
-    result = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, context)
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    result = _group(group, request.require_stable, context, unconfirmed)
     if result.error_code and context.version < ERROR_SINCE:
         result.topics = [_failed(topic, result.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
@@ -114,9 +159,13 @@ def _failed_topic(topic: OffsetFetchRequestTopic, error: errors.KafkaError) -> O
     return OffsetFetchResponseTopic(name=topic.name, partitions=answers)
 
 
-def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
+def _group(
+    group: OffsetFetchRequestGroup, stable: bool, context: RequestContext, unconfirmed: Collection[str]
+) -> OffsetFetchResponseGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        if group.group_id in unconfirmed:
+            raise errors.NotCoordinatorError
         context.broker.groups.check(group.group_id)
         context.broker.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except errors.KafkaError as error:

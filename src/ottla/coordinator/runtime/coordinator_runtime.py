@@ -6,6 +6,7 @@ then replayed, and the responses are sent when the append is committed.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -46,6 +47,12 @@ class CoordinatorRuntime(ABC):
         its partition is being loaded.
         """
         self._log.partition(key)
+
+    def confirm(self, key: str, seconds: float) -> asyncio.Future[None] | None:
+        """Prove that this broker still coordinates the key, before a client gets state that another coordinator may
+        have replaced. See `LeaderReplica.confirm`. Raises like `check`.
+        """
+        return self._log.partition(key).leader_replica.confirm(seconds)
 
     def partition_of(self, key: str) -> TopicPartition:
         """Return the partition of the internal topic that a key belongs to."""
