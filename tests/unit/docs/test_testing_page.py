@@ -55,7 +55,13 @@ def test_tables_name_the_public_fixtures_methods_and_arguments() -> None:
     fixtures = {name for name in vars(plugin) if name.startswith("ottla_") and "aio" not in name}
     assert {name for name in names(first_cells("fixture")) if "aio" not in name} == fixtures
     public = {name for name in vars(Fault) if not name.startswith("_")}
-    assert names(first_cells("method | what happens")) == public - {"apply", "takes", "wait", "release", "remove"}
+    assert names(first_cells("method | what happens to the request")) == public - {
+        "apply",
+        "takes",
+        "wait",
+        "release",
+        "remove",
+    }
     parameters = inspect.signature(Faults.on).parameters.keys() - {"self", "apis"}
     assert names(first_cells("argument of `on`")) >= parameters
     assert names(first_cells("method | effect")) <= {name for name in dir(Broker) if not name.startswith("_")}
