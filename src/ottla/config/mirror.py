@@ -80,9 +80,13 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         "Whether the names of MirrorMaker's own topics use replication.policy.separator; false: they use a dot.",
     )
     replication_factor = Option(2, integer(-1), "Replication factor of new topics; -1: the target's default.")
-    refresh_topics_enabled = Option(True, boolean, "Whether new topics and partitions are looked for.")
-    refresh_topics_interval_seconds = Option(600, integer(1), "Interval in seconds between such look-ups.")
-    sync_topic_configs_enabled = Option(True, boolean, "Whether configs of topics are copied after their creation.")
+    refresh_topics_enabled = Option(True, boolean, "Whether to look for new topics and partitions at intervals.")
+    refresh_topics_interval_seconds = Option(
+        600, integer(1), "Interval in seconds between look-ups of new topics and partitions."
+    )
+    sync_topic_configs_enabled = Option(
+        True, boolean, "Whether later changes of topic configs at the source are copied to the target."
+    )
     sync_topic_configs_interval_seconds = Option(
         600, integer(1), "Interval in seconds at which topic configs are copied."
     )
@@ -98,7 +102,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     use_defaults_from = Option(
         "target",
         one_of("source", "target"),
-        "Whose defaults apply to configs that are not set at the source; source sets them at the target.",
+        "Cluster whose defaults apply to topic configs that are not set at the source. With source, its defaults are "
+        "set at the target.",
     )
     sync_topic_acls_enabled = Option(
         True,
@@ -111,49 +116,55 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     emit_heartbeats_interval_seconds = Option(1, integer(1), "Interval in seconds between heartbeats.")
     heartbeats_topic_replication_factor = _replicas("the heartbeats topic")
     heartbeats_replication_enabled = Option(
-        True, boolean, "Whether heartbeats topics of the source are copied even if topics leaves them out."
+        True, boolean, "Whether heartbeats topics of the source are copied even if they do not match topics."
     )
     emit_checkpoints_enabled = Option(
         True, boolean, "Whether translated offsets of groups are written to the checkpoints topic of the target."
     )
     emit_checkpoints_interval_seconds = Option(60, integer(1), "Interval in seconds between checkpoints.")
     checkpoints_topic_replication_factor = _replicas("the checkpoints topic")
-    refresh_groups_enabled = Option(True, boolean, "Whether new groups are looked for.")
-    refresh_groups_interval_seconds = Option(600, integer(1), "Interval in seconds between such look-ups.")
+    refresh_groups_enabled = Option(True, boolean, "Whether to look for new groups at intervals.")
+    refresh_groups_interval_seconds = Option(600, integer(1), "Interval in seconds between look-ups of new groups.")
     sync_group_offsets_enabled = Option(
         False, boolean, "Whether translated offsets are committed for groups that are inactive at the target."
     )
-    sync_group_offsets_interval_seconds = Option(60, integer(1), "Interval in seconds between such commits.")
+    sync_group_offsets_interval_seconds = Option(
+        60, integer(1), "Interval in seconds between commits of translated offsets."
+    )
     emit_offset_syncs_enabled = Option(
         True,
         boolean,
-        "Whether pairs of offsets of source and target are recorded, which the translation needs.",
+        "Whether offset syncs are recorded: pairs of an offset at the source and the offset of the same record at the "
+        "target. Without them, offsets of groups cannot be translated.",
         key="emit.offset-syncs.enabled",
     )
     offset_syncs_topic_location = Option(
         "source",
         one_of("source", "target"),
-        "The cluster with the topic of these pairs.",
+        "Which cluster has the offset syncs topic.",
         key="offset-syncs.topic.location",
     )
     offset_syncs_topic_replication_factor = Option(
         3,
         integer(-1),
-        "Replication factor of the topic of these pairs; -1: the cluster's default.",
+        "Replication factor of the offset syncs topic; -1: the cluster's default.",
         key="offset-syncs.topic.replication.factor",
     )
-    offset_lag_max = Option(100, integer(0), "Maximum number of records between two such pairs of a partition.")
+    offset_lag_max = Option(100, integer(0), "Maximum number of records between two offset syncs of a partition.")
     exactly_once_source_support = Option(
         "preferred",
         one_of("preferred", "enabled", "preparing", "disabled"),
         "enabled: copy each record exactly once, in transactions; disabled: at least once; preferred: exactly once if "
-        "the target serves transactions. preparing is disabled.",
+        "the target supports transactions; preparing: same as disabled.",
     )
     offset_storage_topic = Option(
-        "", text, "Compacted topic of the target with the offsets that were copied; empty: mm2-offsets.SOURCE.internal."
+        "",
+        text,
+        "Compacted topic of the target that stores the offsets up to which the source was copied; empty: "
+        "mm2-offsets.SOURCE.internal.",
     )
-    offset_storage_partitions = Option(25, integer(1), "Number of partitions of this topic.")
-    offset_storage_replication_factor = _replicas("this topic")
+    offset_storage_partitions = Option(25, integer(1), "Number of partitions of the topic offset.storage.topic.")
+    offset_storage_replication_factor = _replicas("the topic offset.storage.topic")
     consumer_poll_timeout_ms = Option(1000, integer(0), "Maximum time in milliseconds to wait for records.")
 
     def check(self) -> None:

@@ -1,5 +1,5 @@
-"""Committed offsets of groups: translated, written as checkpoints, and committed for groups that are inactive at the
-target (`MirrorCheckpointConnector`).
+"""Translates the committed offsets of groups, writes them as checkpoints, and commits them at the target for groups
+that are inactive there (`MirrorCheckpointConnector`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Checkpoints:
         self._by_group: defaultdict[str, dict[TopicPartition, Checkpoint]] = defaultdict(dict)
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Add a checkpoint, which replaces the one before."""
+        """Add a checkpoint. It replaces the earlier one of its group and partition."""
         self._by_group[checkpoint.group][checkpoint.partition] = checkpoint
 
     def of(self, group: str) -> Mapping[TopicPartition, Checkpoint]:
@@ -44,18 +44,18 @@ class Checkpoints:
         return self._by_group.get(group, {})
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Return whether a checkpoint advances its group at the target, or follows the group if it was reset at the
-        source.
+        """Return whether a checkpoint has to be written: it advances its group at the target, or the group was reset to
+        an earlier offset at the source.
 
-        Otherwise a group could move backward at the target although it has not at the source, because the translation
-        of older offsets becomes less exact.
+        Other checkpoints would move a group backward at the target although it has not moved at the source, because
+        the translation of older offsets becomes less exact.
         """
         last = self.of(checkpoint.group).get(checkpoint.partition)
         return last is None or checkpoint.upstream < last.upstream or checkpoint.downstream > last.downstream
 
 
 def offsets_to_commit(checkpoints: Mapping[TopicPartition, Checkpoint], committed: Offsets) -> Offsets:
-    """Return the offsets to commit for an inactive group: those that are ahead of what it has at the target."""
+    """Return the offsets to commit for an inactive group: those ahead of its committed offsets at the target."""
     return {
         partition: checkpoint.offset_and_metadata
         for partition, checkpoint in checkpoints.items()
@@ -155,11 +155,13 @@ class CheckpointMirror:
         await admin.alter_consumer_group_offsets(group, offsets, errors=failed)
         for partition, error in failed.items():
             if not isinstance(error, UnknownMemberIdError):  # a member has joined meanwhile
-                log.warning("%s: cannot commit %s of group %s: %s", self._flow.name, partition, group, error)
+                log.warning(
+                    "%s: cannot commit the offset of %s for group %s: %s", self._flow.name, partition, group, error
+                )
 
 
 def syncs_location(flow: Flow, source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:
-    """Return the cluster with the topic of offset syncs, and the other one, whose alias the topic is named after."""
+    """Return the cluster that has the offset syncs topic, and the other one, whose alias is in the topic's name."""
     return (source, target) if flow.config.offset_syncs_topic_location == "source" else (target, source)
 
 
@@ -167,4 +169,4 @@ def _parsed(kind: type[R], record: ConsumerRecord) -> Iterable[R]:
     try:
         yield kind.parse(record.key, record.value)
     except SerializationError as error:
-        log.warning("Ignoring record %d of %s: %s", record.offset, record.topic, error)
+        log.warning("Ignoring the record at offset %d of topic %s: %s", record.offset, record.topic, error)

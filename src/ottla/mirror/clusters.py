@@ -44,9 +44,9 @@ class Cluster:
         return TopicReader(self._consumer_configs, topic)
 
     async def create_compacted_topic(self, name: str, config: MirrorConfig, kind: str, partitions: int = 1) -> None:
-        """Create an internal topic unless it exists; the option `<kind>.replication.factor` is its number of replicas.
+        """Create an internal topic unless it exists, with the option `<kind>.replication.factor`.
 
-        Raises ConfigurationError if the cluster has fewer brokers.
+        Raises ConfigurationError if the cluster has too few brokers for this replication factor.
         """
         option = f"{kind}.replication.factor"
         topic = NewTopic(name, partitions, config.values[option], topic_configs=COMPACTED)
@@ -60,7 +60,7 @@ class Cluster:
 
 
 class TopicReader:
-    """Reads an internal topic: first from its beginning to its current end, then each time what was added."""
+    """Reads an internal topic: at first from its beginning to its current end, later the records added since then."""
 
     def __init__(self, configs: Mapping[str, Any], topic: str) -> None:
         self._consumer = KafkaConsumer(
@@ -76,7 +76,7 @@ class TopicReader:
         await self._consumer.close()
 
     async def read_to_end(self) -> AsyncIterator[ConsumerRecord]:
-        """Return the records up to the current end of the topic that have not been returned yet."""
+        """Yield the records up to the current end of the topic that were not returned by an earlier call."""
         partitions = [
             TopicPartition(self._topic, p) for p in await self._consumer.partitions_for_topic(self._topic) or ()
         ]
@@ -84,7 +84,7 @@ class TopicReader:
         ends = await self._consumer.end_offsets(partitions)
         while behind := [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:
             polled = await self._consumer.poll(POLL_MS)
-            log.debug("Reading %s: %d partitions are not at their ends", self._topic, len(behind))
+            log.debug("Reading topic %s: %d partitions are not read to the end yet", self._topic, len(behind))
             for records in polled.values():
                 for record in records:
                     yield record

@@ -1,10 +1,10 @@
-"""Copies the records of a flow: partition, timestamp, key, value and headers stay (`MirrorSourceTask`).
+"""Copies the records of a flow with their partition, timestamp, key, value and headers (`MirrorSourceTask`).
 
-Exactly once: the records and the offsets they were copied up to are one transaction of the target. Another process
-with the same flow fences this one, because it has the same transactional id; it then reads the committed offsets.
-At least once: the offsets are written when the records are acknowledged.
+Exactly once: a transaction at the target has the records and the offsets up to which they were copied. Another process
+with the same flow fences this one, because it uses the same transactional id; it then reads the committed offsets.
+At least once: the offsets are written after the records are acknowledged.
 
-A failure ends the session with its clients: the next one begins at the offsets in the target.
+After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 log = logging.getLogger("ottla.mirror")
 
 TRANSACTION_SECONDS: Final = 0.5
-"""Time in seconds after which a transaction is committed although there are more records."""
+"""Time in seconds after which a transaction is committed even if there are more records."""
 TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 """Bytes of keys, values and headers after which a transaction is committed, so that memory is bounded."""
 
 ROWS_PER_TURN: Final = 500
-"""Records with headers that are sent before other tasks have a turn, such as the sender of the producer."""
+"""Number of records with headers that are sent before other tasks, such as the producer's sender, get a turn."""
 CLOSE_SECONDS: Final = 5.0
-"""Time in seconds for which the end of a session waits for records in flight; after a failure they may never be sent.
+"""Maximum time in seconds that a session waits at its end for records in flight, which may never be sent after a
+failure.
 """
 
 
 class CopiedRecords(NamedTuple):
-    """Records of a partition of the source that have consecutive offsets at both clusters."""
+    """Copied records of a source partition that have consecutive offsets at both clusters."""
 
     partition: TopicPartition
     upstream: int
@@ -57,7 +58,7 @@ class CopyProgress:
         self.records = 0
         self.bytes = 0
         self.lag: int | None = None
-        """Records of the source that are still to be copied; None before they are known."""
+        """The number of records of the source that are not copied yet; None until it is known."""
 
 
 class _Sent(NamedTuple):
@@ -110,7 +111,7 @@ class Copier:
         self._clients = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start the clients, and read the offsets that were copied."""
+        """Start the clients, and read the offsets up to which records were copied."""
         async with AsyncExitStack() as clients:
             self._producer = await self._start_producer(clients)
             # After the initialization no transaction of an earlier process is open, and none can be committed.
@@ -228,7 +229,7 @@ class Copier:
         return futures
 
     async def _send_offsets(self, sent: list[_Sent]) -> None:
-        """Send the offset of the last record of each partition."""
+        """Write the offset of the last record of each partition to the topic of copied offsets."""
         last = {part.partition: part.columns.offsets[part.columns.rows - 1] for part in sent}
         futures = [
             await self._producer.send(
@@ -261,7 +262,7 @@ async def _started(producer: KafkaProducer, clients: AsyncExitStack) -> KafkaPro
 
 
 def offsets_topic(flow: Flow) -> str:
-    """Return the topic of the target with the copied offsets of a flow."""
+    """Return the name of the target's topic that stores the offsets up to which a flow was copied."""
     return flow.config.offset_storage_topic or f"mm2-offsets.{flow.name.source}.internal"
 
 
@@ -271,7 +272,7 @@ def transactional_id(flow: Flow) -> str:
 
 
 def _consumer_configs(flow: Flow, properties: MirrorProperties) -> dict[str, Any]:
-    """Return the configs of the source's consumer. Unlike in Kafka, aborted records are not copied by default."""
+    """Return the configs of the consumer of the source. Unlike MirrorMaker 2, it skips aborted records by default."""
     own = properties.client_configs("consumer", flow.name.source, flow.name)
     defaults = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     return {**defaults, **own, "group.id": None, "enable.auto.commit": False}

@@ -13,11 +13,11 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError
 
 ROLES: Final = {"consumer": ConsumerConfig, "producer": ProducerConfig, "admin": AdminConfig}
-"""Kinds of clients, whose names are prefixes of configs."""
+"""The kinds of clients and their configs. A kind is also a prefix of config names, such as `consumer.`."""
 ROLE_PREFIXES: Final = tuple(f"{role}." for role in ROLES)
 ENDS: Final = ("source", "target")
 SHARED: Final = ("security.", "ssl.", "sasl.", "bootstrap.servers", "client.dns.lookup", "client.rack")
-"""Prefixes of client configs that apply to all clusters if they have no prefix of one."""
+"""Client configs, by prefix, that apply to all clusters unless the alias of a cluster precedes them."""
 
 
 class FlowName(NamedTuple):
@@ -31,14 +31,14 @@ class FlowName(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A flow with its options. Without `config.enabled` it has only heartbeats."""
+    """A flow with its options. It only emits heartbeats unless `config.enabled` is set."""
 
     name: FlowName
     config: MirrorConfig
 
 
 class MirrorProperties:
-    """The properties. Options of a flow (`A->B.topics`) precede those of all flows (`topics`).
+    """The properties. Options of one flow (`A->B.topics`) take precedence over those of all flows (`topics`).
 
     Raises ConfigurationError if clusters, flows or options are invalid.
     """
@@ -68,7 +68,10 @@ class MirrorProperties:
         return flows
 
     def client_configs(self, role: str, alias: str, flow: FlowName | None = None) -> dict[str, Any]:
-        """Return the configs of a client (consumer, producer or admin) of a cluster, also those for one flow."""
+        """Return the configs of a client of a cluster. `role`: consumer, producer or admin.
+
+        With `flow`, the configs that the properties set for this flow only are included; they take precedence.
+        """
         options = ROLES[role].options
         configs = {k: v for k, v in self._properties.items() if k.startswith(SHARED) and k in options}
         of_cluster = self._with_prefix(f"{alias}.")
@@ -87,7 +90,7 @@ class MirrorProperties:
         return {k.removeprefix(prefix): v for k, v in self._properties.items() if k.startswith(prefix)}
 
     def _config(self, name: FlowName) -> MirrorConfig:
-        """Return the options of a flow. Those of Connect's workers may also have the prefix of the target."""
+        """Return the options of a flow. The alias of the target may precede the options of Connect's workers."""
         top = {k: v for k, v in self._properties.items() if k in MirrorConfig.options and k != "enabled"}
         of_target = {k: v for k, v in self._with_prefix(f"{name.target}.").items() if k.startswith(WORKER)}
         own = {k: v for k, v in self._with_prefix(f"{name}.").items() if not k.startswith((*ROLE_PREFIXES, *ENDS))}
@@ -100,7 +103,7 @@ class MirrorProperties:
         MirrorConfig.check_names(key for key in names if not key.startswith(prefixes))
 
     def _check_flow_names(self) -> None:
-        """Raise ConfigurationError for a flow of clusters that do not exist: it would do nothing."""
+        """Raise ConfigurationError for options of a flow between clusters that do not exist: they would do nothing."""
         for key in self._properties:
             source, arrow, rest = key.partition("->")
             if not arrow:
@@ -112,12 +115,12 @@ class MirrorProperties:
 
 
 WORKER: Final = ("offset.storage.", "exactly.once.source.support")
-"""Prefixes of options of Connect's workers, which belong to the target."""
+"""Options of Connect's workers, by prefix. In Kafka, these workers belong to the target."""
 
 
 def _check_loops(flows: list[Flow]) -> None:
-    """Raise ConfigurationError if records would be copied in a loop for ever because the names of topics do not prevent
-    it.
+    """Raise ConfigurationError if records would be copied in an endless loop: the identity policy does not prevent it,
+    because the copy of a topic has the same name.
     """
     identity = [f for f in flows if f.config.enabled and f.config.replication_policy_class == IDENTITY]
     for flow in identity:

@@ -31,7 +31,7 @@ Action = Callable[[], Awaitable[None]]
 
 
 class FlowMirror:
-    """Copies topics, records, configs, ACLs and offsets of groups of one flow, and emits heartbeats."""
+    """Copies the topics, records, configs, ACLs and group offsets of one flow, and emits heartbeats."""
 
     def __init__(self, flow: Flow, properties: MirrorProperties, source: Cluster, target: Cluster) -> None:
         self.flow = flow
@@ -48,13 +48,13 @@ class FlowMirror:
         self._copier: Copier | None = None
 
     def stop(self) -> None:
-        """End `run` after the transaction that is being written."""
+        """Make `run` return after the open transaction is committed."""
         self._stopped.set()
         if self._copier is not None:
             self._copier.stop()
 
     async def prepare(self) -> None:
-        """Create internal topics and topics. Raises the errors of the clusters."""
+        """Create the internal topics, and the topics to copy at the target. Raises errors of the clusters."""
         config, name = self.flow.config, self.flow.name
         if config.emit_heartbeats_enabled:
             await self._target.create_compacted_topic(self.policy.heartbeats_topic, config, "heartbeats.topic")
@@ -102,7 +102,7 @@ class FlowMirror:
         return tasks
 
     async def _repeat(self, action: Action, seconds: float, what: str, *, at_once: bool = True) -> None:
-        """Run an action at intervals. A failure is logged; the next attempt is after the interval."""
+        """Run an action at intervals. A failed action is logged, and repeated after the usual interval."""
         if not at_once:
             await asyncio.sleep(seconds)
         while True:
@@ -148,7 +148,7 @@ class FlowMirror:
                 tasks.create_task(self._repeat(checkpoints.sync_group_offsets, seconds, "commit of offsets"))
 
     async def _copy(self) -> None:
-        """Copy in sessions: one that fails is followed by another. The first one must start."""
+        """Copy in sessions: after a failure, a new session starts. Raises the error if the first one cannot start."""
         failures = 0
         while not self._stopped.is_set():
             records = self.progress.records
@@ -188,7 +188,9 @@ class FlowMirror:
             await asyncio.gather(task, stopped, return_exceptions=True)
 
     async def _emit_offset_syncs(self, copied: list[CopiedRecords]) -> None:
-        """Record pairs of offsets of copied records. Fewer pairs make the translation less exact, but never wrong."""
+        """Record offset syncs of copied records. Errors are only logged: if syncs are missing, translated offsets are
+        less exact, but never wrong.
+        """
         if not self.flow.config.emit_offset_syncs_enabled:
             return
         try:

@@ -27,7 +27,7 @@ class MirrorMaker:
         ]
 
     async def run(self) -> None:
-        """Mirror until `stop`. Raises the first error that ends a flow; the others then end in order."""
+        """Mirror until `stop`. If a flow fails, stop the other flows in order, then raise its error."""
         async with AsyncExitStack() as clients:
             for cluster in self._clusters.values():
                 await clients.enter_async_context(cluster)
@@ -39,7 +39,7 @@ class MirrorMaker:
                 raise _first(group) from None
 
     def stop(self) -> None:
-        """End `run` when the transactions that are being written are committed."""
+        """Make `run` return after the open transactions are committed."""
         for flow in self.flows:
             flow.stop()
 

@@ -1,5 +1,6 @@
-"""Pairs of offsets of source and target: which ones to record, and the translation of offsets by them.
+"""Offset syncs: pairs of an offset at the source and the offset of the same record at the target.
 
+`SyncSelector` decides which of them are recorded, `OffsetSyncStore` translates committed offsets with them.
 KIP-382, with the translation of KAFKA-12468 (Kafka 3.5): Kafka's `OffsetSyncWriter` and `OffsetSyncStore`.
 """
 
@@ -16,17 +17,17 @@ from ottla.mirror.records import OffsetSync
 from ottla.model import TopicPartition
 
 PRECISION: Final = 8
-"""A sync may be dropped if the gap that it leaves is at most this part of its distance from the latest one."""
+"""A sync may be dropped if the gap that it leaves is at most 1/PRECISION of its distance to the latest sync."""
 MIN_SYNCS: Final = 64
-"""Number of syncs of a partition below which none is dropped."""
+"""Number of syncs of a partition up to which none is dropped."""
 
 
 class SyncSelector:
-    """Selects the pairs of offsets of one partition that are recorded.
+    """Selects the offset syncs of one partition that are recorded.
 
-    The first pair, those after a gap at the source, at least one in `max_lag` records, and the last one of a
-    transaction. The translation relies on it: between two syncs, offsets of source and target grow alike, or the
-    target's faster (by transaction markers).
+    These are the first one, those after a gap in the offsets of the source, at least one in `max_lag` + 1 records, and
+    the last one of a transaction. The translation relies on it: between two syncs, the offsets at the target grow as
+    fast as those at the source, or faster because of transaction markers.
     """
 
     def __init__(self, partition: TopicPartition, max_lag: int) -> None:
@@ -36,7 +37,7 @@ class SyncSelector:
         self._last: OffsetSync | None = None
 
     def select(self, upstream: int, downstream: int, count: int) -> Iterator[OffsetSync]:
-        """Return the pairs to record of `count` records that have consecutive offsets at both clusters."""
+        """Yield the syncs to record for `count` copied records. Their offsets are consecutive at both clusters."""
         last = self._last
         first = upstream
         if last is not None and upstream == self._next_upstream and downstream >= last.downstream:
@@ -49,7 +50,7 @@ class SyncSelector:
             yield last
 
     def latest(self, upstream: int, downstream: int) -> OffsetSync | None:
-        """Return the pair of the last copied record; None if it was recorded."""
+        """Return the sync of the last copied record; None if it was selected already."""
         if self._last is not None and self._last[1:] == (upstream, downstream):
             return None
         self._last = OffsetSync(self._partition, upstream, downstream)
@@ -57,17 +58,17 @@ class SyncSelector:
 
 
 class OffsetSyncStore:
-    """Translates offsets by the recorded pairs. It keeps fewer and fewer of the older ones."""
+    """Translates offsets with the recorded syncs. The older they are, the fewer of them it keeps."""
 
     def __init__(self) -> None:
         self._syncs: defaultdict[TopicPartition, list[OffsetSync]] = defaultdict(list)
-        """By partition of the source, by rising offsets."""
+        """The syncs by source partition, in the order of their offsets."""
         self._limits: defaultdict[TopicPartition, int] = defaultdict(lambda: MIN_SYNCS)
 
     def add(self, sync: OffsetSync) -> None:
-        """Add a pair. One whose offset is lower than earlier ones, at either cluster, replaces them all.
+        """Add a sync. If its offset at either cluster is lower than the latest one, it replaces all earlier syncs.
 
-        The partition was then created again, or copied again from an earlier offset.
+        In this case, the partition was created again, or is copied again from an earlier offset.
         """
         syncs = self._syncs[sync.partition]
         if syncs and (sync.upstream < syncs[-1].upstream or sync.downstream < syncs[-1].downstream):
@@ -78,10 +79,10 @@ class OffsetSyncStore:
             self._limits[sync.partition] = max(MIN_SYNCS, 2 * len(syncs))
 
     def translate(self, partition: TopicPartition, offset: int) -> int | None:
-        """Return an offset at the target from which a group misses no record; None if that cannot be determined.
+        """Return the offset at which a group continues at the target without missing a record; None if it is unknown.
 
-        It is never beyond what was copied: at most one record after the latest pair at or before `offset`, because
-        later records may have been compacted away, or not copied yet.
+        It is at most one record after the latest sync at or before `offset`, because later records may have been
+        removed by compaction, or may not be copied yet.
         """
         syncs = self._syncs.get(partition, [])
         index = bisect.bisect_right(syncs, offset, key=attrgetter("upstream")) - 1
@@ -92,7 +93,7 @@ class OffsetSyncStore:
 
 
 def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
-    """Drop pairs that are close to others in proportion to their age; the first and the last stay."""
+    """Drop syncs that are close to others; the older they are, the more. The first and the last one stay."""
     latest = syncs[-1].upstream
     result = [syncs[0]]
     for sync, following in pairwise(syncs[1:]):

@@ -52,11 +52,11 @@ class ReplicationPolicy:
         return False
 
     def offset_syncs_topic(self, other: str) -> str:
-        """Return the topic of pairs of offsets, where `other` is the alias of the cluster that it is not on."""
+        """Return the name of the offset syncs topic. `other`: the alias of the cluster that does not have it."""
         return self._internal("mm2-offset-syncs.") + other + self._internal(".internal")
 
     def checkpoints_topic(self, source: str) -> str:
-        """Return the topic of translated offsets of groups of the cluster `source`."""
+        """Return the name of the topic with the translated group offsets of the cluster `source`."""
         return source + self._internal(".checkpoints.internal")
 
     def _internal(self, name: str) -> str:

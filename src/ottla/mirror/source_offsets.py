@@ -1,9 +1,9 @@
-"""The offsets of the source that were copied, in a compacted topic of the target.
+"""The offsets up to which the source was copied, in a compacted topic of the target.
 
-It is the topic of Kafka Connect's source offsets in Connect's format, so that this tool continues where MirrorMaker 2
-has stopped, and vice versa. Its records are written in the transaction of the records they are about. Offsets
-of a consumer group could be, too, but a cluster removes those of a group without members after a week
-(offsets.retention.minutes), and all records would be copied again.
+The topic and its records are those of Kafka Connect's source offsets, so this tool continues where MirrorMaker 2
+has stopped, and vice versa. Each offset is written in the same transaction as the copied records. Committed offsets
+of a consumer group would allow that as well, but a cluster removes the offsets of a group without members after a week
+(offsets.retention.minutes), and all records would then be copied again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ CONNECTOR: Final = "MirrorSourceConnector"
 
 
 def offset_key(source: str, partition: TopicPartition) -> bytes:
-    """Return the key of the record with the offset of a partition of the cluster `source`."""
+    """Return the key of the record that stores the offset of a partition. `source`: the alias of its cluster."""
     place = {"cluster": source, "partition": partition.partition, "topic": partition.topic}
     return json.dumps([CONNECTOR, place], separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def offset_value(offset: int) -> bytes:
-    """Return the value of the record; `offset` is that of the last copied record."""
+    """Return the value of the record. `offset`: the source offset of the last copied record."""
     return json.dumps({"offset": offset}, separators=(",", ":")).encode()
 
 
 def next_offsets(source: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
-    """Return the next offset to copy of each partition, from the records (key, value) in the order of the log.
+    """Return the next offset to copy of each partition. `records`: keys and values in the order of the log.
 
-    Records of other clusters and connectors are ignored. A record without a value removes the offset.
+    Records of other clusters and connectors are ignored. A tombstone removes the offset of its partition.
     """
     offsets: dict[TopicPartition, int] = {}
     for key, value in records:

@@ -1,4 +1,4 @@
-"""Topics of a flow, created at the target with partitions, configs and ACLs of the source (`MirrorSourceConnector`)."""
+"""Topics of a flow at the target, with the source's partitions, configs and ACLs (`MirrorSourceConnector`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TopicMirror:
         self._source = source
         self._target = target
         self.partitions: frozenset[TopicPartition] = frozenset()
-        """Partitions of the source that have their counterpart at the target and are to be copied."""
+        """The source partitions to copy: those whose counterparts at the target exist."""
         self._without_acls = False
 
     def is_copied(self, topic: str) -> bool:
@@ -152,7 +152,9 @@ class TopicMirror:
         return changes
 
     def _to_set(self, entries: Entries) -> dict[str, ConfigEntry]:
-        """Return the configs that are set at the source (or all, with its defaults) and copied."""
+        """Return the configs to set at the target: those that are set at the source, and with use.defaults.from=source
+        those with defaults as well, unless they are excluded from copying.
+        """
         with_defaults = self._config.use_defaults_from == "source"
         return {
             key: entry
