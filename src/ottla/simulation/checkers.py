@@ -1,4 +1,4 @@
-"""The promises of a run, whatever failed: one function each, which returns its violations."""
+"""The promises that must hold whatever faults a run has: one function per promise, which returns its violations."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> lis
 
 
 def every_record_is_acked(refused: Iterable[tuple[float, Sent, str]]) -> list[str]:
-    """Check that no delivery has failed: faults last for seconds, and a delivery may take two minutes."""
+    """Check that no delivery has failed: faults last for seconds, while a delivery may take two minutes."""
     return [f"{sent} failed: {error}" for _, sent, error in refused]
 
 
 def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
-    """Check that every producer went on until it was stopped."""
+    """Check that every producer continued until it was stopped."""
     return [f"{name}: {error}" for name, error in ended.items()]
 
 
 def nothing_is_doubled(records: Sequence[Stored]) -> list[str]:
-    """Check that no value of an idempotent producer is in the log twice, whatever producer epochs it was written in."""
+    """Check that no value of an idempotent producer is in the log twice, even if its producer epoch has changed."""
     counts = Counter(record.value for record in of_topic(records, ORDERED))
     return [f"{value!r} is there {count} times" for value, count in counts.items() if count > 1]
 
 
 def order_is_kept(records: Sequence[Stored]) -> list[str]:
-    """Check that the numbers of each producer increase with the offsets in each partition."""
+    """Check that the numbers that a producer writes increase with the offsets of each partition."""
     last: dict[tuple[int, str], int] = {}
     wrong = []
     for record in of_topic(sorted(records), ORDERED):
@@ -71,7 +71,9 @@ def order_is_kept(records: Sequence[Stored]) -> list[str]:
 
 
 def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Stored]) -> list[str]:
-    """Check that transactions are visible as a whole or not at all, as their clients saw them end."""
+    """Check that transactions are visible completely or not at all, in agreement with the outcomes that their clients
+    received.
+    """
     seen: dict[tuple[str, int], set[Half]] = defaultdict(set)
     for record in of_topic(records, TRANSFERS):
         half = Half.of(record.value)
@@ -149,14 +151,14 @@ def a_partition_has_one_owner(events: Sequence[GroupEvent]) -> list[str]:
 
 
 def only_committed_records_are_read(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
-    """Check that no member took a record of a transaction that was aborted, or that is not in the log in the end."""
+    """Check that no member received a record of an aborted transaction, or one that is not in the log at the end."""
     stored = {(record.place, record.offset) for record in records}
     taken = [event for event in events if isinstance(event, Taken)]
     return [f"{t.member} took {t.place} {t.offset}" for t in taken if (t.place, t.offset) not in stored]
 
 
 def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
-    """Check that the brokers' logs are the same bytes, from the first offset to the high watermark that all have."""
+    """Check that the replicas have the same bytes, from the latest first offset to the lowest high watermark."""
     ends = smallest(replicas)
     wrong = []
     for place, of in replicas.items():
@@ -181,7 +183,7 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 def replicas_reach_what_was_acked(
     acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
-    """Check that every broker has a replica, whose high watermark has reached the last acknowledged record."""
+    """Check that every broker has a replica, and that its high watermark is after the last acknowledged record."""
     ends = smallest(replicas)
     last: dict[Place, int] = {}
     for _, sent, offset in acks:

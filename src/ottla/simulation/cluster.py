@@ -18,7 +18,7 @@ PORT: Final = 9092
 LOG_DIRS: Final = ("data", "more")
 """The log directories of each broker."""
 RESTART_SECONDS: Final = 5.0
-"""Time after which a broker that could not start is started again, as a supervisor does."""
+"""Time in seconds after which a broker that failed to start is started again, as a supervisor does."""
 
 CONFIGS: Final[Mapping[str, Any]] = {
     "zookeeper.connect": "zookeeper:2181",
@@ -76,13 +76,15 @@ class SimulatedBroker:
         within a process after a failure of its log directory.
         """
         self.crashes = 0
-        """Ends that were no controlled shutdown. As in Kafka, log start offsets since the last checkpoint are lost."""
+        """The number of times that the broker ended without a controlled shutdown. As in Kafka, a change of a log start
+        offset after the last checkpoint is lost then.
+        """
         self.power_lost_at = float("-inf")
-        """The time of the last loss of power, which may have lost acknowledged records."""
+        """The time of the last power loss, which may have lost acknowledged records."""
 
     @property
     def context(self) -> BrokerContext | None:
-        """The broker's parts while it serves clients."""
+        """The context of the broker while it serves clients; otherwise None."""
         return None if self.node is None else self.node._context
 
     @property
@@ -102,7 +104,7 @@ class SimulatedBroker:
         return f"{self.host}:{PORT}"
 
     def start(self) -> None:
-        """Start the broker; it is tried again if it fails."""
+        """Start the broker. If this fails, it is started again after some seconds."""
         assert not self.is_alive
         self.runs += 1
         self.process = self.world.start_process(self.name, self.name)
@@ -145,7 +147,7 @@ class SimulatedBroker:
             self.node = None
 
     def lose_power(self) -> None:
-        """Kill the process and lose what its disk has not written."""
+        """Kill the process, and lose writes that its disk has not fsynced."""
         if self.process is not None:
             self.world.note(self.name, "loses power")
             self.power_lost_at = self.world.loop.time()
@@ -158,7 +160,7 @@ class SimulatedBroker:
                 self.world.logs.on_power_lost(directory)
 
     def _remember_logs(self, *, power_lost: bool) -> list[Path]:
-        """Have the logs compared after the crash. Return their directories."""
+        """Record the state of the logs, which are compared with it after the crash. Return their directories."""
         self.crashes += 1
         logs = [] if self.context is None else [partition.log for partition in self.context.partitions]
         for log in logs:

@@ -1,4 +1,4 @@
-"""The command of the simulation: one seed with its story, or many side by side."""
+"""The command `python -m ottla.simulation`: one seed, or many in parallel."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from ottla.simulation.reporting.shrink import report, shrunk
 from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
-"""A run before all others: codecs are compiled at their first use, which the others then need not do again."""
+"""A run before all others: it compiles the codecs, so that the other runs need not do it again."""
 
-SHRINK_HELP: Final = "shrink broken runs for this time each (300 s), and print their stories"
-COVERAGE_HELP: Final = "add what runs meet to this file; half of the plans are made from those that met something new"
+SHRINK_HELP: Final = "shrink each broken run, for 300 s by default, and print its story"
+COVERAGE_HELP: Final = (
+    "add the coverage of these runs to this file; half of the runs are variants of those that met something new"
+)
 MAX_SHRUNK: Final = 3
-"""Broken runs that are shrunk: many often have one cause."""
+"""Maximum number of broken runs that are shrunk: several often have the same cause."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,18 +81,28 @@ def print_story(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ottla.simulation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--seed", type=int, help="the (first) seed; random by default")
-    parser.add_argument("--runs", type=int, default=1, help="number of seeds, from the first one upwards")
-    parser.add_argument("--minutes", type=float, help="run seeds for this time instead of a number of them")
-    parser.add_argument("--seconds", type=float, default=120, help="virtual seconds with faults and rests per run")
+    parser.add_argument("--runs", type=int, default=1, help="number of runs; each has the next seed")
+    parser.add_argument("--minutes", type=float, help="run further seeds for this time, whatever --runs is")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="virtual time with faults and rests per run, in seconds"
+    )
     parser.add_argument("--fault", action="append", choices=sorted(KINDS), default=[], help="only faults of this kind")
-    parser.add_argument("--workload", action="append", choices=WORKLOADS, default=[], help="with this workload")
+    parser.add_argument(
+        "--workload",
+        action="append",
+        choices=WORKLOADS,
+        default=[],
+        help="add this one, not two of the seed's choice",
+    )
     parser.add_argument("--shrink", type=float, nargs="?", const=300, default=0, metavar="SECONDS", help=SHRINK_HELP)
-    parser.add_argument("--inject", action="append", type=_fault, metavar="FAULT", help="these faults; none for none")
+    parser.add_argument(
+        "--inject", action="append", type=_fault, metavar="FAULT", help="inject only these faults; none: no faults"
+    )
     parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help="leave clients out")
-    parser.add_argument("--lasts", type=float, default=0.0, help="virtual seconds of load, if faults end earlier")
+    parser.add_argument("--lasts", type=float, default=0.0, help="minimum virtual time of load, in seconds")
     parser.add_argument("--variation", type=int, default=0, help="another order of events of the seed")
     parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of runs in parallel")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
     parser.add_argument("--coverage", type=Path, metavar="FILE", help=COVERAGE_HELP)
     parser.add_argument("--json", action="store_true", help="one line of JSON per run")
@@ -121,9 +133,9 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
 
 
 LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
-"""Fields of outcomes that are not in the JSON."""
+"""Fields of a RunOutcome that --json leaves out."""
 OF_MANY: Final = ("faults: ", "error: ")
-"""Items that are so many that only the file lists them."""
+"""Prefixes of items that are listed in the coverage file only, because they are so many."""
 
 
 class Report:
@@ -165,7 +177,7 @@ class Report:
             print(*(f"    violation  {violation}" for violation in outcome.violations), sep="\n", flush=True)
 
     def end(self, coverage: Coverage) -> int:
-        """Print the sum of all runs, and return the exit code."""
+        """Print the totals of all runs, and return the exit code."""
         broken = [outcome.seed for outcome in self._outcomes if outcome.violations]
         virtual = sum(outcome.virtual_seconds for outcome in self._outcomes)
         cpu = sum(outcome.cpu_seconds for outcome in self._outcomes)

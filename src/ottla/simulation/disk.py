@@ -1,9 +1,9 @@
-"""Disks: real files on a file system in memory, with a journal of what a loss of power may undo, and faults.
+"""Disks: real files on a file system in memory, with faults and a journal of the changes that a power loss may undo.
 
-The kill of a process loses nothing, as its writes are in the page cache. A loss of power keeps what was fsynced, and of
-the rest a part that the seed chooses: per file the first writes in their order, the last of them perhaps torn, with
-zeros where the disk has the new size of the file and not yet its content; of names
-(created, renamed and deleted files) the first changes in their order, as a journaling file system does.
+When a process is killed, nothing is lost, because its writes are in the page cache. A power loss keeps everything that
+was fsynced, and a part of the rest that the seed chooses. For each file, this part is the first writes, in their order;
+the last of them may be torn, with zeros where the disk has the new file size but not the content yet. For file names
+(created, renamed and deleted files), it is the first changes, in their order, as in a journaling file system.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Fault = Callable[[str, str], None]
 
 @dataclass
 class Write:
-    """A change of a file that is not on disk: what was there before."""
+    """A change of a file that is not fsynced, with the content before it."""
 
     position: int
     before: bytes
@@ -44,7 +44,7 @@ class Write:
 
 @dataclass
 class Name:
-    """A change of names that is not on disk, and how to undo it."""
+    """A change of file names that is not fsynced, with a function that undoes it."""
 
     undo: Callable[[], None]
     directory: str
@@ -57,9 +57,9 @@ class Disk:
     root: Path
     rng: random.Random
     fault: Fault | None = None
-    """Decides whether an operation fails."""
+    """The function that decides whether an operation fails; None: no operation fails."""
     writes: dict[int, list[Write]] = field(default_factory=dict)
-    """Unsynced changes by inode."""
+    """Changes that are not fsynced, by inode."""
     paths: dict[int, str] = field(default_factory=dict)
     names: list[Name] = field(default_factory=list)
     buried: int = 0
@@ -68,12 +68,12 @@ class Disk:
         (self.root / GRAVEYARD).mkdir(parents=True, exist_ok=True)
 
     def check(self, operation: str, path: object) -> None:
-        """Raise OSError if the operation is to fail."""
+        """Raise OSError if a fault makes the operation fail."""
         if self.fault is not None:
             self.fault(operation, str(path))
 
     def lose_power(self) -> None:
-        """Undo a part of what is not on disk. No process may use the disk any more."""
+        """Undo a part of the changes that are not fsynced. No process may be using the disk any more."""
         retained = self.rng.randint(0, len(self.names))
         for name in reversed(self.names[retained:]):
             name.undo()
@@ -121,7 +121,9 @@ class Disk:
         self.paths[inode] = path
 
     def synced(self, fd: int, path: str) -> None:
-        """Note that a file, or the names of a directory, are on disk; names are in the order of their changes."""
+        """Record that a file, or the names in a directory, are on disk. Earlier changes of names in other directories
+        are on disk then, too.
+        """
         stat = os.fstat(fd)
         self.writes.pop(stat.st_ino, None)
         self.paths.pop(stat.st_ino, None)
@@ -129,7 +131,7 @@ class Disk:
         del self.names[: last + 1]
 
     def bury(self, path: str) -> str | None:
-        """Keep the content of a file whose name is about to go."""
+        """Preserve the content of a file whose name is about to be removed."""
         if not os.path.isfile(path):
             return None
         self.buried += 1
@@ -166,7 +168,7 @@ class Disk:
 
 
 def moved(path: str, source: str, target: str) -> str:
-    """Return where a file is after the rename of itself or of a directory above it."""
+    """Return the path of a file after the rename of the file itself or of a directory above it."""
     return target + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
 
 
@@ -183,13 +185,13 @@ def _restore(grave: str, path: str) -> None:
 
 
 class Disks:
-    """All disks, by the directory they are mounted at; and the open files."""
+    """All disks, by mount point, and the open files."""
 
     def __init__(self) -> None:
         self._disks: dict[str, Disk] = {}
         self.open_files: dict[int, tuple[Disk, str]] = {}
         self.opened_by: dict[int, Process | None] = {}
-        """The processes of open files. Those of dead ones stay open."""
+        """The processes of open files. Files of dead processes stay open."""
 
     def mount(self, disk: Disk) -> None:
         self._disks[str(disk.root)] = disk
@@ -387,7 +389,7 @@ class SimulatedFile:
 
 
 SYSTEM: list[OsModule] = []
-"""The simulated `os` of this simulation, for paths."""
+"""The `os` module of the current simulation, for SimulatedPath."""
 
 
 class SimulatedPath(PosixPath):

@@ -1,4 +1,4 @@
-"""An event loop on virtual time, whose callbacks belong to simulated processes."""
+"""An event loop on virtual time. Each callback belongs to a simulated process, or to the simulator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import Any, Final, Protocol, cast
 from ottla.simulation.process import PROCESS, Process, ProcessState
 
 STEP_SECONDS: Final = 1e-6
-"""Virtual time of a round of the loop: code that waits for a moment must not wait for ever because of rounding."""
+"""Virtual time in seconds of one iteration of the loop, so that code that waits for a time does not wait forever
+because of rounding.
+"""
 MAX_STEPS_AT_ONCE: Final = 200_000
-"""Rounds of the loop at one moment of virtual time after which it is stuck."""
+"""Number of iterations at one moment of virtual time after which the loop counts as stuck."""
 MAX_ROUNDS: Final = 500_000
 MAX_ROUNDS_PER_SECOND: Final = 5_000
-"""Rounds that a run may have, and more per second of virtual time: seven times the usual number."""
+"""Maximum number of iterations of a run, plus those per second of virtual time: seven times the usual number."""
 MAX_CANCELLED: Final = 500
-"""Cancelled timers that the heap may hold."""
+"""Maximum number of cancelled timers in the heap."""
 
 Resolver = Callable[[str], str]
 """Returns the IP address of a host name. Raises OSError."""
@@ -31,7 +33,7 @@ class StuckError(RuntimeError):
 
 
 class Pollable(Protocol):
-    """A simulated socket, as the selector sees it."""
+    """The interface of a simulated socket that the selector uses."""
 
     @property
     def process(self) -> Process: ...
@@ -44,13 +46,13 @@ class Pollable(Protocol):
 
 
 class SimulatedSelector(selectors._BaseSelectorImpl):
-    """Polls simulated sockets. One that may have become ready is activated by the network."""
+    """Polls simulated sockets. The network activates a socket when it may have become ready."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sockets: dict[int, Pollable] = {}
         self.active: dict[int, None] = {}
-        """The descriptors that have to be polled."""
+        """The descriptors to poll."""
 
     def activate(self, fd: int) -> None:
         """Poll this descriptor from now on, until it is not ready."""
@@ -67,7 +69,7 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready now."""
+        """Return the descriptors that are ready now, with their events."""
         ready = []
         keys, sockets = self._fd_to_key, self.sockets  # type: ignore[attr-defined]
         for fd in list(self.active):
@@ -102,7 +104,7 @@ class SimulatedHandle(asyncio.Handle):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer when there is nothing to do, so hours of waiting take no time."""
+    """An event loop that jumps to the next timer when no callback is ready, so that hours of waiting take no time."""
 
     _ready: Any
     _timer_cancelled_count: int
@@ -111,15 +113,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.polled = SimulatedSelector()
         self._now = 0.0
         self._timers: list[tuple[float, int, Any]] = []
-        """The timers as a heap: their time, a number in the order in which they were set, and their handle. Tuples are
-        compared without a call of Python code.
-        """
+        """The timers as a heap of time, sequence number and handle. Tuples are compared without calling Python code."""
         self._timers_set = 0
         self.outside = Context()
         """The context of the simulator's own callbacks, which belong to no process."""
         self.resolver: Resolver | None = None
         self.new_workers: Callable[[], Executor] | None = None
-        """Makes the default executor of a process, which dies with it."""
+        """Creates the default executor of a process, which dies with it."""
         self.steps = 0
         self._rounds = 0
         super().__init__(self.polled)
@@ -132,7 +132,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Call back in the next round. Without the checks of the base class."""
+        """Schedule a callback for the next iteration, without the checks of the base class."""
         handle = SimulatedHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -140,7 +140,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Schedule a callback. Those of one moment run in the order in which they were scheduled."""
+        """Schedule a callback. Callbacks with the same time run in the order in which they were scheduled."""
         timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, timer))
@@ -221,7 +221,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     # What would reach outside the simulation
 
     def _make_self_pipe(self) -> None:
-        """Nothing wakes this loop from other threads."""
+        """Do nothing: no other thread wakes this loop."""
 
     def _close_self_pipe(self) -> None:
         pass

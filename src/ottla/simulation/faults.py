@@ -1,4 +1,4 @@
-"""Faults: a plan that a seed makes before the run, so that a failure can be repeated with fewer of them."""
+"""Faults. A seed plans them before the run, so that a failure can be repeated with fewer of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.simulation.zookeeper import HOST
 
 CONTROLLER: Final = -1
 REJOIN_SECONDS: Final = 6.0
-"""Time within which a broker that was cut off follows the leaders that have replaced it."""
+"""Time in seconds within which a broker that was cut off begins to follow the leaders that have replaced it."""
 
 
 class Fault(NamedTuple):
@@ -26,9 +26,9 @@ class Fault(NamedTuple):
     seconds: float
     kind: str
     broker: int
-    """The broker; CONTROLLER is the one that is the controller when the fault begins."""
+    """The id of the broker; CONTROLLER stands for the broker that is the controller when the fault begins."""
     other: int = 0
-    """A second broker, for a link between two."""
+    """The id of a second broker, for faults of a link between two."""
 
     def __str__(self) -> str:
         target = ("the controller" if self.broker == CONTROLLER else f"broker {self.broker}") + (
@@ -38,12 +38,12 @@ class Fault(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The fault as an argument of the command, from which `parse` makes the same one."""
+        """The fault as an argument of `--inject`, which `parse` reads."""
         return f"{self.kind}@{self.at!r}+{self.seconds!r}:{self.broker},{self.other}"
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Return a fault of its text. Raises ValueError."""
+        """Parse a fault in the form of `text`. Raises ValueError."""
         match = re.fullmatch(r"([a-z-]+)@([\d.e-]+)\+([\d.e-]+):(-?\d+),(\d+)", text)
         if match is None or match[1] not in KINDS:
             raise ValueError(f"{text!r} is no fault: KIND@AT+SECONDS:BROKER,OTHER")
@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The beginning and end of a fault."""
+    """A kind of fault: how it begins and ends."""
 
     begin: Callable[[SimulatedCluster, Fault], Any]
     end: Callable[[SimulatedCluster, Fault], Any]
@@ -101,7 +101,7 @@ def _resume(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 def _links(cluster: SimulatedCluster, fault: Fault) -> list[tuple[str, str]]:
-    """Return the links that a fault cuts, in their directions."""
+    """Return the links that a fault cuts, one for each direction."""
     own = _broker(cluster, fault).host
     other = cluster.brokers[fault.other].host
     if other == own:
@@ -133,7 +133,7 @@ def _heal(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _heal_and_lose_power(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Lose power while the broker truncates what it alone has."""
+    """Reconnect the broker, and cut its power while it truncates records that only it has."""
     _heal(cluster, fault)
     await asyncio.sleep(random.Random(str(fault)).uniform(0.2, REJOIN_SECONDS))
     _lose_power(cluster, fault)
@@ -179,7 +179,7 @@ def _repair_disk(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Restart as well: a log directory that was taken offline is used again after that only."""
+    """Repair the disk and restart the broker: only after a restart does it use an offline log directory again."""
     _repair_disk(cluster, fault)
     _broker(cluster, fault).kill()
     await asyncio.sleep(1)
@@ -187,7 +187,9 @@ async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Lose what fsync has not written, although code that ignores its error believes otherwise."""
+    """Cut the power and restart the broker: it loses what fsync has not written, even if the code has ignored its
+    error.
+    """
     _repair_disk(cluster, fault)
     _lose_power(cluster, fault)
     await asyncio.sleep(1)
@@ -244,19 +246,20 @@ KINDS: Final[dict[str, Kind]] = {
 """All kinds of faults."""
 
 LOSING: Final = ("power-loss", "disk-failure", "fsync-failure", "cut-then-power-loss")
-"""Faults that may take away what a replica has acknowledged: while one lasts, no other broker may fail, as the replicas
-in sync would then be fewer than what acks=all promises."""
+"""Faults that may lose records that a replica has acknowledged. While one lasts, no other broker may fail, because
+fewer replicas would then have the records than acks=all promises.
+"""
 CONTROLLER_SHARE: Final = 0.25
-"""The share of faults of the controller, on top of those that happen to be of it."""
+"""The share of faults that hit the controller on purpose, in addition to those that hit it by chance."""
 CALM_SECONDS: Final = 20.0
-"""Time without other faults around those."""
+"""Time in seconds without other faults before and after those in LOSING."""
 REST_SHARE: Final = 0.2
-"""The share of faults after which clients rest, before the next ones."""
+"""The share of faults after which the clients rest before the next fault."""
 MIN_REST_SECONDS: Final = 60.0
 MAX_REST_SECONDS: Final = 180.0
 BEFORE_SECONDS: Final = 3.0
 AFTER_SECONDS: Final = 8.0
-"""Times around faults in which clients work."""
+"""Times in seconds before and after a fault in which the clients work."""
 
 
 class Span(NamedTuple):

@@ -1,4 +1,4 @@
-"""The history of a load: everything that its clients have seen, in that order. Threads may add to its lists."""
+"""The history of a run: all results that its clients have received, in order. Any thread may append to its lists."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ORDERED: Final = "ordered"
 TRANSFERS: Final = "transfers"
 """The topic of the transactional producers."""
 UNCLEAN: Final = "unclean"
-"""The topic of which replicas may lead that are not in sync."""
+"""The topic whose out-of-sync replicas may become leaders (unclean leader election)."""
 
 
 class Sent(NamedTuple):
-    """A record of an ordered producer, and what it says."""
+    """A record of an idempotent producer, and the numbers that it contains."""
 
     producer: str
     partition: int
@@ -36,7 +36,9 @@ class Sent(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The broker has confirmed that this record is written; offset None: that it was written earlier."""
+    """The acknowledgement of a record. `offset` is None if the broker responded that the record had been written
+    before.
+    """
 
     at: float
     sent: Sent
@@ -44,7 +46,7 @@ class Ack(NamedTuple):
 
 
 class Outcome(Enum):
-    """The end of a transaction, as its client has seen it."""
+    """The outcome of a transaction that its client has received."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -71,7 +73,7 @@ class Half(NamedTuple):
 
 @dataclass
 class Attempt:
-    """One transaction: the source records it took, and how it ended."""
+    """One transaction: the source records that it transferred, and its outcome."""
 
     worker: str
     number: int
@@ -98,7 +100,7 @@ class Assigned(NamedTuple):
     member: str
     place: Place
     generation: int = -1
-    """Of the classic protocol; -1 otherwise."""
+    """The generation in the classic protocol; -1 in the consumer protocol."""
 
 
 class Taken(NamedTuple):
@@ -111,7 +113,7 @@ class Taken(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The coordinator has confirmed that this position is committed."""
+    """The coordinator has confirmed the commit of this position."""
 
     at: float
     member: str
@@ -129,7 +131,7 @@ class Stored(NamedTuple):
 
 @dataclass
 class History:
-    """Everything that was seen in a run."""
+    """The history of one run."""
 
     acks: list[Ack] = field(default_factory=list)
     refused: list[tuple[float, Sent, str]] = field(default_factory=list)
@@ -137,10 +139,10 @@ class History:
     """Producers that ended before they were stopped, and why."""
     attempts: list[Attempt] = field(default_factory=list)
     transferred: dict[str, int | None] = field(default_factory=dict)
-    """Per worker, the source offset that is committed in the end."""
+    """The source offset that is committed at the end of the run, by worker."""
     group: list[Assigned | Taken | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the load is to end."""
+    """Set when the clients have to end."""
     calm: threading.Event = field(default_factory=threading.Event)
     """Set when the faults have ended: the cluster has to recover, and topics are not changed any more."""
     on_ack: Callable[[Ack], object] | None = None
@@ -155,12 +157,12 @@ class History:
             self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
-        """Partitions of which a record was acknowledged since then."""
+        """Return the partitions of which a record has been acknowledged since this time."""
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 
     def taken_since(self, moment: float) -> set[Place]:
-        """Partitions of which the group has received a record since then."""
+        """Return the partitions of which the group has received a record since this time."""
         later = takewhile(lambda event: event.at > moment, reversed(list(self.group)))
         return {event.place for event in later if isinstance(event, Taken)}
 

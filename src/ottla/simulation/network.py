@@ -1,7 +1,7 @@
 """A network in memory: TCP connections with delays, cuts in one direction, resets, and hosts that vanish.
 
-A connection keeps the order of its bytes and loses none, as TCP does: what is sent over a cut link arrives when the
-link is back. Closing with unread data resets the connection, as Linux does.
+As in TCP, a connection keeps the order of its bytes and loses none: bytes sent over a cut link arrive when the link is
+restored. Closing a socket with unread data resets the connection, as on Linux.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ottla.simulation.event_loop import SimulatedLoop
 
 FIRST_DESCRIPTOR: Final = 1_000_000
-"""Descriptors of simulated sockets are above all real ones."""
+"""The lowest descriptor of simulated sockets, above all real ones."""
 FIRST_PORT: Final = 40_000
 WINDOW_BYTES: Final = 256 * 1024
-"""Bytes that a connection accepts before its receiver has read them."""
+"""Number of bytes that a connection accepts before its receiver reads them."""
 SYN_RETRY_SECONDS: Final = 1.0
 LEAST_GAP_SECONDS: Final = 1e-7
-"""Time between two arrivals whose order counts: timers of one moment have none."""
+"""Minimum time in seconds between two arrivals that must stay in order: timers with the same time have no order."""
 MIN_DELAY_SECONDS: Final = 0.0001
 TYPICAL_DELAY_SECONDS: Final = 0.001
 JOINED_SHARE: Final = 0.9
@@ -59,7 +59,7 @@ class Network:
         self.delays: dict[str, float] = {}
         """Seconds that a slow host adds to each message."""
         self.on_message: Callable[[str, str, bytes], None] | None = None
-        """Called with the hosts and the bytes of everything that arrives."""
+        """Called for every message that arrives, with source, target and bytes."""
 
     # Faults
 
@@ -68,7 +68,7 @@ class Network:
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
-        """Undo one cut; what was sent meanwhile arrives now."""
+        """Undo one cut. Once the link has no other cut, the messages that were held back arrive."""
         left = self._cuts.get((source, target), 0) - 1
         if left > 0:
             self._cuts[source, target] = left
@@ -81,7 +81,9 @@ class Network:
         return (source, target) in self._cuts or source in self.down or target in self.down
 
     def reset_connections(self, host: str, share: float) -> int:
-        """Reset a share of a host's connections at both ends; what is on its way is lost. Return their number."""
+        """Reset a share of a host's connections at both ends, losing the data in transit. Return the number of these
+        connections.
+        """
         count = 0
         for sock in list(self.sockets.values()):
             if sock.peer is not None and sock.local[0] == host and self._rng.random() < share:
@@ -91,7 +93,7 @@ class Network:
         return count
 
     def power_off(self, host: str) -> None:
-        """Cut the power of a host: its peers are not notified."""
+        """Cut the power of a host. Its peers are not notified."""
         self.down.add(host)
         for sock in list(self.sockets.values()):
             if sock.local[0] == host:
@@ -127,16 +129,16 @@ class Network:
             del self.listeners[sock.local]
 
     def changed(self, sock: SimulatedSocket) -> None:
-        """Let the event loop look at a socket."""
+        """Have the event loop poll a socket that may have become ready."""
         self._loop.polled.activate(sock.fd)
 
     def close_sockets_of(self, process: Process) -> None:
-        """Close what a process has left open, as the kernel does."""
+        """Close the sockets that a process has left open, as the kernel does."""
         for sock in [sock for sock in self.sockets.values() if sock.process is process]:
             sock.close()
 
     def ended_connections(self, process: Process) -> list[Address]:
-        """Return the other ends of connections that have ended and that the process has not closed."""
+        """Return the peer addresses of connections that have ended and that the process has not closed."""
         own = [sock for sock in self.sockets.values() if sock.process is process and not sock.is_listening]
         return [sock.remote for sock in own if sock.has_ended]
 
@@ -145,7 +147,9 @@ class Network:
         return self._next_port
 
     def send_after_delay(self, source: str, target: str, not_before: float, deliver: Callable[[], None]) -> float:
-        """Call `deliver` when a message arrives, and return that time. On a cut link it waits."""
+        """Schedule `deliver` for the arrival of a message, and return the time of arrival. On a cut link, it waits
+        until the link is restored.
+        """
         delay = MIN_DELAY_SECONDS + self._rng.expovariate(1 / TYPICAL_DELAY_SECONDS)
         delay += self.delays.get(source, 0.0) + self.delays.get(target, 0.0)
         arrival = max(self._loop.time() + delay, not_before + LEAST_GAP_SECONDS)
@@ -160,7 +164,7 @@ class Network:
             deliver()
 
     def connect(self, client: SimulatedSocket, address: Address) -> None:
-        """Send the first packet of a connection, and repeat it while it is lost."""
+        """Send the SYN packet of a connection, and repeat it while it gets lost."""
         if client.is_closed:
             return
         source, target = client.local[0], address[0]
@@ -203,7 +207,7 @@ class SimulatedSocket:
         self.is_closed = False
         self.is_listening = False
         self.arrival = 0.0
-        """The time at which the last bytes that were sent arrive."""
+        """The time at which the last sent bytes arrive."""
         self._received: deque[memoryview] = deque()
         self._received_bytes = 0
         self._last_sent: list[bytes] = []
@@ -285,7 +289,7 @@ class SimulatedSocket:
         raise BlockingIOError(errno.EINPROGRESS, "connecting")
 
     def connected(self) -> None:
-        """Complete the connection, as the peer has accepted."""
+        """Complete the connection after the peer has accepted it."""
         if not self.is_closed and not self._error:
             self.is_connected = True
             self._network.changed(self)
@@ -311,7 +315,7 @@ class SimulatedSocket:
         return len(data)
 
     def _check_open(self) -> None:
-        """Raise the error of a closed socket, or of a connection that has failed; the latter once."""
+        """Raise the error of a closed socket, or of a failed connection; the latter only once."""
         if self.is_closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if self._error:
@@ -398,7 +402,9 @@ class SimulatedSocket:
         self._network.changed(self)
 
     def close(self) -> None:
-        """Close; with unread data the peer sees a reset, otherwise the end after the last byte."""
+        """Close the socket. If there is unread data, the peer sees a reset, otherwise the end of the stream after the
+        last byte.
+        """
         if self.is_closed:
             return
         self.is_closed = True

@@ -1,5 +1,5 @@
-"""The observer checks invariants on all brokers several times a second. On request, it returns why the cluster has not
-recovered yet.
+"""The observer checks invariants on all brokers several times per second. On request, it reports why the cluster has
+not recovered yet.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ottla.simulation.history import ORDERED, UNCLEAN, Ack
 
 INTERVAL_SECONDS: Final = 0.25
 LOST_SECONDS: Final = 30.0
-"""Time after a loss of power in which a replica may lack records that it had acknowledged."""
+"""Time in seconds after a power loss in which a replica may lack records that it had acknowledged."""
 MAX_LACKING: Final = 1
-"""Replicas that may lack an acknowledged record: of three, `min.insync.replicas` have it."""
+"""Number of replicas that may lack an acknowledged record: `min.insync.replicas`, two of the three, have it."""
 
 Key = tuple[TopicPartition, UUID]
-"""A partition; with its topic's id, as a topic that was deleted and created again starts with epoch 0."""
+"""A partition with the id of its topic, because a topic that is deleted and created again starts with epoch 0."""
 
 
 LOG_START: Final = "log start offset"
 
 
 class WatchedReplica:
-    """One replica of a partition, and its numbers that must not go back."""
+    """One replica of a partition, with its offsets and epochs, which must not decrease."""
 
     def __init__(self, partition: Partition, broker: SimulatedBroker) -> None:
         self.partition = partition
@@ -39,13 +39,15 @@ class WatchedReplica:
         self._last: dict[str, int] = {}
 
     def restart(self, partition: Partition, broker: SimulatedBroker) -> None:
-        """Go on after a restart of the broker, which only the log start offset has to survive, if it was controlled."""
+        """Continue after a restart of the broker. Only the log start offset has to survive it, and only after a
+        controlled shutdown.
+        """
         survives = (LOG_START,) if broker.crashes == self._crashes else ()
         self.partition, self.starts, self._crashes = partition, broker.starts, broker.crashes
         self._last = {name: value for name, value in self._last.items() if name in survives}
 
     def went_back(self, numbers: dict[str, int]) -> list[str]:
-        """Return which numbers are lower than the last time."""
+        """Return descriptions of the numbers that have decreased since the previous call."""
         last, self._last = self._last, {**self._last, **numbers}
         return [
             f"the {name} went back from {last[name]} to {value}"
@@ -55,7 +57,7 @@ class WatchedReplica:
 
 
 class Observer:
-    """Watches leaders, epochs, watermarks, and the owners of partitions in groups."""
+    """Checks leaders, epochs, watermarks, and the owners of partitions in groups."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class Observer:
                 yield broker, broker.context
 
     def _watched(self, broker: SimulatedBroker, partition: Partition) -> WatchedReplica:
-        """Return the replica; a new one if it was removed from the broker meanwhile."""
+        """Return the watched replica; a new one if the replica was removed from the broker and has come back."""
         key = broker.name, (partition.topic_partition, partition.topic_id)
         watched = self._replicas.get(key)
         if watched is None or (watched.starts == broker.starts and watched.partition is not partition):
@@ -144,7 +146,7 @@ class Observer:
             self._check_followers(partition, state)
 
     def _check_followers(self, partition: Partition, state: WrittenState) -> None:
-        """Check that every replica in sync has what consumers may read."""
+        """Check that every in-sync replica has all records that consumers may read."""
         for broker, context in self._serving():
             replica = context.partitions.get(partition.topic_partition)
             if broker.id not in state.isr or replica is None or replica.failed or self._may_lack(broker):
@@ -167,7 +169,7 @@ class Observer:
                     self._add(f"{owner} and {member.id} of group {group.id} both have partition {partition.partition}")
 
     def on_ack(self, ack: Ack) -> None:
-        """Check that enough replicas have an acknowledged record."""
+        """Check that enough replicas have the acknowledged record."""
         if ack.offset is None:
             return
         tp = TopicPartition(ORDERED, ack.sent.partition)
@@ -189,7 +191,7 @@ class Observer:
         ]
 
     def incomplete(self) -> list[str]:
-        """Return what a whole cluster has and this one does not."""
+        """Return descriptions of what is missing for a complete recovery of the cluster; empty if it has recovered."""
         missing = []
         for broker in self._cluster.brokers:
             context = broker.context

@@ -1,4 +1,4 @@
-"""Simulated processes: what belongs to one ends, waits or continues with it."""
+"""Simulated processes: their callbacks, tasks and sockets end, pause or continue with them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ class Process:
         self.host = host
         self.state = ProcessState.RUNNING
         self.clock_offset_ms = 0
-        """Milliseconds that the wall clock of the host is ahead of true time; it may jump."""
+        """The number of milliseconds by which the wall clock of the host is ahead of the virtual time; it may jump."""
         self.workers: Executor | None = None
         """The default executor."""
         self.on_death: list[Callable[[], None]] = []
-        """Called when the process dies, for the kernel: closing its sockets, releasing its locks."""
+        """Called when the process dies, to do what the kernel does: close its sockets and release its locks."""
         self.deferred: list[asyncio.Handle] = []
         """Callbacks that were due while the process was paused."""
         self.remains: list[Any] = []
-        """References to suspended coroutines of a dead process: were they freed, their `finally` blocks would run."""
+        """References to suspended coroutines of a dead process. Without them, the coroutines would be freed and run
+        their `finally` blocks.
+        """
         self._tasks: list[asyncio.Task[Any]] = []
         self._next_prune = TASKS_BETWEEN_PRUNES
         self._context: Context | None = None
@@ -48,14 +50,14 @@ class Process:
 
     @property
     def context(self) -> Context:
-        """A context in which everything belongs to this process."""
+        """A context in which all callbacks and tasks belong to this process."""
         if self._context is None:
             self._context = copy_context()
             self._context.run(PROCESS.set, self)
         return self._context
 
     def run(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Call a function as this process does."""
+        """Call a function as part of this process."""
         return self.context.copy().run(call, *arguments)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -63,7 +65,7 @@ class Process:
         return asyncio.get_running_loop().create_task(work, context=self.context.copy())
 
     def add_task(self, task: asyncio.Task[Any]) -> None:
-        """Remember a task for the time after the death of the process."""
+        """Remember a task, so that it is not freed when the process dies."""
         self._tasks.append(task)
         if len(self._tasks) >= self._next_prune:
             self._tasks = [task for task in self._tasks if not task.done()]
@@ -71,7 +73,7 @@ class Process:
 
     @property
     def open_tasks(self) -> list[asyncio.Task[Any]]:
-        """The tasks that have not ended."""
+        """The tasks that are not done."""
         return [task for task in self._tasks if not task.done()]
 
     def kill(self) -> None:
@@ -85,7 +87,7 @@ class Process:
             callback()
 
     def pause(self) -> None:
-        """Stop the process, as SIGSTOP does. Its sockets and its sessions stay."""
+        """Pause the process, as SIGSTOP does. Its sockets and sessions stay open."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 

@@ -1,4 +1,6 @@
-"""The logs of brokers that have stopped, compared batch by batch, as bytes, up to the high watermark that all know."""
+"""Reads the logs of stopped brokers, so that their replicas can be compared byte by byte up to their lowest high
+watermark.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class Batch(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """The high watermark that a broker has noted, and its batches below it."""
+    """A replica's high watermark from the broker's checkpoint, and its batches below it."""
 
     high_watermark: int
     batches: list[Batch]
@@ -49,5 +51,5 @@ def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
 
 
 def smallest(replicas: Mapping[Place, Sequence[Replica]]) -> dict[Place, int]:
-    """Partition → the high watermark that all its replicas have reached."""
+    """Return the lowest high watermark of the replicas of each partition."""
     return {place: min(replica.high_watermark for replica in of) for place, of in replicas.items()}

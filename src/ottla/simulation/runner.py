@@ -1,4 +1,4 @@
-"""One run: a cluster with its load, the faults of a plan, recovery, and what was promised."""
+"""One run: a cluster with its clients, the faults of a plan, the recovery, and the checks of all promises."""
 
 from __future__ import annotations
 
@@ -48,19 +48,21 @@ from ottla.simulation.world import World
 
 BROKERS: Final = 3
 RECOVERY_SECONDS: Final = 120.0
-"""Time within which a cluster without faults has all replicas in sync and takes writes."""
+"""Time in seconds after the last fault within which all replicas must be in sync and every partition must accept
+writes.
+"""
 DRAIN_SECONDS: Final = 180.0
-"""Time within which the clients end: a delivery may take 120 s."""
+"""Time in seconds within which the clients must end: a delivery may take 120 s."""
 TIMEOUT_SECONDS: Final = 30.0
-"""Time in seconds within which the transactions of producers that have stopped are aborted: their timeout is 10 s."""
+"""Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s."""
 LEAK_SECONDS: Final = 20
-"""Time in seconds after which brokers have released what their clients used."""
+"""Time in seconds within which brokers must release the resources of clients that have stopped."""
 SHOWN: Final = 5
-"""Violations of a promise that are reported."""
+"""Maximum number of violations that are reported per promise."""
 EXTRAS: Final = 2
-"""Workloads of a run beside those that every run has."""
+"""Number of workloads of a run in addition to those that every run has."""
 WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, LIMITED, "shared")
-"""The names of those workloads."""
+"""The names of these additional workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMBERS: Final = "members"
 KILLER: Final = "member-killer"
@@ -78,7 +80,7 @@ class Plan(NamedTuple):
     kinds: tuple[str, ...] = ()
     """Kinds of faults; all by default."""
     faults: tuple[Fault, ...] | None = None
-    """These faults instead of those of the seed."""
+    """Faults to use instead of those that the seed plans."""
     lasts: float = 0.0
     """Virtual time in seconds that the load lasts at least, also if the last fault ends earlier."""
     without: tuple[str, ...] = ()
@@ -86,9 +88,9 @@ class Plan(NamedTuple):
     variation: int = 0
     """Another order of events, with the same plan and clients."""
     workloads: tuple[str, ...] = ()
-    """Names of the workloads beside those that every run has; the choice of the seed by default."""
+    """Names of the additional workloads; by default, the seed chooses them."""
     stops_early: bool = False
-    """Whether the first violation ends the run, if it is seen while the run lasts."""
+    """Whether the run ends at the first violation that a checker detects during the run."""
     records_requests: bool = False
     """Whether the timeline has the requests, and the outcome the logs, of which the story of a violation is made."""
 
@@ -135,7 +137,7 @@ class RunOutcome(NamedTuple):
 
 
 class Simulation:
-    """A run. Raises nothing: what goes wrong is a violation."""
+    """A run. It raises no errors: whatever goes wrong is reported as a violation."""
 
     def __init__(self, run_plan: Plan, directory: Path) -> None:
         self.plan = run_plan
@@ -200,7 +202,7 @@ class Simulation:
         main.result()
 
     def _violations_so_far(self) -> dict[str, list[str]]:
-        """Return what the checkers that work during a run have seen so far."""
+        """Return the violations that have been detected so far, by promise."""
         return {
             "no exception is unhandled": self.world.unhandled,
             "leaders and watermarks": self.observer.violations,
@@ -282,7 +284,7 @@ class Simulation:
         }
 
     def _extras(self) -> dict[str, list[Workload]]:
-        """Return the workloads that only some of the seeds have."""
+        """Return the additional workloads of this run."""
         accepted: set[tuple[int, int]] = set()
         extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
         extras[FlippedLeaders.TOPIC] = [FlippedLeaders(self.cluster, self.history)]
@@ -378,7 +380,7 @@ class Simulation:
 
 
 def run(run_plan: Plan) -> RunOutcome:
-    """Run a simulation in this process, which can run no other one afterwards."""
+    """Run a simulation in this process, in which the production code can then only run in simulations."""
     parent = MEMORY if MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="ottla-simulation-", dir=parent))
     try:

@@ -1,7 +1,7 @@
-"""Puts simulated time, randomness, files, sockets and threads under the production modules.
+"""Replaces time, randomness, files, sockets and threads in the production modules by simulated ones.
 
-Every module of Ottla that has the module `os`, `socket`, `time` … among its globals gets the simulated one, so new code
-is covered without a list. What is imported within functions would escape; a test looks for that.
+Every module of Ottla that has `os`, `socket`, `time` or another such module among its globals gets the simulated one,
+so new modules are covered without a list. Imports within functions would not be replaced; a test forbids them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.storage.log import Log
 from ottla.storage.recovery import open_log as production_open_log
 
 EPOCH_MS: Final = 1_800_000_000_000
-"""The time of day at which every simulation begins."""
+"""The wall clock time at which every simulation begins, in milliseconds since 1970."""
 
 PACKAGES: Final = (
     "broker",
@@ -131,7 +131,7 @@ class FcntlModule(types.ModuleType):
 
 
 def load_modules() -> None:
-    """Import every module that a simulated process may use, before `install` looks at them."""
+    """Import all modules that simulated processes may use, before `install` replaces their globals."""
     import ottla
 
     importlib.import_module("ottla.aio")
@@ -152,11 +152,11 @@ def install(
     resolve: Callable[[str], str],
     open_log: Callable[..., Log] = production_open_log,
 ) -> None:
-    """Replace what production code takes from the operating system, in this process and for good.
+    """Replace what production code uses of the operating system. This cannot be undone in this process.
 
-    `open_log` may check the logs that it opens.
+    `open_log`: the function that opens logs; it may check them as well.
 
-    A later call puts another simulation in the place of the first one.
+    A later call replaces the previous simulation by another one.
     """
     randomness = Randomness(rng)
     system = OsModule(disks, network.sockets.get, randomness.urandom)
@@ -193,8 +193,9 @@ def install(
 
 
 _places: list[tuple[Callable[[Any], None], int]] = []
-"""The places in the production modules that had something of the operating system, and its identity, as the first
-`install` has seen them."""
+"""The globals and default values in production modules that the first `install` replaced: a function that replaces one,
+and the identity of the original object.
+"""
 
 
 def _replace(replacements: dict[int, Any]) -> None:
@@ -205,7 +206,7 @@ def _replace(replacements: dict[int, Any]) -> None:
 
 
 def _find_places(originals: Container[int]) -> Iterator[tuple[Callable[[Any], None], int]]:
-    """Yield where the objects with these identities are: globals, and default values of parameters."""
+    """Yield the places that hold an object with one of these identities: globals, and default values of parameters."""
     for name, module in list(sys.modules.items()):
         if not name.startswith("ottla.") or name.startswith("ottla.simulation"):
             continue

@@ -1,4 +1,4 @@
-"""Threads without threads: work of an executor takes virtual time and runs on the event loop."""
+"""An executor without threads: its work takes virtual time and runs on the event loop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TYPICAL_SECONDS: Final = 0.002
 
 
 class SimulatedExecutor(Executor):
-    """A pool of one thread: one piece of work after the other, each after a delay."""
+    """Behaves like a pool of one thread: it runs one work item after the other, each after a delay."""
 
     loop: SimulatedLoop
     rng: random.Random
     slow: dict[str, float] = {}
-    """Seconds that the disk of a host adds to each piece of work."""
+    """Seconds that the slow disk of a host adds to each work item, by host."""
 
     def __init__(self, max_workers: int | None = None, *arguments: Any, **options: Any) -> None:
         self._queue: deque[SimulatedWork] = deque()
@@ -46,7 +46,7 @@ class SimulatedExecutor(Executor):
             self._schedule()
 
     def run_until(self, work: SimulatedWork) -> None:
-        """Run the queue up to this piece of work, for a caller that waits for it."""
+        """Run the queued items up to this one immediately, for a caller that blocks until it is done."""
         while self._queue and not work.done():
             self._queue.popleft().run()
 
@@ -57,7 +57,7 @@ class SimulatedExecutor(Executor):
 
 
 class SimulatedWork(Future[Any]):
-    """A piece of work; waiting for it takes no time."""
+    """A work item. Waiting for it takes no virtual time."""
 
     def __init__(self, executor: SimulatedExecutor, call: Callable[[], Any]) -> None:
         super().__init__()

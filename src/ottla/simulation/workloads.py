@@ -1,4 +1,4 @@
-"""The clients of a simulation, which are Ottla's asynchronous ones; they write what they have seen into the history."""
+"""The workloads of a simulation, with Ottla's asynchronous clients. They record their results in the history."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ MAX_UNANSWERED: Final = 300
 MAX_IN_BURST: Final = 12
 FILLED_SHARE: Final = 0.4
 MAX_FILLER: Final = 2000
-"""Bytes of the header of some records, so that batches are longer than a sector."""
+"""Maximum bytes of the header that some records have, so that batches are longer than a sector."""
 KILL_SECONDS: Final = 30.0
-"""Typical time between two kills of members."""
+"""Mean time in seconds between two kills of group members."""
 DEAD_SECONDS: Final = 8.0
 PROCESSING_SECONDS: Final = 0.3
 """Typical time that a member of the group takes for what it has received."""
 SILENCE_SECONDS: Final = 5.0
-"""Typical time between two bursts, or two transactions."""
+"""Mean time in seconds between two bursts, or two transactions."""
 
 CLOCK: Final = SystemClock()
-"""Not the shared one: for that, compiled code would read the real time."""
+"""A clock of its own: with the shared one, compiled code would read the real time."""
 CLIENT: Final[dict[str, Any]] = {
     "retry_backoff_ms": 50,
     "retry_backoff_max_ms": 500,
@@ -105,7 +105,7 @@ class Workload:
 
 
 class OrderedProducer(Workload):
-    """An idempotent producer of numbered records to each partition, in bursts."""
+    """An idempotent producer, which sends numbered records to each partition in bursts."""
 
     async def run(self) -> None:
         producer = aio.KafkaProducer(
@@ -155,7 +155,7 @@ class OrderedProducer(Workload):
 
 
 class Transfer(Workload):
-    """A transactional producer: it consumes one partition and writes two records per record, exactly once."""
+    """A transactional producer: it consumes one partition and writes two records per consumed record, exactly once."""
 
     def __init__(self, world: World, number: int, bootstrap_servers: str, history: History) -> None:
         super().__init__(world, f"transfer-{number}", bootstrap_servers, history)
@@ -172,7 +172,9 @@ class Transfer(Workload):
         self.history.transferred[self.name] = await self._last_committed()
 
     async def _work(self) -> None:
-        """Run transactions with one producer until the end, or an error after which its id is initialized again."""
+        """Run transactions with one producer until the run ends, or until an error after which a new producer is
+        needed.
+        """
         producer = aio.KafkaProducer(
             clock=CLOCK, **self.options, transactional_id=self.name, transaction_timeout_ms=20_000, max_block_ms=20_000
         )
@@ -246,7 +248,7 @@ class Transfer(Workload):
         return False
 
     async def _last_committed(self) -> int | None:
-        """Return the committed offset when everything has ended; None if it cannot be determined."""
+        """Return the committed offset at the end of the run; None if it cannot be determined."""
         for _ in range(20):
             producer = aio.KafkaProducer(clock=CLOCK, **self.options, transactional_id=self.name, max_block_ms=20_000)
             consumer = self._consumer()
@@ -275,7 +277,7 @@ class Member(Workload):
         self._options: dict[str, Any] = {"group_protocol": group_protocol}
         self.is_classic = group_protocol == "classic"
         self.identities: list[tuple[str, int]] = []
-        """The member ids and generations, or member epochs, of its assignments."""
+        """The member id and generation (or member epoch) of each assignment."""
         if self.is_classic:
             # JoinGroup may take max.poll.interval.ms, and as long a coordinator without power is not missed
             self._options |= {
@@ -366,7 +368,7 @@ class _Listener(ConsumerRebalanceListener):
 
 
 async def read_all(options: dict[str, Any], topic: str) -> list[Stored]:
-    """Return the committed records of a topic, as a consumer of this process reads them."""
+    """Return the committed records of a topic, read by a consumer in the current process."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     stored: list[Stored] = []
     async with aio.KafkaConsumer(

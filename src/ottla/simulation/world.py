@@ -26,11 +26,11 @@ from ottla.simulation.zookeeper import HOST, SimulatedKazoo, ZooKeeper
 
 TIME: Final = Struct(">d")
 MAX_EVENTS: Final = 100_000
-"""Lines of the timeline that are stored."""
+"""Maximum number of lines that the timeline stores."""
 
 
 class Timeline(logging.Handler):
-    """The story of a run, with its virtual time: the log lines of all processes, faults, and what clients saw."""
+    """The events of a run with their virtual times: log lines of all processes, faults, and what clients received."""
 
     def __init__(self, loop: SimulatedLoop, directory: Path) -> None:
         super().__init__(logging.INFO)
@@ -46,7 +46,7 @@ class Timeline(logging.Handler):
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
     def note(self, who: str, text: str) -> str:
-        """Add a line. Return the text without the directory of the run, whose name differs from run to run."""
+        """Add a line. Return its text without the name of the run's directory, which differs from run to run."""
         text = text.replace(self._directory, "")
         if len(self.lines) < MAX_EVENTS:
             self.lines.append(f"{self._loop.time():10.4f} {who:12} {text}")
@@ -54,7 +54,7 @@ class Timeline(logging.Handler):
 
 
 class World:
-    """One simulation. A process of the operating system runs one only, as `system.install` cannot be undone."""
+    """One simulation. A process can run only one at a time, because `system.install` replaces its global objects."""
 
     def __init__(self, seed: int, directory: Path, variation: int = 0) -> None:
         """`directory` should be on a file system in memory. `variation`: another order of events of the seed."""
@@ -76,7 +76,7 @@ class World:
         """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
         self.busy.set()
         self.unhandled: list[str] = []
-        """Exceptions that no code has handled."""
+        """Exceptions that no code has caught."""
         self.network.on_message = self._on_message
         self.partition_states = PartitionStates(lambda topic: topic == UNCLEAN, self.loop.time)
         self.zookeeper.on_write = self.partition_states.on_write
@@ -85,7 +85,7 @@ class World:
         SimulatedKazoo.service = self.zookeeper
 
     def install(self) -> None:
-        """Put the simulation under the production code."""
+        """Replace what the production code uses of the operating system by the simulation."""
         import kazoo.client
 
         system.install(
@@ -112,7 +112,7 @@ class World:
         return self.hosts[name]
 
     def add_host(self, name: str) -> str:
-        """Return the address of a host, which is added with its disk if it is new."""
+        """Return the address of a host. A new host is added, with its disk."""
         if name not in self.hosts:
             self.hosts[name] = f"10.0.0.{len(self.hosts)}"
             root = self.directory / name
@@ -134,7 +134,7 @@ class World:
 
     @property
     def trace_hash(self) -> str:
-        """A digest of every message, in its order and with its time: equal for two runs of one seed."""
+        """A hash of all messages with their order and times: equal for two runs of the same seed."""
         return self._hash.hexdigest()
 
     def note(self, who: str, text: str) -> None:

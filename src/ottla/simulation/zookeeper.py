@@ -1,7 +1,9 @@
-"""ZooKeeper in memory: one tree, sessions that expire, and kazoo's client with everything that a network does to it.
+"""ZooKeeper in memory: one tree of znodes, sessions that expire, and a replacement of kazoo's client with the effects
+of a network.
 
-The production store (`ZooKeeperMetadataStore`) runs over this client. A write may be applied and its response lost; a
-watch arrives late; a client that is cut off loses its session when the service says so, and is notified afterwards.
+The production store (`ZooKeeperMetadataStore`) runs over this client. A write may be applied although its response is
+lost; a watch may fire late; a client that is cut off loses its session when the service expires it, and is notified
+later.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ottla.simulation.process import Process, ProcessState, current
 HOST: Final = "10.0.0.250"
 TICK_SECONDS: Final = 1.0
 SUSPEND_SHARE: Final = 2 / 3
-"""The share of the session timeout without an answer after which a client gives up its connection."""
+"""The share of the session timeout after which a client that gets no answers closes its connection."""
 
 Watch = Callable[[Any], None]
 
@@ -52,7 +54,7 @@ class Stat(NamedTuple):
 
 @dataclass
 class Session:
-    """A session, as the service has it."""
+    """A session, as the service stores it."""
 
     id: int
     password: bytes
@@ -82,10 +84,10 @@ class ZooKeeper:
         self.nodes: dict[str, Node] = {"": Node(b"", 0)}
         self.sessions: dict[int, Session] = {}
         self.clients: dict[SimulatedKazoo, None] = {}
-        """Clients that have been started and not stopped."""
+        """The clients that were started and are not stopped."""
         self.zxid = 0
         self.lost_responses = 0.0
-        """The share of requests that are applied and whose responses are lost with the connection."""
+        """The share of requests that are applied and whose response is lost, together with the connection."""
         self.on_change: Callable[[str], object] | None = None
         self.on_write: Callable[[str, bytes | None], object] | None = None
         """Called with the path and the new value of a znode that was written; None is its deletion."""
@@ -114,7 +116,7 @@ class ZooKeeper:
                 self._fire(self._delete(path))
 
     def _tick(self) -> None:
-        """Note which clients are connected, and expire the sessions of the others."""
+        """Update the last contact of connected clients, and expire sessions whose clients have been away too long."""
         now = self.loop.time()
         for session in list(self.sessions.values()):
             client = session.client
@@ -272,7 +274,7 @@ class SimulatedKazoo:
     """Stands in for `kazoo.client.KazooClient`."""
 
     service: ZooKeeper
-    """Set by the simulation before any client is made."""
+    """The service that clients connect to. The simulation sets it before it creates a client."""
 
     def __init__(self, hosts: str, client_id: tuple[int, bytes] | None = None, timeout: float = 10.0, **options: Any):
         self.chroot = ""
@@ -294,7 +296,7 @@ class SimulatedKazoo:
 
     @property
     def is_alive(self) -> bool:
-        """Whether heartbeats of this client arrive."""
+        """Whether the service receives heartbeats of this client."""
         return (
             self._session is not None
             and self.process.state is ProcessState.RUNNING
@@ -422,7 +424,7 @@ class SimulatedKazoo:
         self._later(watch, event)
 
     def _later(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Call in the client's process after a delay; calls keep their order."""
+        """Schedule a call in the client's process after a delay. Calls keep their order."""
         self._last_event = self.service.network.send_after_delay(
             HOST, self.process.host, self._last_event, lambda: self._enter(call, arguments)
         )
@@ -434,7 +436,7 @@ class SimulatedKazoo:
     # Connection
 
     def check(self) -> None:
-        """Notice a lost connection, or that it is back. Called by the service's clock."""
+        """Detect whether the connection was lost or has come back. Called on each tick of the service."""
         if self.process.state is not ProcessState.RUNNING or self._session is None:
             return
         now = self.service.loop.time()

@@ -1,1 +1,1 @@
-"""Checkers that work during a run: of what the controller writes, and of the files of logs."""
+"""Checkers that work during a run: they check the controller's writes and the files of logs."""

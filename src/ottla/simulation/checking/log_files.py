@@ -1,7 +1,8 @@
-"""The files of logs, read without the code that writes them: batches, indexes, epochs, producers, transactions.
+"""Checks the files of logs without the production code that writes them: batches, indexes, epochs, producers,
+transactions.
 
-A log is checked when it is opened, against what its batches say; and after a crash against what was there before: all
-below the recovery point, or everything if only the process was killed.
+When a log is opened, its other files must agree with its batches. After a crash, the log is compared with its state
+before: it must have everything below the recovery point, or, if only the process was killed, everything.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class LogFiles:
         self.damage: list[str] = []
         self._completed: list[CompletedTransaction] = []
         self.producers = ProducerStates(directory)
-        """The producers as all batches, from the first one on, leave them."""
+        """The producer states that result from all batches."""
         for path in sorted(directory.glob("*.log")):
             self._read(path)
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last batch; 0 without one."""
+        """The offset after the last batch; 0 if there is none."""
         return self.batches[-1].header.next_offset if self.batches else 0
 
     @property
@@ -82,7 +83,7 @@ class LogFiles:
             self._completed.append(completed)
 
     def boundary_faults(self, known_from: float) -> Iterator[str]:
-        """Yield the segments from an offset on that do not begin where the one before has ended."""
+        """Yield the segments after `known_from` that do not begin at the end offset of the previous segment."""
         ends = {batch.segment: batch.header.next_offset for batch in self.batches}
         segments = sorted(self.directory.glob("*.log"))
         for before, after in pairwise(segments):
@@ -91,14 +92,16 @@ class LogFiles:
                 yield f"{after.name} follows offset {end - 1}, and was not compacted below {known_from}"
 
     def order_faults(self, *, compacted: bool) -> Iterator[str]:
-        """Yield where offsets do not increase; or, in a log that is not compacted, where one is missing."""
+        """Yield the places where offsets do not increase, or, in a log that is not compacted, where an offset is
+        missing.
+        """
         for before, after in pairwise(batch.header for batch in self.batches):
             gap = after.base_offset - before.next_offset
             if gap < 0 or (gap and not compacted):
                 yield f"offset {after.base_offset} follows {before.last_offset}"
 
     def index_faults(self) -> Iterator[str]:
-        """Yield the entries of indexes that point at no batch, or at another one."""
+        """Yield the index entries that point to no batch, or to the wrong one."""
         at = {(batch.segment.stem, batch.position): batch.header for batch in self.batches}
         for path in sorted(self.directory.glob("*.index")):
             for relative, position in _entries(path, INDEX_ENTRY):
@@ -140,22 +143,21 @@ class Crash(NamedTuple):
 
 
 class LogChecker:
-    """Checks logs at their opening. Stands in for `recovery.open_log`."""
+    """Checks logs when they are opened. Its `open_log` replaces that of `storage.recovery`."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
         self._crashes: dict[str, Crash] = {}
 
     def on_crash(self, log: Log, *, power_lost: bool) -> None:
-        """Remember a log whose process has died, before its disk loses anything."""
+        """Record the state of a log whose process has died, before its disk loses anything."""
         if not (log.closed or log.failed or _is_swapping(log.dir)):
             crash = Crash(log.recovery_point, LogFiles(log.dir).batches, power_lost, log.config.compacted)
             self._crashes[str(log.dir)] = crash
 
     def on_power_lost(self, directory: Path) -> None:
-        """Check that everything below the recovery point is still there.
-
-        In a compacted log it may be under names that recovery has to change first.
+        """Check that everything below the recovery point is still there. In a compacted log, it may be in files that
+        recovery has to rename first.
         """
         crash = self._crashes.get(str(directory))
         if crash is None or crash.compacted:
@@ -180,7 +182,7 @@ class LogChecker:
         self.violations.append(f"{directory.parent.parent.name} {directory.name}: {text}")
 
     def _check(self, log: Log, *, compacted_below: float = math.inf) -> None:
-        """Check a log, of which compaction has removed records before the offset `compacted_below` only."""
+        """Check a log. Compaction may have removed records below the offset `compacted_below`, but no others."""
         files = LogFiles(Path(log.dir))
         faults = [*files.damage, *files.order_faults(compacted=log.config.compacted), *files.index_faults()]
         faults += files.boundary_faults(compacted_below)
@@ -198,17 +200,19 @@ class LogChecker:
 
 
 def _is_swapping(directory: Path) -> bool:
-    """Return whether compaction is replacing segments, so that a crash leaves the old ones or the new ones."""
+    """Return whether compaction is replacing segments: a crash then leaves either the old or the new ones."""
     return any(directory.glob("*.swap")) or any(directory.glob("*.cleaned"))
 
 
 def options_compacted(log: Log) -> bool:
-    """Return whether a log may have been compacted, although its topic is not now: batches are missing."""
+    """Return whether batches may be missing because the topic was compacted earlier."""
     return bool(log.segments and log.segments[0].base_offset > 0)
 
 
 def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
-    """Yield whether batches are missing, except for those before the log start offset, which recovery may delete."""
+    """Yield an error if the log has other batches than before the crash. Those before the log start offset may be
+    missing.
+    """
     batches = [batch for batch in crash.batches if batch.header.next_offset > start]
     before = [batch.digest for batch in batches]
     after = [batch.digest for batch in files.batches if batch.header.next_offset > start]

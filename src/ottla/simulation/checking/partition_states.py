@@ -1,7 +1,7 @@
-"""The states of partitions that controllers write to ZooKeeper: epochs only grow, and leaders come from the ISR.
+"""The partition states that controllers write to ZooKeeper: epochs must only grow, and leaders must come from the ISR.
 
-Every write of a partition's state is compared with the one before it, so a controller that was deposed and still
-writes, or an election that loses acknowledged records, is named at the moment of the write.
+Every state is compared with the previous state of its partition when it is written. So a violation is reported at the
+moment of the write, such as a write by a controller that was deposed, or an election that loses acknowledged records.
 """
 
 from __future__ import annotations
@@ -32,27 +32,29 @@ class WrittenState(NamedTuple):
 
 
 class PartitionStates:
-    """The states of all partitions, as the controllers have written them."""
+    """The current state of all partitions, and the violations so far."""
 
     def __init__(
         self,
         allows_unclean: Callable[[str], bool] = lambda topic: False,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`allows_unclean`: whether replicas of a topic may lead that are not in sync. `now`: the time in seconds."""
+        """`allows_unclean`: returns whether out-of-sync replicas of a topic may become leaders. `now`: returns the time
+        in seconds.
+        """
         self.states: dict[tuple[str, int], WrittenState] = {}
         self.violations: list[str] = []
         self.unclean_elections: list[tuple[float, str]] = []
-        """The elections of leaders that were not in sync: their time and topic."""
+        """The unclean leader elections: time and topic."""
         self._allows_unclean = allows_unclean
         self._now = now
         self.on_state: Callable[[WrittenState | None, WrittenState], object] = lambda before, after: None
         """Called with the state before and the one that is written."""
         self._controller_epoch = 0
-        """The epoch of the last controller that was elected."""
+        """The latest controller epoch."""
 
     def on_write(self, path: str, value: bytes | None) -> None:
-        """Check the write of a znode; None is its deletion."""
+        """Check the write of a znode. `value` is None if it is deleted."""
         if path == CONTROLLER_EPOCH and value is not None:
             self._controller_epoch = int(value)
         match = STATE.search(path)

@@ -10,9 +10,11 @@ from ottla.simulation.cluster import SimulatedBroker, SimulatedCluster
 from ottla.storage.log import WARM_SEGMENTS
 
 MAX_TASKS: Final = 60
-"""Tasks of a broker without clients: its periodic ones, those for the other brokers, and one per request of these."""
+"""Maximum number of tasks of a broker without clients: its periodic tasks, those for the other brokers, and one per
+request of another broker.
+"""
 FILES_PER_LOG: Final = WARM_SEGMENTS + 2
-"""Files of a log that may be open: segments that were read, the active one, and the one that is being rolled."""
+"""Maximum number of open files of a log: segments that were read, the active one, and the one that is being rolled."""
 OTHER_FILES: Final = 16
 SHOWN: Final = 3
 

@@ -25,13 +25,13 @@ from ottla.simulation.workloads import CLOCK, PARTITIONS, RETRY_SECONDS, Workloa
 PAUSE_SECONDS: Final = 4.0
 MAX_RECORDS: Final = 8
 SETTLE_SECONDS: Final = 60.0
-"""Time within which a change that was accepted is complete, once the cluster is whole."""
+"""Time in seconds within which an accepted change must be complete once the cluster has recovered."""
 KEYS: Final = 5
 FLIP_SECONDS: Final = 0.3
 
 
 class TopicWorkload(Workload):
-    """Writes to a topic, changes it, and checks it in the end. The topic has one partition."""
+    """Writes to a topic, changes it, and checks it at the end. The topic has one partition."""
 
     TOPIC: ClassVar[str]
     REPLICAS: ClassVar[int] = 3
@@ -44,7 +44,7 @@ class TopicWorkload(Workload):
         self.admin = aio.KafkaAdminClient(**self.options)
         self.next = 0
         self.acked: dict[int, int] = {}
-        """The offsets of the acknowledged numbers."""
+        """The offsets of the acknowledged records, by their numbers."""
 
     async def run(self) -> None:
         await self.admin.start()
@@ -68,7 +68,7 @@ class TopicWorkload(Workload):
         return aio.KafkaProducer(clock=CLOCK, **self.options, acks="all", delivery_timeout_ms=30_000)
 
     async def create(self) -> None:
-        """Create the topic, unless an attempt whose response was lost has done so."""
+        """Create the topic, unless an earlier attempt whose response was lost has created it."""
         while True:
             try:
                 await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS, None, self.CONFIGS)])
@@ -105,7 +105,9 @@ class TopicWorkload(Workload):
         return self.lost(await self.read())
 
     def lost(self, records: dict[int, int], start: int = 0) -> list[str]:
-        """Return the acknowledged records from `start` on that are not at their offsets in `records`."""
+        """Return descriptions of the acknowledged records at `start` and later that are not at their offsets in
+        `records`.
+        """
         return [
             f"{number} was acked at offset {offset}, where {records.get(offset)} is"
             for number, offset in self.acked.items()
@@ -113,7 +115,7 @@ class TopicWorkload(Workload):
         ]
 
     async def read(self) -> dict[int, int]:
-        """Return the numbers in the log by their offsets."""
+        """Return the numbers of the records in the log, by offset."""
         records: dict[int, int] = {}
         async with aio.KafkaConsumer(**self.options, auto_offset_reset="earliest", group_id=None) as consumer:
             consumer.assign([self.tp])
@@ -125,7 +127,7 @@ class TopicWorkload(Workload):
         return records
 
     async def until(self, condition: Any, text: str) -> list[str]:
-        """Wait until a condition is met, but at most `SETTLE_SECONDS`; then return the text."""
+        """Wait until a condition is met, for `SETTLE_SECONDS` at most. Return `text` if it is not met by then."""
         for _ in range(int(SETTLE_SECONDS / RETRY_SECONDS)):
             if condition():
                 return []
@@ -164,7 +166,7 @@ class ReassignedTopic(TopicWorkload):
 
 
 class RecreatedTopic(TopicWorkload):
-    """A topic that is deleted and created again: the next one has none of its records."""
+    """A topic that is deleted and created again: the new topic must have none of the old records."""
 
     TOPIC = "recreated"
     exists = True
@@ -184,7 +186,7 @@ class RecreatedTopic(TopicWorkload):
             self.history.violations.append(f"{self.TOPIC} has records of the topic that was deleted before")
 
     async def create(self) -> None:
-        """Create the topic. While the last one is being deleted, it exists."""
+        """Create the topic. The old one still exists while it is being deleted, so this is retried."""
         while True:
             try:
                 await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS)], wait_for_metadata=True)
@@ -215,11 +217,11 @@ class RecreatedTopic(TopicWorkload):
 
 
 class ConfiguredTopic(TopicWorkload):
-    """A topic whose configs change: in the end, every broker must have the latest ones."""
+    """A topic whose configs change: at the end, every broker must have the latest ones."""
 
     TOPIC = "configured"
     last: str | None = None
-    """The value that was set last, if the cluster has confirmed that."""
+    """The latest value, if the cluster has confirmed it; otherwise None."""
 
     async def change(self) -> None:
         value = str(self.rng.randrange(10**9, 10**10))
@@ -243,7 +245,7 @@ class ConfiguredTopic(TopicWorkload):
 
 
 class ShortenedTopic(TopicWorkload):
-    """A topic whose records are deleted, on request and by retention.bytes."""
+    """A topic whose records are deleted, by DeleteRecords and by retention.bytes."""
 
     TOPIC = "shortened"
     CONFIGS: ClassVar[dict[str, str | None]] = {"segment.bytes": "1024", "retention.bytes": "8192"}
@@ -312,10 +314,10 @@ class MovedLogs(TopicWorkload):
 
 
 class UncleanTopic(TopicWorkload):
-    """A topic whose out-of-sync replica leads if no other one is alive.
+    """A topic whose out-of-sync replica may become the leader if no other replica is alive.
 
-    A record that was acknowledged may be lost, but only if there was such an election afterwards, or if a replica has
-    lost power: it may have been the only one in sync. What is left is in order, and nothing is doubled.
+    An acknowledged record may be lost, but only if such an election took place afterwards, or if a replica has lost
+    power, which may have been the only one in sync. The remaining records must be in order and without duplicates.
     """
 
     TOPIC = UNCLEAN
@@ -351,9 +353,9 @@ class UncleanTopic(TopicWorkload):
 
 
 class FlippedLeaders(Workload):
-    """Leaders of the topic of the idempotent producers that move away and back within seconds.
+    """Moves the leaders of the idempotent producers' topic away and back within seconds.
 
-    The replicas are put in another order, of which the first one is then elected.
+    The order of the replicas is changed, and the first one is then elected.
     """
 
     TOPIC = "flipped"

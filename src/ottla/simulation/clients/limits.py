@@ -1,4 +1,4 @@
-"""ACLs and quotas that change: all brokers have the same ones in the end, those of ZooKeeper."""
+"""A workload that changes ACLs and quotas: at the end, all brokers must have the ones that are in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ottla.simulation.workloads import RETRY_SECONDS, Workload
 LIMITED: Final = "limited"
 PAUSE_SECONDS: Final = 3.0
 SETTLE_SECONDS: Final = 60.0
-"""Time within which all brokers have what was changed last, once the cluster is whole."""
+"""Time in seconds within which all brokers must have the latest changes once the cluster has recovered."""
 TOPICS: Final = 3
 QUOTAS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 CONFIGS: Final[Mapping[str, Any]] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-"""Configs of brokers with ACLs, which the clients of a simulation need not care about."""
+"""Broker configs that enable ACLs, but allow everything to the other clients of a simulation."""
 
 
 class LimitedClients(Workload):
-    """Changes the ACLs of users, and the quotas of clients, that do not exist."""
+    """Changes the ACLs of users and the quotas of clients; none of these users and clients exists."""
 
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         super().__init__(cluster.world, LIMITED, cluster.bootstrap_servers, history)

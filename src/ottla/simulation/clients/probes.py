@@ -1,8 +1,8 @@
-"""Probes: requests of clients, leaders and controllers that were replaced, which have to be rejected.
+"""Probes: requests of clients, leaders and controllers that were replaced. The brokers must reject them.
 
-In a real cluster such requests come from processes that were paused, or over connections that were slow, at moments
-that a run hits seldom. Each probe sends one on purpose. An answer other than the expected error is a violation; none at
-all, or an error about something else, is not.
+In a real cluster, such requests come from processes that were paused, or over slow connections, at moments that a run
+rarely hits. Each probe sends one on purpose. A success or an unexpected error is a violation; no response, or an error
+because the cluster is changing, is not.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PROBES: Final = "probes"
 """The topic that probes write to; it has one partition."""
 PAUSE_SECONDS: Final = 1.5
 FAR: Final = 1000
-"""Distance to an epoch that no broker has."""
+"""Added to an epoch to get one that no broker has reached."""
 
 
 class PreparedTransaction(NamedTuple):
-    """A transactional id of a probe, whose first producer was fenced by the second one."""
+    """A transactional id with two producers, of which the second has fenced the first."""
 
     id: str
     fenced: ProducerId
@@ -49,7 +49,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Prober(Workload):
-    """Sends probes until the end."""
+    """Sends probes until the run ends."""
 
     def __init__(self, cluster: SimulatedCluster, history: History, members: Sequence[Member]) -> None:
         super().__init__(cluster.world, "prober", cluster.bootstrap_servers, history)
@@ -57,7 +57,7 @@ class Prober(Workload):
         self._members = members
         self._client = RawClient(self.name, cluster.bootstrap_servers)
         self._broker: RawClient | None = None
-        """The same as one of the brokers."""
+        """A client with the cluster's secret, which brokers take for another broker; None before its first use."""
         self._count = 0
 
     async def run(self) -> None:
@@ -98,7 +98,7 @@ class Prober(Workload):
         return batch_of([b"probe"], producer, sequence, now_ms, transactional=transactional)
 
     async def _old_leader_epoch(self) -> None:
-        """Fetch with a leader epoch that is not the leader's."""
+        """Fetch with an earlier and a later leader epoch than the leader's."""
         leader = await self._client.leader(PROBES, 0)
         context = self._cluster.brokers[leader.broker].context
         partition = None if context is None else context.partitions.get(TopicPartition(PROBES, 0))
@@ -181,7 +181,9 @@ class Prober(Workload):
         self._expect("a batch after a gap in the sequence", await self._write(producer._replace(epoch=1), 5))
 
     async def _unverified_batch(self) -> None:
-        """Write outside of any transaction: no marker would ever follow."""
+        """Write a transactional batch to a partition that is not in the transaction. If it were accepted, it would
+        never get a marker.
+        """
         name, _, current = await self._prepare_transaction()
         self._expect("a batch outside of any transaction", await self._write(current, 0, name))
 
@@ -207,7 +209,7 @@ class Prober(Workload):
         return response.markers[0].topics[0].partitions[0].error_code
 
     async def _old_leader_changes_isr(self) -> None:
-        """Propose an ISR as a leader that was replaced."""
+        """Send AlterPartition as a leader that was replaced."""
         state = self.world.partition_states.states.get((PROBES, 0))
         controller = next((broker for broker in self._cluster.brokers if broker.is_controller), None)
         if state is None or controller is None or state.leader_epoch < 1 or state.leader < 0:

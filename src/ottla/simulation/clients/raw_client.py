@@ -34,13 +34,13 @@ INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
 END_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
-"""The last version with topic names before transactional producers may leave out AddPartitionsToTxn."""
+"""The last Produce version that has topic names and requires AddPartitionsToTxn before transactional batches."""
 GROUP, TRANSACTION = 0, 1
-"""The kinds of coordinators."""
+"""The key types of FindCoordinator."""
 
 
 class Leader(NamedTuple):
-    """The leader of a partition and its epoch, as a broker says."""
+    """The leader of a partition and its epoch, according to one broker."""
 
     broker: int
     epoch: int
@@ -54,10 +54,12 @@ class ProducerId(NamedTuple):
 
 
 class RawClient:
-    """Connections to all brokers, whose ids count from 0."""
+    """Connections to all brokers. Broker ids are positions in `bootstrap_servers`."""
 
     def __init__(self, client_id: str, bootstrap_servers: str, secret: bytes | None = None) -> None:
-        """With the `secret` of the cluster it proves that it is one of its brokers."""
+        """`secret`: the secret of the cluster, with which the client proves that it is a broker of this cluster; None:
+        an ordinary client.
+        """
         self._client_id = client_id
         self._addresses = [address.split(":") for address in bootstrap_servers.split(",")]
         self._secret = secret
@@ -92,12 +94,12 @@ class RawClient:
             channel.close()
 
     def any_broker(self) -> int:
-        """Return each broker in turn."""
+        """Return a broker id: round robin over all brokers."""
         self._next += 1
         return self._next % len(self._addresses)
 
     async def leader(self, topic: str, partition: int) -> Leader:
-        """Return the leader of a partition. Raises LeaderNotAvailableError if the broker knows none."""
+        """Return the leader of a partition. Raises LeaderNotAvailableError if the broker that is asked knows none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         response = await self.send(self.any_broker(), request, METADATA_VERSION)
         for state in response.topics[0].partitions:
@@ -113,7 +115,7 @@ class RawClient:
         return response.node_id
 
     async def init_producer(self, transactional_id: str | None = None) -> ProducerId:
-        """Return a producer id, or the next epoch of a transactional one."""
+        """Return a new producer id, or that of a transactional id with the next epoch."""
         broker = self.any_broker()
         if transactional_id is not None:
             broker = await self.coordinator(transactional_id, TRANSACTION)
@@ -163,7 +165,7 @@ async def send_batch(
 
 
 def raise_for(code: int) -> None:
-    """Raise the error of a code."""
+    """Raise the error with this code; do nothing for NONE."""
     if code:
         raise errors.for_code(code)
 

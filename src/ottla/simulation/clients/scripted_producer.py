@@ -1,12 +1,13 @@
-"""An idempotent producer whose retries are scripted: those of the Java client, or those of librdkafka.
+"""An idempotent producer with scripted retries, either those of the Java client or those of librdkafka.
 
-It has up to five batches in flight, sends what has no result again in its order, and repeats batches that were
-acknowledged, as a connection that broke makes clients do. The two differ in what OUT_OF_ORDER_SEQUENCE_NUMBER and
-UNKNOWN_PRODUCER_ID lead to:
+It has up to five batches in flight and retries all batches without a result, in order. It also repeats acknowledged
+batches, as clients do after a broken connection. The two clients differ in how they handle OUT_OF_ORDER_SEQUENCE_NUMBER
+and UNKNOWN_PRODUCER_ID:
 
-- Java bumps its epoch if the oldest batch gets one of them, and numbers all batches without a result from zero;
-- librdkafka ends with a fatal error if the oldest batch is out of order, and if a later one is, it drains and goes on
-  with another producer id: it sends everything again that was not acknowledged.
+- Java's increments its epoch if the oldest batch gets one of these errors, and renumbers all batches without a result
+  from zero;
+- librdkafka fails if the oldest batch is out of order. If a later batch is, it waits for the batches in flight, then
+  gets a new producer id and sends all batches again that are not acknowledged.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ REPEATED_SHARE: Final = 0.5
 DELIVERY_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 4.0
 SECONDS_BETWEEN_SENDS: Final = (0.0, 0.0, 0.01, 0.5, 1.5)
-"""Time between two batches in flight, in which the leader may change its mind."""
+"""Times in seconds between two batches in flight, in which the leader may change."""
 
 
 @dataclass
 class ScriptedBatch:
-    """A batch, with the numbers that it has at the moment."""
+    """A batch with its current sequence number and producer id."""
 
     records: list[Sent]
     producer: ProducerId
@@ -60,7 +61,7 @@ class ScriptedProducer(Workload):
         self._next_sequence = 0
         self._outstanding: list[ScriptedBatch] = []
         self._acked: list[ScriptedBatch] = []
-        """The last five batches that were acknowledged, in the order of their sequences."""
+        """The last five acknowledged batches, in the order of their sequences."""
 
     async def run(self) -> None:
         await self._new_producer_id()
@@ -91,7 +92,7 @@ class ScriptedProducer(Workload):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Number the batches without a result from zero."""
+        """Renumber the batches without a result from zero."""
         self._next_sequence = 0
         self._acked.clear()
         for batch in self._outstanding:
@@ -150,9 +151,10 @@ class ScriptedProducer(Workload):
                 await self._new_producer_id()
 
     def _check_held_back(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
-        """Check that no batch is out of order because of one before it that has to be sent again.
+        """Check that no batch fails as out of order because an earlier one has to be retried.
 
-        librdkafka would number all of them from zero, also those that are in the log although an error said otherwise.
+        In this case librdkafka would renumber all of them from zero, including those that are in the log despite an
+        error response.
         """
         rejected: str | None = None
         for batch, result in results:
@@ -190,7 +192,7 @@ class ScriptedProducer(Workload):
             await self._new_producer_id()
 
     async def _repeat(self) -> None:
-        """Send one of the last five batches again, which the broker has to recognize."""
+        """Send one of the last five batches again. The broker must recognize it as a duplicate."""
         if not self._acked:
             return
         batch = self.rng.choice(self._acked)

@@ -20,12 +20,12 @@ RELEASED_SHARE: Final = 0.1
 
 
 class ShareMember(Workload):
-    """Checks that no record is delivered after its acceptance was confirmed."""
+    """Checks that no record is delivered again after its acceptance was confirmed."""
 
     def __init__(
         self, cluster: SimulatedCluster, number: int, history: History, accepted: set[tuple[int, int]]
     ) -> None:
-        """`accepted`: partition and offset of what any member has accepted; all members share it."""
+        """`accepted`: partitions and offsets of the records that any member has accepted; all members share it."""
         super().__init__(cluster.world, f"sharer-{number}", cluster.bootstrap_servers, history)
         self._accepted = accepted
 

@@ -1,8 +1,8 @@
-"""Transactions of which each has a transactional id of its own, whose producer is never seen again.
+"""Transactions with a transactional id each, whose producers never come back.
 
-A producer that goes on closes what an earlier transaction left open with its next one. Here that is left to the
-coordinator: it has to write the markers that were decided, whatever fails meanwhile, and to abort the transactions
-whose producers have disappeared.
+A producer that continues completes what an earlier transaction left open when it begins the next one. Here the
+coordinator has to do so: it has to write the markers of decided transactions, whatever fails meanwhile, and to abort
+the transactions of producers that have disappeared.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ottla.simulation.world import World
 
 PAUSE_SECONDS: Final = 5.0
 ATTEMPTS: Final = 10
-"""Attempts to end a transaction."""
+"""Maximum number of attempts to end a transaction."""
 ENDS: Final = (True, True, False, None)
-"""A transaction is committed, aborted, or left open."""
+"""The possible ends of a transaction: commit, abort, or None to leave it open."""
 
 
 class SingleTransactions(Workload):

@@ -1,1 +1,1 @@
-"""Shrunk plans and stories of runs that broke a promise."""
+"""Reports: coverage over many runs, and smaller plans and short stories for runs that broke a promise."""

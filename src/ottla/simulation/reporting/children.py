@@ -1,4 +1,4 @@
-"""Runs side by side, each in a child process of its own."""
+"""Runs in parallel, each in a child process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ class Child(NamedTuple):
 
 
 def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[RunOutcome]:
-    """Run each plan in a child process of its own, which inherits what is compiled here. `prepare` is called there."""
+    """Run each plan in a child process, which inherits the codecs compiled here. The child calls `prepare` first."""
     return (outcome for _, outcome in with_plans(plans, jobs, prepare))
 
 
 def with_plans(
     plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None
 ) -> Iterator[tuple[Plan, RunOutcome]]:
-    """Run plans as `in_children` does. A caller that stops early ends the runs that have not."""
+    """Like `in_children`, but yield each plan with its outcome. If the caller stops early, the remaining runs are
+    ended.
+    """
     selector = selectors.DefaultSelector()
     try:
         while True:
@@ -54,7 +56,7 @@ def with_plans(
 
 
 def _fork(plan: Plan, prepare: Callable[[], object]) -> tuple[int, BinaryIO]:
-    """Start a child, and return its process id and the pipe that its outcome comes through."""
+    """Start a child process. Return its process id and the pipe through which it sends its outcome."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:

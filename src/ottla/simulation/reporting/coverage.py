@@ -1,4 +1,4 @@
-"""Coverage over many runs: the items that they have met, those that none has met, and plans made from that."""
+"""Coverage over many runs: the items that runs have met, those that no run has met, and plans for meeting more."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.simulation.reporting.recorder import possible
 from ottla.simulation.runner import Plan
 
 MUTATED_SHARE: Final = 0.5
-"""The share of plans that are made from earlier ones, once there are some."""
+"""The share of plans that are derived from earlier ones, once there are some."""
 MAX_PLANS: Final = 200
-"""Plans that are remembered."""
+"""Maximum number of earlier plans to derive new ones from."""
 
 
 class Remembered(NamedTuple):
@@ -30,7 +30,7 @@ class Coverage:
     """The items that all runs have met, and the plans that were the first to meet one."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """`path`: a file that continues over commands; it is made by `write`."""
+        """`path`: the coverage file. If it exists, its counts are continued."""
         self._path = path
         self.met: Counter[str] = Counter()
         self._plans: list[Remembered] = []
@@ -38,7 +38,7 @@ class Coverage:
             self.met.update(json.loads(path.read_text())["met"])
 
     def add(self, plan: Plan, items: Iterable[str], faults: Iterable[Fault]) -> list[str]:
-        """Add a run, and return the items that it is the first to meet."""
+        """Add a run, and return the items that no earlier run has met."""
         new = sorted(item for item in items if item not in self.met)
         self.met.update(items)
         if new:
@@ -49,13 +49,13 @@ class Coverage:
         return sorted(possible() - self.met.keys())
 
     def write(self) -> None:
-        """Write the file: how many runs have met each item, and what none has met."""
+        """Write the file: how many runs have met each item, and the items that no run has met."""
         if self._path is not None:
             content = {"met": dict(sorted(self.met.items())), "never met": self.never_met()}
             self._path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def next_plan(self, fresh: Plan) -> Plan:
-        """Return a fresh plan, or one whose faults are like those of a plan that has met something new."""
+        """Return the fresh plan, or a variant of an earlier plan whose run has met something new."""
         rng = random.Random(f"{fresh.seed} mutation")
         if not self._plans or rng.random() >= MUTATED_SHARE:
             return fresh
@@ -64,9 +64,10 @@ class Coverage:
 
 
 def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
-    """Return these faults with one of them at another time, of another kind, or of another length; or without it.
+    """Return these faults with one of them moved, changed in kind or length, or left out.
 
-    Faults that may lose what was acknowledged stay as they are, with the calm around them that the promises need.
+    Faults that may lose acknowledged records are not changed, and neither is the calm time around them, which the
+    promises need.
     """
     at = rng.randrange(len(faults)) if faults else -1
     if at < 0 or faults[at].kind in LOSING:
@@ -85,7 +86,7 @@ def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
 
 
 def _are_apart(fault: Fault, other: Fault) -> bool:
-    """Return whether a fault leaves another one the calm that it needs."""
+    """Return whether a fault is far enough from another one that needs calm time around it."""
     if other.kind not in LOSING:
         return True
     ends = fault.at + fault.seconds

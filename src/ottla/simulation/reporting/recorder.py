@@ -1,4 +1,6 @@
-"""Records what a run meets: transitions of groups, transactions and replicas, error codes, pairs of faults."""
+"""Records the items that a run meets: transitions of groups, transactions and replicas, error codes, and pairs of
+faults.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ CHANGES: Final = (
 
 TRANSITIONS: Final = (classic_group.ClassicGroup.transition_to, transaction.Transaction.transition_to)
 STATS_INIT: Final = ApiStats.__init__
-"""The production code, which each recorder wraps again."""
+"""The original method, which each recorder wraps."""
 
 
 def _step(kind: str, before: object, after: object) -> str:
@@ -37,9 +39,10 @@ def _steps(kind: str, table: dict[Any, frozenset[Any]]) -> Iterator[str]:
 
 
 def possible() -> set[str]:
-    """Return what runs could meet: the transitions of the tables and of the observed states, and pairs of faults.
+    """Return the items that runs could meet: the transitions in the tables and of the observed states, and pairs of
+    faults.
 
-    Of error codes the tables say nothing; each counts as one that some API could answer.
+    The tables do not say which errors an API may return, so each error code counts once for all APIs.
     """
     items = {*_steps("classic group", classic_group.VALID_TRANSITIONS)}
     items |= {*_steps("transaction", transaction.VALID_TRANSITIONS)}
@@ -52,7 +55,7 @@ def possible() -> set[str]:
 
 
 class Recorder:
-    """Records what one run meets. Wraps the production code's transitions for the rest of this process."""
+    """Records the items that one run meets. To do so, it wraps production code for the rest of this process."""
 
     def __init__(self) -> None:
         self.items: set[str] = set()
@@ -60,7 +63,7 @@ class Recorder:
         self._last: dict[tuple[object, ...], object] = {}
 
     def install(self) -> None:
-        """Record from now on."""
+        """Start recording."""
         items, stats = self.items, self._stats
         change_group, change_transaction = TRANSITIONS
         init = STATS_INIT
@@ -82,7 +85,7 @@ class Recorder:
         setattr(ApiStats, "__init__", made)  # noqa: B010
 
     def look(self, broker: SimulatedBroker, context: BrokerContext) -> None:
-        """Compare the groups and replicas of a broker with the last time."""
+        """Compare the groups and replicas of a broker with their states at the previous call."""
         for group in context.groups.groups.by_id.values():
             kind = {ConsumerGroup: "consumer group", ShareGroup: "share group"}.get(type(group))
             if kind is not None:
@@ -98,12 +101,12 @@ class Recorder:
             self.items.add(_step(kind, before, state))
 
     def on_state(self, before: WrittenState | None, after: WrittenState) -> None:
-        """Note the change of a partition's state."""
+        """Record the change of a partition's state."""
         if before is not None:
             self.items.update(f"partition: {change}" for change in _changes(before, after))
 
     def result(self, faults: Iterable[Fault]) -> frozenset[str]:
-        """Return what was met, with the error codes by API, and the pairs of faults that overlapped."""
+        """Return the items that were met, with error codes by API and pairs of overlapping faults."""
         answered = {(stats.name, code) for stats in self._stats for code in stats.errors if code}
         names = {(api, errors.for_code(code).__name__) for api, code in answered}
         self.items |= {f"error: {name}" for _, name in names} | {f"answer: {api} {name}" for api, name in names}

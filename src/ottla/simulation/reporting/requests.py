@@ -1,7 +1,7 @@
-"""Requests and responses in the timeline: who sent what to whom, and what was answered.
+"""Requests and responses in the timeline: who sent which request to whom, and the response.
 
-Both are flat lines of the partitions that they are about. What every run has thousands of is left out: metadata,
-connections, heartbeats, and fetches that got no records.
+Both are written as lines, one per partition. Messages that every run has by the thousand are left out: metadata,
+connections, heartbeats, and fetches without records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DULL: Final = frozenset({
     "throttle_time_ms", "error_message", "configs", "live_leaders", "node_endpoints", "topic_id", "session_epoch",
     "aborted_transactions", "max_bytes", "forgotten_topics_data", "partition_max_bytes", "timeout_ms",
 })  # fmt: skip
-"""Fields that say nothing about what went wrong."""
+"""Fields that do not help to explain a failure."""
 NO_TOPIC: Final = UUID(int=0)
 TOPIC: Final = ("topic", "name", "topic_name")
 PARTITION: Final = ("partition_index", "index", "partition")
@@ -34,7 +34,7 @@ MAX_CHARACTERS: Final = 400
 
 
 def record_requests(timeline: Timeline) -> None:
-    """Have all brokers write the requests that they handle into the timeline. Only for the rest of this process."""
+    """Have all brokers write the requests that they handle to the timeline, for the rest of this process."""
     handle, finish = dispatch.Dispatch._handle, dispatch._finish
     names: dict[UUID, str] = {}
 
@@ -64,9 +64,10 @@ def _note(timeline: Timeline, header: Any, what: str, lines: Iterator[str]) -> N
 
 
 def flat(message: Struct, names: Mapping[UUID, str]) -> Iterator[str]:
-    """Yield a line per innermost item of a message, with the fields of those around it, and its partition first.
+    """Yield a line for each innermost item of a message, with the fields of the items that contain it. The partition is
+    first.
 
-    `names`: the names of topics by their ids.
+    `names`: topic names by topic id.
     """
     for topic, partition, parts in _flat(message, names, "", ""):
         yield " ".join(part for part in (f"{topic}-{partition}" if partition else topic, *parts) if part)

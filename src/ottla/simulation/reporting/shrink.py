@@ -1,7 +1,7 @@
-"""Shrinking: the fewest faults and clients, and the shortest time, with which the same promise is still broken.
+"""Shrinking: find a plan with few faults and clients, and a short time, that still breaks the same promise.
 
-Each candidate is the best plan so far with something less. What is left out changes the order of all that follows, so a
-candidate that no longer breaks the promise is tried in other variations of the same seed.
+Each candidate is the best plan so far without a part of it. Leaving something out changes the order of everything that
+follows, so a candidate that does not break the promise is also tried in other variations of the same seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARGIN_SECONDS: Final = 0.5
 DECIMALS: Final = 2
 
 RunAll = Callable[[Iterator[Plan]], Iterator[tuple[Plan, RunOutcome]]]
-"""Runs plans side by side, and yields their outcomes in any order."""
+"""Runs plans in parallel, and yields their outcomes in any order."""
 
 
 class Shrunk(NamedTuple):
@@ -31,7 +31,7 @@ class Shrunk(NamedTuple):
 
 
 def explicit(plan: Plan, outcome: RunOutcome) -> Plan:
-    """Return the same plan with all of its faults, and the time of its load, written out."""
+    """Return the same plan with its faults and the duration of its load as explicit parameters."""
     ends = max((fault.at + fault.seconds for fault in outcome.faults), default=0.0)
     return plan._replace(faults=tuple(outcome.faults), lasts=ends)
 
@@ -49,7 +49,7 @@ class Shrinker:
         self._progress = progress
 
     def shrink(self) -> Shrunk:
-        """Shrink until nothing can be left out any more, or the time is over."""
+        """Shrink until nothing more can be left out, or until the deadline."""
         self._try([self.best.plan._replace(stops_early=True)], variations=1)
         self._cut_after_the_violation()
         self._say()
@@ -84,7 +84,7 @@ class Shrinker:
         )
 
     def _cut_after_the_violation(self) -> None:
-        """Leave out what had not begun when the promise was broken."""
+        """Leave out the faults that had not begun when the promise was broken."""
         plan, outcome = self.best
         if plan.stops_early:
             broken_at = outcome.virtual_seconds - outcome.began
@@ -141,10 +141,11 @@ class Shrinker:
 def shrunk(
     plan: Plan, outcome: RunOutcome, run_all: RunAll, seconds: float, progress: Callable[[str], object]
 ) -> Shrunk:
-    """Shrink a plan whose run has broken a promise, for `seconds` at most, and return it with its last run.
+    """Shrink a plan whose run has broken a promise, for `seconds` at most. Return the plan with its last run, which has
+    recorded its requests.
 
-    That one has recorded its requests. If the promise is not broken once the faults are written out, which
-    would be a fault of this module, the plan is returned as it is.
+    The plan is returned unchanged if it does not break the promise with its faults as explicit parameters, which would
+    be a bug in this module.
     """
     promise = outcome.promises[0]
     progress(f"shrinking: {outcome.violations[0]}")
@@ -158,7 +159,7 @@ def shrunk(
 
 
 def report(shrunk_run: Shrunk) -> list[str]:
-    """Return the lines of a story, from the faults to the logs, and the command that repeats the run."""
+    """Return the lines to print: clients, faults, violations, story, logs, and the command that repeats the run."""
     plan, outcome = shrunk_run
     clients = [name for name in outcome.clients if name not in plan.without]
     lines = [f"clients: {', '.join(clients) or 'none'}"]

@@ -15,11 +15,11 @@ from ottla.simulation.history import ORDERED, TRANSFERS, UNCLEAN
 from ottla.simulation.reporting.requests import batch_text
 
 MAX_LINES: Final = 120
-"""Lines of the timeline that a story has: the last ones."""
+"""Maximum number of lines in a story; the last ones are shown."""
 MAX_BATCHES: Final = 12
-"""Batches per log that a story shows: the last ones."""
+"""Maximum number of batches that are shown per log; the last ones."""
 WHOLE: Final = ("fault", "checker", "runner")
-"""Sources of which a story has every line."""
+"""Sources whose lines are all shown."""
 LIFE: Final = re.compile(r"starts|serves clients|is killed|loses power|is stopped|failed:|could not start")
 PLACES: Final = (
     re.compile(r"([a-z_]+)-(\d+)"),
@@ -53,7 +53,7 @@ def clients_of(violations: Sequence[str]) -> list[str]:
 
 
 def story(timeline: Sequence[str], violations: Sequence[str]) -> list[str]:
-    """Return the lines of the timeline that concern the violations, up to the first one."""
+    """Return the lines of the timeline that concern the violations, up to the first violation."""
     places, clients = partitions_of(violations), clients_of(violations)
     end = next((n + 1 for n, line in enumerate(timeline) if "VIOLATION" in line), len(timeline))
     lines = [line for line in timeline[:end] if _concerns(line, places, clients)]
@@ -74,7 +74,9 @@ def _concerns(line: str, places: Sequence[tuple[str, int]], clients: Sequence[st
 
 
 def stored_logs(cluster: SimulatedCluster, violations: Sequence[str]) -> Iterator[str]:
-    """Yield what each broker has of the partitions that violations name: end, high watermark and the last batches."""
+    """Yield descriptions of the logs of the partitions that violations name, on each broker: the end offset and the
+    last batches.
+    """
     for topic, partition in partitions_of(violations):
         for broker in cluster.brokers:
             for directory in broker.log_dirs:
