@@ -83,7 +83,7 @@ class BytePages:
                 counters = counters_of(await asyncio.to_thread(self._read, url))
         except (OSError, ValueError) as error:
             self.errors[address] = str(error) or type(error).__name__
-            log.debug("No metrics from %s: %s", address, error)
+            log.debug("Cannot read metrics from %s: %s", address, error)
             return {}
         self.errors.pop(address, None)
         return counters

@@ -88,7 +88,7 @@ class SchemaRegistry:
             async with asyncio.timeout(2 * FETCH_SECONDS):
                 decoder = await asyncio.to_thread(self._decoder, schema_id)
         except Exception as error:  # also errors of parsers: an unusable schema is treated as missing
-            log.info("No schema %s from %s: %s", schema_id, self._url, error or type(error).__name__)
+            log.info("Cannot get schema %s from %s: %s", schema_id, self._url, error or type(error).__name__)
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
         else:
             _add(self._decoders, schema_id, decoder)
