@@ -50,8 +50,8 @@ def zookeeper_address(value: Any) -> str:
 
 
 def endpoints(value: Any) -> tuple[Endpoint, ...]:
-    """Parse listeners: `NAME://host:port`, several with commas; an empty host means all addresses, IPv6 is in
-    brackets.
+    """Parse listeners: `NAME://host:port`, separated by commas. An empty host means all addresses. IPv6 addresses are
+    in brackets.
     """
     parsed = []
     for item in words()(value):
@@ -383,7 +383,7 @@ class BrokerConfig(
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
         limits_by_address,
-        "Other limits for some addresses, as ADDRESS:NUMBER pairs separated by commas.",
+        "Limits for single addresses, instead of max.connections.per.ip: ADDRESS:NUMBER pairs separated by commas.",
     )
     max_connection_creation_rate = Option(MAX_INT, integer(0), "Maximum number of new connections per second.")
     queued_max_request_bytes = Option(
@@ -397,7 +397,9 @@ class BrokerConfig(
     controller_quota_window_num = Option(
         11, integer(1), "Number of windows over which quotas of topic changes are measured."
     )
-    controller_quota_window_size_seconds = Option(1, integer(1), "Length in seconds of such a window.")
+    controller_quota_window_size_seconds = Option(
+        1, integer(1), "Length in seconds of the windows over which quotas of topic changes are measured."
+    )
     connections_max_idle_ms = Option(
         600000, integer(-1), "Time in milliseconds after which an idle connection is closed; -1: never."
     )
@@ -409,10 +411,12 @@ class BrokerConfig(
     request_timeout_ms = Option(30000, integer(0), "Timeout in milliseconds of requests that the broker sends.")
 
     # Topics
-    num_partitions = Option(1, integer(1), "Number of partitions of a new topic, if the request names none.")
-    default_replication_factor = Option(1, integer(1), "Number of replicas of a new topic, if the request names none.")
+    num_partitions = Option(1, integer(1), "Number of partitions of a new topic, if the request does not set it.")
+    default_replication_factor = Option(
+        1, integer(1), "Number of replicas of a new topic, if the request does not set it."
+    )
     auto_create_topics_enable = Option(
-        True, boolean, "Create a topic when a client asks for the metadata of an unknown one."
+        True, boolean, "Create a topic when a client requests the metadata of one that does not exist."
     )
     delete_topic_enable = Option(True, boolean, "Let clients delete topics.")
     min_insync_replicas = Option(
@@ -495,7 +499,7 @@ class BrokerConfig(
         1.7976931348623157e308, number(1), "Maximum bytes per second that the cleaner reads and writes."
     )
     log_cleaner_min_cleanable_ratio = Option(
-        0.5, number(0, 1), "Minimum share of a log, from 0 to 1, that is not compacted yet before it is compacted."
+        0.5, number(0, 1), "Minimum share of a log, from 0 to 1, that must be uncompacted before the log is compacted."
     )
     log_cleaner_delete_retention_ms = Option(
         DAY_MS, integer(0), "Time in milliseconds to retain tombstones, so that consumers can read them."
@@ -775,7 +779,7 @@ class BrokerConfig(
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,
         integer(1),
-        "Time in milliseconds before the coordinator on another broker is asked again to add a partition.",
+        "Delay in milliseconds before a request that adds a partition to a transaction, at another broker, is retried.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
         100,
@@ -783,7 +787,7 @@ class BrokerConfig(
         "Maximum time in milliseconds that the first write of a transaction waits for the markers of the previous one.",
     )
     transaction_two_phase_commit_enable = Option(
-        False, boolean, "Allow transactions without a timeout that an external coordinator decides (KIP-939)."
+        False, boolean, "Allow transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."
     )
     producer_id_expiration_check_interval_ms = Option(
         600000, integer(1), "Interval in milliseconds between checks for inactive producers."
@@ -793,7 +797,9 @@ class BrokerConfig(
     controlled_shutdown_max_retries = Option(
         3, integer(0), "Number of times that a failed controlled shutdown is retried."
     )
-    controlled_shutdown_retry_backoff_ms = Option(5000, integer(0), "Time in milliseconds before such a retry.")
+    controlled_shutdown_retry_backoff_ms = Option(
+        5000, integer(0), "Delay in milliseconds before a failed controlled shutdown is retried."
+    )
     auto_leader_rebalance_enable = Option(
         True, boolean, "Move leaders back to the preferred replicas, for example after a failed broker has returned."
     )

@@ -148,7 +148,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         10_000, integer(1), "Time in milliseconds to establish a connection; it doubles after each failure."
     )
     socket_connection_setup_timeout_max_ms = Option(
-        30_000, integer(1), "Maximum time in milliseconds to establish a connection."
+        30_000, integer(1), "Maximum in milliseconds of the connection setup timeout, which doubles after each failure."
     )
     metadata_max_age_ms = Option(300_000, integer(0), "Maximum age of metadata in milliseconds before it is refreshed.")
     metadata_recovery_strategy = Option(

@@ -27,5 +27,5 @@ class ClientMetricsConfig(Config, subject="client metrics"):
     match = Option[tuple[str, ...]](
         (),
         words(),
-        "Clients that push them, as SELECTOR=REGULAR_EXPRESSION pairs separated by commas; empty: every client.",
+        "Clients that push metrics, as SELECTOR=REGULAR_EXPRESSION pairs separated by commas; empty: every client.",
     )

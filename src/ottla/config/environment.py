@@ -22,14 +22,14 @@ OF_THE_JVM: Final = frozenset(
         "KAFKA_TOOLS_LOG4J_LOGLEVEL",
     }
 )
-"""Variables of Kafka's scripts and of its image that are no configs."""
+"""Variables of Kafka's scripts and of its image that are not configs."""
 
 
 def configs_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs in the variables `KAFKA_…`: `KAFKA_LOG_DIRS` is `log.dirs`. Two underscores stand for `_`,
-    three for `-`.
+    """Return the configs that the variables `KAFKA_…` set: `KAFKA_LOG_DIRS` is `log.dirs`. Two underscores stand for
+    `_`, three for `-`.
 
-    Kafka's `KafkaDockerWrapper`.
+    Equivalent of Kafka's `KafkaDockerWrapper`.
     """
     return {
         _config_name(name.removeprefix(PREFIX)): value.strip()
@@ -39,7 +39,7 @@ def configs_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Return whether the variable is the address of a Kubernetes Service with the name `kafka`."""
+    """Return whether Kubernetes has set the variable for a Service with the name `kafka`."""
     return name.startswith(("KAFKA_SERVICE_", "KAFKA_PORT_")) or (name == "KAFKA_PORT" and "://" in value)
 
 

@@ -88,8 +88,8 @@ NO_EFFECT: Final = {
 def without_controllers(configs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configs of a KRaft node without the listeners of its controller.
 
-    Raises ConfigurationError if the node is only a controller, or if the quorum has several: brokers without ZooKeeper
-    do not form a cluster over several machines.
+    Raises ConfigurationError if the node is only a controller, or if it belongs to a quorum of several controllers and
+    zookeeper.connect is not set: brokers on several machines form a cluster only with ZooKeeper.
     """
     roles = {role.strip() for role in str(configs.get("process.roles", "")).split(",")}
     if roles == {"controller"}:

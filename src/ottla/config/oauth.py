@@ -54,7 +54,7 @@ class OAuthLoginConfig(Config):
         None, nullable(integer(1)), "Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."
     )
     sasl_login_read_timeout_ms = Option[int | None](
-        None, nullable(integer(1)), "The same; the longer of both timeouts is used."
+        None, nullable(integer(1)), "As sasl.login.connect.timeout.ms; the longer of the two timeouts is used."
     )
     sasl_login_retry_backoff_ms = Option(
         100, integer(0), "Initial delay in milliseconds before a failed request to the token endpoint is retried."

@@ -97,7 +97,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         60_000, integer(), "Time in milliseconds after which the coordinator aborts an open transaction."
     )
     transaction_two_phase_commit_enable = Option(
-        False, boolean, "Begin transactions without a timeout, which an external coordinator decides (KIP-939)."
+        False, boolean, "Begin transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."
     )
     compression_type = Option(
         "none",
@@ -236,5 +236,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
                     f"delivery.timeout.ms: {self.delivery_timeout_ms} is not allowed: it must be at least"
                     f" linger.ms + request.timeout.ms, which is {least}"
                 )
-            log.warning("delivery.timeout.ms is %d: at least linger.ms + request.timeout.ms", least)
+            log.warning(
+                "delivery.timeout.ms is raised to %d: it must be at least linger.ms + request.timeout.ms", least
+            )
             self.values["delivery.timeout.ms"] = least

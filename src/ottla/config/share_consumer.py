@@ -40,7 +40,7 @@ class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     share_acquire_mode = Option(
         BATCH_OPTIMIZED,
         one_of(BATCH_OPTIMIZED, RECORD_LIMIT),
-        "batch_optimized: whole batches, which may exceed max.poll.records; record_limit: never more than that.",
+        "batch_optimized: whole batches, which may exceed max.poll.records; record_limit: at most max.poll.records.",
     )
 
     def check(self) -> None:

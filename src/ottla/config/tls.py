@@ -38,12 +38,14 @@ class SslConfig(Config, no_effect=NO_EFFECT):
         "JKS", one_of(*STORES), "Type of the trust store: JKS (or PKCS12, detected from the file) or PEM."
     )
     ssl_truststore_certificates = Option(None, nullable(text), "Trusted certificates as PEM text, instead of a file.")
-    ssl_keystore_location = Option(None, nullable(text), "Key store file: the own key and certificate chain.")
+    ssl_keystore_location = Option(
+        None, nullable(text), "Key store file: the private key and the certificate chain with which to authenticate."
+    )
     ssl_keystore_password = Option(None, nullable(text), "Password of the key store; PEM files have none.")
     ssl_keystore_type = Option(
         "JKS", one_of(*STORES), "Type of the key store: JKS (or PKCS12, detected from the file) or PEM."
     )
-    ssl_keystore_key = Option(None, nullable(text), "The own key as PEM text (PKCS#8), instead of a file.")
+    ssl_keystore_key = Option(None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file.")
     ssl_keystore_certificate_chain = Option(
         None,
         nullable(text),

@@ -102,7 +102,9 @@ class TopicConfig(Config, subject="topic"):
         "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
     )
     min_cleanable_dirty_ratio = Option(
-        0.5, number(0, 1), "Minimum share of the log, from 0 to 1, that is not compacted yet before it is compacted."
+        0.5,
+        number(0, 1),
+        "Minimum share of the log, from 0 to 1, that must be uncompacted before the log is compacted.",
     )
     min_compaction_lag_ms = Option(0, long_, "Minimum age in milliseconds of a record before it is compacted.")
     min_insync_replicas = Option(

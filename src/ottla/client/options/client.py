@@ -22,7 +22,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_login_connect_timeout_ms: int | None
     """Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."""
     sasl_login_read_timeout_ms: int | None
-    """The same; the longer of both timeouts is used."""
+    """As sasl.login.connect.timeout.ms; the longer of the two timeouts is used."""
     sasl_login_retry_backoff_ms: int
     """Initial delay in milliseconds before a failed request to the token endpoint is retried."""
     sasl_login_retry_backoff_max_ms: int
@@ -36,13 +36,13 @@ class ClientOptions(TypedDict, total=False):
     ssl_truststore_certificates: str | None
     """Trusted certificates as PEM text, instead of a file."""
     ssl_keystore_location: str | None
-    """Key store file: the own key and certificate chain."""
+    """Key store file: the private key and the certificate chain with which to authenticate."""
     ssl_keystore_password: str | None
     """Password of the key store; PEM files have none."""
     ssl_keystore_type: str
     """Type of the key store: JKS (or PKCS12, detected from the file) or PEM."""
     ssl_keystore_key: str | None
-    """The own key as PEM text (PKCS#8), instead of a file."""
+    """Private key as PEM text (PKCS#8), instead of a key store file."""
     ssl_keystore_certificate_chain: str | None
     """The own certificate chain as PEM text, beginning with the key's, together with ssl.keystore.key."""
     ssl_key_password: str | None
@@ -94,7 +94,7 @@ class ClientOptions(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     """Time in milliseconds to establish a connection; it doubles after each failure."""
     socket_connection_setup_timeout_max_ms: int
-    """Maximum time in milliseconds to establish a connection."""
+    """Maximum in milliseconds of the connection setup timeout, which doubles after each failure."""
     metadata_max_age_ms: int
     """Maximum age of metadata in milliseconds before it is refreshed."""
     metadata_recovery_strategy: str

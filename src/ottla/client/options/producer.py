@@ -34,7 +34,7 @@ class ProducerOptions(ClientOptions, total=False):
     transaction_timeout_ms: int
     """Time in milliseconds after which the coordinator aborts an open transaction."""
     transaction_two_phase_commit_enable: bool
-    """Begin transactions without a timeout, which an external coordinator decides (KIP-939)."""
+    """Begin transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."""
     compression_type: str | None
     """Codec of batches: none, gzip, snappy, lz4 or zstd."""
     compression_gzip_level: int

@@ -13,4 +13,4 @@ class ShareConsumerOptions(ConsumerOptions, total=False):
     acknowledges each record.
     """
     share_acquire_mode: str
-    """batch_optimized: whole batches, which may exceed max.poll.records; record_limit: never more than that."""
+    """batch_optimized: whole batches, which may exceed max.poll.records; record_limit: at most max.poll.records."""
