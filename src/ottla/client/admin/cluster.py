@@ -1,4 +1,4 @@
-"""Calls about the cluster: its brokers, its features, and the API versions of its brokers."""
+"""Admin calls for the cluster: its brokers, its features, and the API versions of its brokers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FeatureUpdate(NamedTuple):
 
 
 class ClusterAdmin(AdminDriver):
-    """Calls about the cluster and its brokers."""
+    """Admin calls for the cluster and its brokers."""
 
     async def describe_cluster(
         self,

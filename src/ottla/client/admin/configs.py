@@ -124,7 +124,7 @@ Entries = dict[str, ConfigEntry]
 
 
 class ConfigsAdmin(AdminDriver):
-    """Calls about configs."""
+    """Admin calls for configs."""
 
     async def describe_configs(
         self,

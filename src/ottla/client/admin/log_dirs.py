@@ -64,7 +64,7 @@ class ReplicaLogDirInfo(NamedTuple):
 
 
 class LogDirsAdmin(AdminDriver):
-    """Calls about log directories."""
+    """Admin calls for log directories."""
 
     async def describe_log_dirs(
         self,

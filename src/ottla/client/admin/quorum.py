@@ -1,4 +1,4 @@
-"""Calls about Kafka's metadata quorum (KRaft): its members, and which of them are voters."""
+"""Admin calls for Kafka's metadata quorum (KRaft): its members, and which of them are voters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RaftVoterEndpoint(NamedTuple):
 
 
 class QuorumAdmin(AdminDriver):
-    """Calls about Kafka's controllers."""
+    """Admin calls for Kafka's controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
         """Remove the registration of a broker that was shut down permanently from the KRaft controllers."""

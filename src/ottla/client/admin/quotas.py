@@ -43,7 +43,7 @@ class ClientQuotaAlteration(NamedTuple):
 
 
 class QuotasAdmin(AdminDriver):
-    """Calls about quotas."""
+    """Admin calls for quotas."""
 
     async def describe_client_quotas(
         self,

@@ -23,7 +23,7 @@ class ReplicaRecords(NamedTuple):
 
 
 class ReplicaRecordsAdmin(AdminDriver):
-    """Calls about the records of replicas."""
+    """Admin calls for the records of replicas."""
 
     async def fetch_replicas(
         self,

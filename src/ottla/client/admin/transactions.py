@@ -1,4 +1,4 @@
-"""Calls about transactions and their producers: lists, descriptions, fencing, aborting of hanging transactions."""
+"""Admin calls for transactions and their producers: lists, descriptions, fencing, aborting of hanging transactions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class FencedProducer(NamedTuple):
 
 
 class TransactionsAdmin(AdminDriver):
-    """Calls about transactions."""
+    """Admin calls for transactions."""
 
     async def list_transactions(
         self,

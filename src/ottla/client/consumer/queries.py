@@ -1,4 +1,4 @@
-"""The methods of both consumers that only read state: callable in any thread, and never waiting."""
+"""The methods of both consumers that only read state. Any thread may call them, and they never wait."""
 
 from __future__ import annotations
 

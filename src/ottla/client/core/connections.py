@@ -309,9 +309,11 @@ class Connections:
         self.slow_reason = reason
 
     def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:
-        """Stop using a connection before its session expires (KIP-368); the next request opens another.
+        """Stop using a connection before its authenticated session expires (KIP-368). The next request opens another
+        one.
 
-        It waits until no request is in flight, so that no request overtakes another one, but not after LATEST_REPLACED.
+        The connection is replaced as soon as it has no request in flight, so that no request overtakes another one, but
+        no later than LATEST_REPLACED.
         """
         loop, lifetime = asyncio.get_running_loop(), connection.lifetime_ms / 1000
         latest = loop.time() + LATEST_REPLACED * lifetime

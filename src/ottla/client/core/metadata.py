@@ -366,7 +366,12 @@ class Metadata:
         info = self.cluster.partition(tp)
         if info is None or epoch <= info.leader_epoch:
             return False
-        log.info("%s: an offset has leader epoch %d, the metadata %d: refreshing it", tp, epoch, info.leader_epoch)
+        log.info(
+            "%s: an offset has leader epoch %d, the metadata has %d: refreshing the metadata",
+            tp,
+            epoch,
+            info.leader_epoch,
+        )
         self._set_leader(info, NO_LEADER, epoch, self.cluster.nodes)
         self.request_update()
         return True

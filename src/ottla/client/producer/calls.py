@@ -16,7 +16,7 @@ CLIENT_ID_SECONDS = 30.0
 
 
 class ProducerQueries:
-    """The methods that only read state: callable in any thread, and never waiting."""
+    """The methods that only read state. Any thread may call them, and they never wait."""
 
     _core: ProducerCore
 

@@ -40,7 +40,7 @@ class SharePartitionOffsetInfo(NamedTuple):
 
 
 class GroupOffsetsAdmin(OffsetsAdmin):
-    """Calls about offsets of groups."""
+    """Admin calls for offsets of groups."""
 
     async def list_consumer_group_offsets(
         self,

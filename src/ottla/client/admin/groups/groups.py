@@ -44,7 +44,7 @@ class MemberToRemove(NamedTuple):
 
 
 class GroupsAdmin(AdminDriver):
-    """Calls about groups."""
+    """Admin calls for groups."""
 
     async def list_groups(
         self,

@@ -126,7 +126,7 @@ class StreamsGroupDescription(NamedTuple):
 
 
 class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
-    """Calls about streams groups."""
+    """Admin calls for streams groups."""
 
     async def list_streams_groups(
         self, timeout_ms: float | None = None, states_filter: Collection[str] = (), *, errors: Errors | None = None

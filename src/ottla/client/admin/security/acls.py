@@ -24,7 +24,7 @@ NOT_REQUESTED: Final = -0x8000_0000
 
 
 class AclsAdmin(AdminDriver):
-    """Calls about ACLs. Brokers without an authorizer reject them with SecurityDisabledError."""
+    """Admin calls for ACLs. Brokers without an authorizer reject them with SecurityDisabledError."""
 
     async def describe_acls(
         self,

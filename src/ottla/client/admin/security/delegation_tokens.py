@@ -26,7 +26,7 @@ class DelegationToken(NamedTuple):
 
 
 class TokensAdmin(AdminDriver):
-    """Calls about delegation tokens."""
+    """Admin calls for delegation tokens."""
 
     async def create_delegation_token(
         self,

@@ -1,4 +1,4 @@
-"""Calls about the SCRAM credentials of users."""
+"""Admin calls for the SCRAM credentials of users."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class UserScramCredentialUpsertion(NamedTuple):
 
 
 class ScramAdmin(AdminDriver):
-    """Calls about SCRAM credentials."""
+    """Admin calls for SCRAM credentials."""
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, timeout_ms: float | None = None, *, errors: Errors | None = None

@@ -1,1 +1,1 @@
-"""Calls about topics, their partitions and offsets."""
+"""Admin calls for topics, their partitions and offsets."""

@@ -23,7 +23,7 @@ class RecordsToDelete(NamedTuple):
 
 
 class RecordsAdmin(AdminDriver):
-    """Calls about records."""
+    """Admin calls for records."""
 
     async def delete_records(
         self,

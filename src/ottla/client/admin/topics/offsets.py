@@ -75,7 +75,7 @@ class ListedOffset(NamedTuple):
 
 
 class OffsetsAdmin(AdminDriver):
-    """Calls about offsets of partitions."""
+    """Admin calls for offsets of partitions."""
 
     async def list_offsets(
         self,

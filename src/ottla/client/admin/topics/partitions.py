@@ -53,7 +53,7 @@ Partitions = Iterable[TopicPartition] | Mapping[str, Sequence[int]]
 
 
 class PartitionsAdmin(AdminDriver):
-    """Calls about leaders and replicas."""
+    """Admin calls for leaders and replicas."""
 
     async def elect_leaders(
         self,

@@ -1,4 +1,4 @@
-"""Calls about topics: creation, deletion, lists, descriptions, additional partitions."""
+"""Admin calls for topics: creation, deletion, lists, descriptions, additional partitions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TopicListing(NamedTuple):
 
 
 class TopicsAdmin(AdminDriver):
-    """Calls about topics."""
+    """Admin calls for topics."""
 
     async def create_topics(
         self,
