@@ -77,11 +77,11 @@ class _ShiftedLoop(asyncio.SelectorEventLoop):
 class Broker:
     """One Kafka broker, or a cluster of several, in this process.
 
-    `config` has Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir` is the log directory, of
-    several brokers the parent of theirs; by default a temporary directory, which is deleted when the broker stops.
-    `port` is the port on 127.0.0.1, of several brokers that of the first one; by default free ones are taken.
-    `brokers` is their number: several replicate, elect leaders and fail over as any cluster does. `clock` is one that
-    `advance_clock` moves, with the brokers' timers; by default the system clock.
+    `config`: Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir`: the log directory; for
+    several brokers, the parent of their log directories; by default a temporary directory, which is deleted when the
+    broker stops. `port`: the port on 127.0.0.1; for several brokers, the port of the first one; 0, the default: free
+    ports. `brokers`: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
+    `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
     """
@@ -211,8 +211,8 @@ class Broker:
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
         """Have another in-sync replica lead a partition, and return its broker id.
 
-        `to`: the broker; None: another one than the current leader. Raises UnknownTopicOrPartitionError, or
-        ConfigurationError if no other replica, or not that of `to`, is in sync.
+        `to`: the id of the broker; None: any other one. Raises UnknownTopicOrPartitionError, or ConfigurationError if
+        no other replica is in sync, or if the replica on `to` is not.
         """
         return self._call(move_leader(self.nodes, topic, partition, to))
 

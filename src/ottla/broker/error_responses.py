@@ -1,4 +1,4 @@
-"""Errors in responses: of items, and of a request that failed as a whole."""
+"""Errors in responses: of single items, or of the whole request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ERROR_FIELDS: Final = (*ERROR_CODES, "error_message")
 
 
 class errors_in:  # noqa: N801 - used as a statement
-    """Context manager: store a KafkaError that the block raises in the `error_code` and `error_message` of a result.
+    """Context manager that stores a KafkaError of its block in the `error_code` and `error_message` of a result.
 
     with errors_in(result):
         await alter(resource)
@@ -44,11 +44,11 @@ class errors_in:  # noqa: N801 - used as a statement
 def error_response(
     name: str, response: type[Response], request: Request[Any], version: int, error: errors.KafkaError
 ) -> Response:
-    """Return the response with the error at its top or, if it has no place for it there, at each item of the request.
+    """Return a response with the error at its top level, or, if it has no field for it there, in each item of the
+    request.
 
-    Items of the response have the fields that identify those of the request (topic, partition, group). Raises
-    CloseConnectionError if the response of this version has no place for an error. `getErrorResponse` of Kafka's
-    requests.
+    The items of the response identify those of the request (topic, partition, group). Raises CloseConnectionError if
+    this version of the response has no field for an error. Equivalent of `getErrorResponse` in Kafka's requests.
     """
     fields = [field for field in response.FIELDS if field.in_version(version)]
     has_error = any(field.name == "error_code" for field in fields)
@@ -58,9 +58,10 @@ def error_response(
 
 
 def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaError) -> Any:
-    """Return a structure with the error, and with what `source`, the item of the request, has of its fields.
+    """Return a structure of type `made` with the error. Its other fields are copied from `source`, the item of the
+    request.
 
-    `source` may be the name or number of the item: then it is the value of the first other field.
+    `source` may also be the name or number of the item: it is then the value of the first other field.
     """
     values: dict[str, Any] = {}
     is_first = True
@@ -80,7 +81,9 @@ def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaE
 
 
 def _identity(source: Any, name: str, is_first: bool) -> dict[str, Any]:
-    """Return the value of a field of the response's item: that of the same name. The first may have another name."""
+    """Return the field of the response's item with its value: that of the request's field with the same name. The first
+    field may have another name in the request.
+    """
     if isinstance(source, Struct):
         if hasattr(source, name):
             return {name: getattr(source, name)}
@@ -95,8 +98,8 @@ def _has_errors(field: Field, version: int) -> bool:
 
 
 def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
-    """Return the items of the request that an array of the response has to contain: those of the array of the same
-    name, else those of all arrays.
+    """Return the request's items that an array of the response must contain: those of the request's array with the same
+    name or, if there is none, those of all its arrays.
     """
     if not isinstance(source, Struct):
         return
@@ -110,8 +113,8 @@ def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
 
 
 def _is_only_a_group(item: Any, made: type[Struct], version: int) -> bool:
-    """Return whether the item has nothing of the response's item but an array: the directories of
-    AlterReplicaLogDirs.
+    """Return whether an item of the request has no field in common with the response's item, but only an array with the
+    actual items, such as the directories of AlterReplicaLogDirs.
     """
     if not isinstance(item, Struct) or not any(isinstance(f.element, StructType) for f in item.FIELDS):
         return False

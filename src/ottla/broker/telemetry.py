@@ -115,7 +115,7 @@ class Telemetry:
                 receiver(client, payload)
             except Exception:
                 # a failing receiver must affect neither the broker nor the client
-                log.exception("A receiver in metric.reporters failed to take the metrics of a client")
+                log.exception("A receiver in metric.reporters failed to process the metrics of a client")
 
     def _check_interval(self, state: _ClientState, terminating: bool) -> None:
         now = self._monotonic() * 1000

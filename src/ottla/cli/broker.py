@@ -160,8 +160,8 @@ COMMAND = Command(
         Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
         Flag(
             "--environment",
-            "also take configs from variables, as Kafka's container image does: KAFKA_LOG_DIRS is log.dirs. They "
-            "override the file",
+            "also take configs from environment variables, which override the file, as in Kafka's container image: "
+            "KAFKA_LOG_DIRS is log.dirs",
         ),
         Option(
             "--brokers N",

@@ -17,7 +17,9 @@ BLOCK_BYTES: Final = 64 * 1024
 """The number of bytes received at a time, and the size of the buffer that small frames share."""
 
 TRUST_BYTES: Final = 1024 * 1024
-"""Up to this size memory is allocated as the frame's size says; above, it grows with the bytes that have arrived."""
+"""Maximum size of a frame for which all memory is allocated at once. For larger frames, memory grows with the bytes
+that arrive.
+"""
 
 
 class FrameReader:

@@ -133,7 +133,7 @@ class Log:
         truncated meanwhile.
         """
         self.cuts = 0
-        """Number of truncations so far, by which a copy of the log detects them."""
+        """Number of truncations so far. A copy of the log detects them by this number."""
         self._open_segments: deque[Segment] = deque()
         self._used = False
         """Whether the log has been written or read since the last `close_idle`."""

@@ -99,7 +99,7 @@ class LogDir:
         self._compacted_below = True
         """Whether all logs are compacted below the checkpointed recovery points only."""
         self._checkpoint_lock = Lock()
-        """Guards the checkpoint files and what is known of them, as several workers may be about to write them."""
+        """Guards the checkpoint files and the attributes that describe them, because several workers may write them."""
         self._checkpoints_begun = 0
         self._last_written = 0
         """The number of the checkpoints that were written last; earlier ones are not written any more."""

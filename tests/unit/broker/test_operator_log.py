@@ -129,13 +129,13 @@ def test_operators_find_each_event_once_in_the_log(story: Story, cluster: Broker
     assert story.lines() == [
         "INFO controller: Created topic __consumer_offsets: partitions=1 replication_factor=2 id=ID configs="
         "{'cleanup.policy': 'compact', 'compression.type': 'producer', 'segment.bytes': '104857600'} (automatically)",
-        "INFO coordinator.group: Group readers has joined: generation=1 members=1 protocol=range "
-        "leader=consumer-readers-ID after N s",
         "INFO coordinator.group: Group readers is empty: generation=2",
         "INFO coordinator.group: Rebalancing group readers: generation=0 members=1: "
         "member consumer-readers-ID (/127.0.0.1) joins",
         "INFO coordinator.group: Rebalancing group readers: generation=1 members=0: "
         "member consumer-readers-ID (/127.0.0.1) leaves: the consumer is being closed or unsubscribed",
+        "INFO coordinator.group: The members of group readers have joined: generation=1 members=1 protocol=range "
+        "leader=consumer-readers-ID after N s",
         "INFO replication: Broker 0 now follows __consumer_offsets-0 (epoch 0)",
         "INFO replication: Broker 1 now leads __consumer_offsets-0 (epoch 0)",
     ]

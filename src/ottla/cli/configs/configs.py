@@ -76,7 +76,7 @@ COMMAND = AdminCommand(
         Option("--add-config K=V,K=[V,V]", "configs to set; a value with commas needs brackets", actions="alter"),
         Option("--add-config-file FILE", "properties file of configs to set", Path, actions="alter"),
         Option("--delete-config K,K", "configs to remove", actions="alter"),
-        Flag("--force", "accepted as by Kafka's tool; this command never asks for confirmation"),
+        Flag("--force", "accepted for compatibility with Kafka's tool; this command never asks for confirmation"),
         Flag("--json", "print JSON instead of text", actions="describe"),
     ),
 )

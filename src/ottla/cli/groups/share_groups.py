@@ -233,8 +233,8 @@ def _partitions(admin: KafkaAdminClient, args: argparse.Namespace, group_id: str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the start offsets of the group for topics. It then starts there where its config share.auto.offset.reset
-    says.
+    """Delete the start offsets of the group for topics. For these topics, its config share.auto.offset.reset then
+    decides where it starts.
     """
     (group_id,) = args.group
     failed: dict[Any, KafkaError] = {}

@@ -150,7 +150,13 @@ COMMAND = Command(
         Option("--topic", "topic to send to", required=True),
         Option("--max-messages N", "number of records to send; -1: send until the command is stopped", int, default=-1),
         Option("--throughput N", "approximate limit of records per second; -1: none", int, default=-1),
-        Option("--acks", "acks; -1: all in-sync replicas", int, choices=(0, 1, -1), default=-1),
+        Option(
+            "--acks",
+            "acknowledgements to wait for: 0 (none), 1 (the leader) or -1 (all in-sync replicas)",
+            int,
+            choices=(0, 1, -1),
+            default=-1,
+        ),
         Option(
             "--message-create-time MS",
             "timestamp of the first record, in milliseconds since 1970; later ones advance with the clock",

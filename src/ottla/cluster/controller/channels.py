@@ -63,10 +63,12 @@ class ControllerChannels:
         timeout_ms: int,
         epoch: int,
     ) -> None:
-        """`stop`: stops a replica of this broker, which sends itself no requests.
+        """`stop`: a function that stops a replica of this broker, because the controller sends no requests to its own
+        broker.
 
-        `deleted` and `failed`: called with replicas that brokers report as deleted and as offline. `timeout_ms`: of a
-        request. `epoch`: of the controller term; images of other controllers are not sent.
+        `deleted` and `failed`: functions that are called with the replicas that brokers report as deleted or as
+        offline. `timeout_ms`: the timeout of a request. `epoch`: the epoch of the controller term; images of other
+        controllers are not sent.
         """
         self._cache = metadata_cache
         self._sender = sender

@@ -48,9 +48,9 @@ kazoo_log = logging.getLogger("ottla.cluster.kazoo")
 """kazoo logs every attempt to connect. This module logs connection problems once instead."""
 
 FIRST_REPORT_SECONDS: Final = 1.0
-"""The time after which the log says that ZooKeeper does not answer when the broker starts."""
+"""Time in seconds after which a starting broker logs that ZooKeeper does not answer."""
 REPORT_SECONDS: Final = 30.0
-"""The interval of further lines while it does not."""
+"""Interval in seconds at which it logs this again."""
 RETRY_SECONDS: Final = 0.05
 """Delay in seconds before a call is repeated after the connection was lost."""
 
@@ -105,8 +105,8 @@ class ZooKeeperMetadataStore:
     ) -> None:
         """`connect` is `host:port,…/chroot`.
 
-        `makes_chroot`: whether to create a missing chroot, as Kafka's brokers do. Tools must not create it: after a
-        typing error, there would be an empty cluster.
+        `makes_chroot`: whether to create a missing chroot, as Kafka's brokers do. Tools must not create it, because a
+        typing error would then look like an empty cluster.
         """
         self._connect = connect
         self._session_seconds = session_timeout_ms / 1000

@@ -108,7 +108,9 @@ class SharePartitionManager:
         return led.next_write
 
     def schedule_lock_timeout(self, key: ShareKey, until: float) -> None:
-        """Release records that are acquired until then, in seconds of the clock's `monotonic`."""
+        """Schedule the release of records that are still acquired at the time `until`, in seconds of the clock's
+        `monotonic`.
+        """
         self._lock_timeouts.schedule(key, until)
 
     def release(self, group_id: str, member_id: str) -> None:

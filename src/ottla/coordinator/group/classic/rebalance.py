@@ -114,7 +114,7 @@ class ClassicRebalance:
         group.transition_to(ClassicGroupState.COMPLETING)
         group.sync_deadline = now + group.rebalance_timeout
         log.info(
-            "Group %s has joined: generation=%d members=%d protocol=%s leader=%s after %.1f s",
+            "The members of group %s have joined: generation=%d members=%d protocol=%s leader=%s after %.1f s",
             group.id,
             group.generation,
             len(group.members),

@@ -16,7 +16,9 @@ NAME = "simple"
 
 
 def assign(topics: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Return the assignment by member id, from topics by member id and numbers of partitions by topic id."""
+    """Return the assignment by member id. `topics`: the subscribed topic ids by member id; `partitions`: the number of
+    partitions by topic id.
+    """
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in topics}
     turn = 0
     for topic_id in sorted(partitions, key=lambda t: t.int):
