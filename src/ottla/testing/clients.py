@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.producer import KafkaProducer
 
 CLOSE_SECONDS = 10.0
-"""Time in seconds within which a producer or consumer has to close at the end of the test."""
+"""Maximum time in seconds that a producer or consumer may take to close at the end of the test."""
 
 
 class ProducerFactory:
@@ -42,7 +42,7 @@ class ProducerFactory:
 class ConsumerFactory:
     """Creates consumers: `ottla_consumer("topic", group_id="g")` takes the arguments of `KafkaConsumer`.
 
-    They start at the beginning of a topic, because tests write the records before or while they start.
+    They start at the beginning of a topic by default, because tests often write records before a consumer has started.
     """
 
     def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
@@ -124,7 +124,7 @@ class TopicFactory:
 
 
 class AsyncClients:
-    """The asyncio clients of one test. They are closed in its own task, after its last statement."""
+    """The asyncio clients of one test. The task of the test closes them after its last statement."""
 
     def __init__(self, bootstrap_servers: str, before_close: Callable[[], object]) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -132,10 +132,10 @@ class AsyncClients:
         self._before_close = before_close
 
     def closing(self, test: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-        """Return the test function with a last step that closes the clients.
+        """Return the test function with an additional last step, which closes the clients.
 
-        A fixture of an asyncio plugin cannot do this for all of them: pytest-asyncio and anyio each run only their
-        own fixtures on the event loop of the test.
+        A fixture cannot do this for both asyncio plugins: pytest-asyncio and anyio run only their own fixtures on the
+        event loop of the test.
         """
 
         @functools.wraps(test)
@@ -169,7 +169,7 @@ class AsyncProducerFactory:
 class AsyncConsumerFactory:
     """Starts asyncio consumers: `await ottla_aio_consumer("topic", group_id="g")`.
 
-    They start at the beginning of a topic, as those of `ConsumerFactory`.
+    They start at the beginning of a topic by default, as those of `ConsumerFactory`.
     """
 
     def __init__(self, clients: AsyncClients) -> None:

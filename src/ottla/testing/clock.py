@@ -11,15 +11,15 @@ from ottla.errors import ConfigurationError
 class BrokerClock:
     """Advances the clock of a broker and its timers: retention, session and transaction timeouts, quotas, long polls.
 
-    The clients' clocks do not change, nor do the limits for idle connections, and the sessions of a cluster's brokers
-    in the metadata store. The brokers of a cluster see an advance as a pause of all of them.
+    It does not affect the clients' clocks, the limits for idle connections, or the sessions of a cluster's brokers in
+    the metadata store. For the brokers of a cluster, an advance is like a pause of all of them.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Advance the clock by seconds, or a timedelta. Return when the timers that are due have run.
+        """Advance the clock by seconds or a timedelta. Return when the timers that are due have run.
 
         Raises ConfigurationError for a negative time.
         """

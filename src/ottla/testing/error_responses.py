@@ -1,4 +1,6 @@
-"""Errors in responses that have no single place for one. Other requests are rejected by `broker/dispatch`."""
+"""Error responses of APIs whose responses have no single field for an error. `broker/dispatch` creates those of the
+other APIs.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from ottla.protocol.message import Struct
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 OVERWRITTEN: Final = frozenset({"Metadata"})
-"""APIs that have no effect, and whose response has more in it than errors: the error is put into the usual response."""
+"""APIs whose response must contain more than errors. They change nothing, so the request is handled, and the error is
+put into its response.
+"""
 
 
 def fetch_response(request: FetchRequest, error: KafkaError, context: RequestContext) -> FetchResponse:
     """Return a response with the error in each partition of the request and of the client's fetch session.
 
-    It has no session, so that the client opens another one: the broker's has not advanced.
+    The response has no fetch session id, so the client opens a new session: the broker's session has not advanced.
     """
     named = [PartitionKey(t.topic, t.topic_id, p.partition) for t in request.topics for p in t.partitions]
     named += context.broker.fetch_sessions.partitions(request.session_id)
@@ -36,7 +40,7 @@ def fetch_response(request: FetchRequest, error: KafkaError, context: RequestCon
 
 
 def overwrite(response: Struct, version: int, error: KafkaError) -> None:
-    """Put an error into each field for one."""
+    """Set every error code in a response to that of `error`."""
     target: Any = response
     for field in response.FIELDS:
         if not field.in_version(version):

@@ -1,4 +1,4 @@
-"""The steps of a fault before the broker handles a request, and its outcome. Event loop only."""
+"""The steps of a fault, which are taken before the broker handles a request, and its outcome. Event loop only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FaultyRequest:
 
     @property
     def name(self) -> str:
-        """The request for log lines: its API and client id."""
+        """A description of the request for log lines: its API and client id."""
         return f"{self.entry.name} of client {self.context.client_id!r}"
 
     async def response(self) -> Response | None:
@@ -71,7 +71,7 @@ class Gate:
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def open(self) -> None:
-        """Continue the requests that wait, and hold none any more."""
+        """Let the waiting requests continue, and hold no further ones."""
         self._is_open = True
         for loop, event in list(self._waiters):
             loop.call_soon_threadsafe(event.set)
@@ -111,7 +111,7 @@ async def lose_response(faulty: FaultyRequest) -> Response | None:
 
 
 def release_records(response: Any) -> None:
-    """Release the log files of a response to Fetch or ShareFetch that is not sent."""
+    """Release the log files of a response to Fetch or ShareFetch that will not be sent."""
     for topic in getattr(response, "responses", ()):
         for partition in getattr(topic, "partitions", ()):
             records: Any = getattr(partition, "records", None)
@@ -148,7 +148,7 @@ def fail(error: KafkaError) -> Outcome:
 
 
 def throttle(seconds: float) -> Outcome:
-    """Handle the request, and report a throttle time, for which the connection is not read."""
+    """Handle the request. The response has a throttle time, and the connection is not read during that time."""
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
         response = await faulty.response()
@@ -164,7 +164,7 @@ def throttle(seconds: float) -> Outcome:
 
 
 def delay(seconds: float, gate: Gate) -> Step:
-    """Wait, but not longer than until the gate is opened."""
+    """Wait for some time, or until the gate is opened."""
 
     async def step(_: FaultyRequest) -> None:
         try:
@@ -208,7 +208,7 @@ def move_partition(to: int | None) -> Step:
 
 
 def move_coordinator(to: int | None) -> Step:
-    """Move the coordinator of the request's transactional id, or else of its group."""
+    """Move the coordinator of the request's transactional id or, if it has none, of its group."""
 
     async def step(faulty: FaultyRequest) -> None:
         topic, ids = TRANSACTION_STATE, request_resources.transactional_ids(faulty.request)
@@ -223,7 +223,9 @@ def move_coordinator(to: int | None) -> Step:
 
 
 async def fence_producer(faulty: FaultyRequest) -> None:
-    """Increment the epoch of the request's transactional id, as another producer with it does when it starts."""
+    """Increment the producer epoch of the request's transactional id, as a new producer with this id does when it
+    starts.
+    """
     ids = request_resources.transactional_ids(faulty.request)
     if not ids:
         raise ConfigurationError(f"fence_producer: {faulty.name} names no transactional id")
@@ -233,7 +235,7 @@ async def fence_producer(faulty: FaultyRequest) -> None:
 
 
 async def _fenced(broker: Broker, transactional_id: str) -> bool:
-    """Fence a producer at its coordinator. Return False if that has to be tried again."""
+    """Fence a producer through its coordinator. Return False if this has to be retried."""
     for node in broker.nodes.values():
         transactions = node.context.transactions
         try:

@@ -27,14 +27,15 @@ API_NAMES = frozenset(entry.name for entry in SUPPORTED_APIS)
 ERRORS = {error.name: error for error in BY_CODE.values()}
 WAIT_SECONDS = 10.0
 SHOWN_REQUESTS = 10_000
-"""Number of the latest requests that messages about faults without a request count."""
+"""Maximum number of requests, the latest ones, that are counted in messages about faults without a request."""
 
 
 class Fault:
-    """One fault: which requests it applies to, and what it does with them. Its methods return it, so that they can be
-    chained: `.delay(0.5).fail("NOT_COORDINATOR")`.
+    """One fault: which requests it applies to, and what happens to them. Its methods return the fault, so that calls
+    can be chained: `.delay(0.5).fail("NOT_COORDINATOR")`.
 
-    Without an outcome (`fail`, `drop`, `disconnect`, `lose_response`, `throttle`), the request is handled in the end.
+    Without an outcome (`fail`, `drop`, `disconnect`, `lose_response`, `throttle`), the request is handled after the
+    other steps.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Fault:
         self._hit = threading.Event()
         self._described = ""
         self.hits = 0
-        """The number of requests that it has been applied to."""
+        """The number of requests that the fault has been applied to."""
 
     def __repr__(self) -> str:
         arguments = [*map(repr, self._apis), *(f"{name}={value!r}" for name, value in self._filters.items())]
@@ -89,7 +90,7 @@ class Fault:
         return self._ends(".disconnect()", fault_steps.disconnect)
 
     def lose_response(self) -> Self:
-        """Handle the request, and close the connection instead of responding. Clients repeat such a request."""
+        """Handle the request, and close the connection instead of responding. Clients usually retry such a request."""
         return self._ends(".lose_response()", fault_steps.lose_response)
 
     def throttle(self, seconds: float) -> Self:
@@ -112,27 +113,27 @@ class Fault:
 
     def move_leader(self, to: int | None = None) -> Self:
         """Move the leader of the request's first partition to another replica (`to`: broker id) before the request is
-        handled; so the old leader rejects it. Needs `ottla_cluster`.
+        handled, so that the old leader rejects it. Needs `ottla_cluster`.
         """
         self._faults.require_cluster("move_leader")
         return self._then(".move_leader()", fault_steps.move_partition(to))
 
     def move_coordinator(self, to: int | None = None) -> Self:
         """Move the coordinator of the request's transactional id or group to another broker (`to`: broker id) before
-        the request is handled; so the old one rejects it. Needs `ottla_cluster`.
+        the request is handled, so that the old coordinator rejects it. Needs `ottla_cluster`.
         """
         self._faults.require_cluster("move_coordinator")
         return self._then(".move_coordinator()", fault_steps.move_coordinator(to))
 
     def fence_producer(self) -> Self:
-        """Fence the transactional producer that sends the request before it is handled, as another producer with its
-        transactional id does. Its open transaction is aborted.
+        """Fence the transactional producer that sends the request before it is handled, as a new producer with the same
+        transactional id does. The open transaction of the fenced producer is aborted.
         """
         return self._then(".fence_producer()", fault_steps.fence_producer)
 
     def expire_member(self) -> Self:
-        """Remove the member that sends the request from its group before it is handled, as after its session timeout;
-        the other members get its partitions.
+        """Remove the member that sends the request from its group before it is handled, as after its session timeout.
+        The other members get its partitions.
         """
         return self._then(".expire_member()", fault_steps.expire_member)
 
@@ -148,11 +149,11 @@ class Fault:
         return self
 
     def release(self) -> None:
-        """Continue requests that wait because of `hold`, `delay` or `drop`, and let later ones not wait."""
+        """Let the requests continue that wait because of `hold`, `delay` or `drop`. Later requests do not wait."""
         self._gate.open()
 
     def remove(self) -> None:
-        """Apply the fault to no further requests, and continue those that wait."""
+        """Stop applying the fault, and let the waiting requests continue."""
         self._faults.remove(self)
         self.release()
 
@@ -209,7 +210,7 @@ class Fault:
 
 
 class Faults:
-    """The faults of one test. The fixture `ottla_faults` ends them, and checks that each was applied."""
+    """The faults of one test. The fixture `ottla_faults` removes them at its end, and checks that each was applied."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -234,7 +235,7 @@ class Faults:
         """Define a fault for requests of clients. If several apply to a request, the first one counts.
 
         Args:
-            apis: Kafka's names, such as `"Produce"`; none: all.
+            apis: Kafka's names, such as `"Produce"`; without any, the fault applies to all APIs.
             client_id: the client.
             topic: a topic that the request names. Requests of share consumers and heartbeats name none.
             partition: a partition of `topic`.
@@ -243,7 +244,7 @@ class Faults:
             broker: the id of the broker that receives the request.
             nth: the first request that the fault applies to, counted from 1.
             times: the number of requests that it applies to; None: all that follow.
-            optional: whether the test may end before it was applied to a request.
+            optional: whether the test may end although the fault was applied to no request.
 
         Raises ConfigurationError for an unknown API or a value that is not allowed.
         """
@@ -272,17 +273,19 @@ class Faults:
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Apply a fault to no further requests."""
+        """Stop applying a fault."""
         self._faults = tuple(other for other in self._faults if other is not fault)
 
     def clear(self) -> None:
-        """Remove all faults, and continue the requests that wait."""
+        """Remove all faults, and let the waiting requests continue."""
         for fault in self._faults:
             fault.remove()
         self._broker.intercept(None)
 
     def check(self) -> None:
-        """Raise IllegalStateError if a fault was applied to no request, or could not be applied."""
+        """Raise IllegalStateError if a fault that is not optional was applied to no request, or if a fault could not be
+        applied.
+        """
         missing = [repr(fault) for fault in self._defined if fault.required and not fault.hits]
         problems = self._failures + [f"{fault} matched no request (optional=True allows that)" for fault in missing]
         if problems:
@@ -294,7 +297,7 @@ class Faults:
         return f"requests: {', '.join(f'{count} {name}' for name, count in counts) or 'none'}"
 
     def report(self, fault: Fault, error: Exception) -> None:
-        """Note that a fault could not be applied."""
+        """Record that a fault could not be applied, for `check`."""
         self._failures.append(f"{fault!r} failed: {error or type(error).__name__}")
 
     def require_cluster(self, step: str) -> None:

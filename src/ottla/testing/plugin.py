@@ -45,7 +45,7 @@ CLUSTER_BROKERS: Final = 3
 MEMORY_DIR: Final = "/dev/shm"
 """Linux's file system in memory."""
 MEMORY_BYTES: Final = 2**30
-"""Free bytes of memory from which on brokers have their data there."""
+"""Minimum number of free bytes in MEMORY_DIR for brokers to have their data there."""
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "ottla_broker(options, brokers=…): the test has a broker of its own, with these configs in addition to those "
-        "of ottla_broker_options, and, if brokers is set, several ones",
+        "of ottla_broker_options; brokers: the number of brokers (default: 1)",
     )
 
 
@@ -84,7 +84,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have a test with the marker, a cluster or a clock use a broker of its own."""
+    """Have a test that has the marker, or uses `ottla_cluster` or `ottla_clock`, use a broker of its own."""
     names = metafunc.fixturenames
     if BROKER not in names:
         return
@@ -108,7 +108,7 @@ def _check_override(metafunc: pytest.Metafunc) -> None:
 
 
 def _own_broker(marks: list[pytest.Mark], names: list[str]) -> OwnBroker:
-    """Return the broker that the markers describe, the closest one last."""
+    """Return the parameters of the broker that the markers describe. Closer markers override the others."""
     options: dict[str, Any] = {}
     brokers = CLUSTER_BROKERS if CLUSTER in names else 1
     for mark in reversed(marks):
@@ -167,8 +167,8 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_options: Mapping[s
 
 
 def _temporary_directory() -> AbstractContextManager[str]:
-    """Return a directory for the broker's data, in memory if there is room: without a disk, it starts five times as
-    fast.
+    """Return a directory for the broker's data, in memory if there is room. Without a disk, the broker starts five
+    times as fast.
     """
     import shutil
     import tempfile
@@ -180,7 +180,7 @@ def _temporary_directory() -> AbstractContextManager[str]:
 
 
 def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configs of a broker. Raises UsageError for an invalid one."""
+    """Return the configs of a broker unchanged. Raises UsageError for an invalid one."""
     from ottla.config.broker import BrokerConfig
     from ottla.errors import ConfigurationError
 
@@ -195,10 +195,10 @@ def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @pytest.fixture
 def ottla_cluster(ottla_broker: Broker) -> Broker:
-    """Return a cluster of three brokers for one test; `ottla_broker` is the same object then.
+    """Return a cluster of three brokers for one test. `ottla_broker` is the same object in this test.
 
     `kill_broker(1)`, `stop_broker(1)`, `start_broker(1)` and `restart_broker(1)` take a broker id;
-    `move_leader("topic", partition)` has another replica lead a partition.
+    `move_leader("topic", partition)` makes another replica the leader of a partition.
     """
     if len(ottla_broker.nodes) < 2:
         raise pytest.UsageError(
@@ -216,7 +216,7 @@ def ottla_bootstrap_servers(ottla_broker: Broker) -> str:
 
 @pytest.fixture
 def ottla_clock(ottla_broker: Broker) -> BrokerClock:
-    """Return the clock of the broker, which belongs to the test then: `ottla_clock.advance(3600)`."""
+    """Return the clock of the broker: `ottla_clock.advance(3600)`. A test with this fixture has a broker of its own."""
     from ottla.testing.clock import BrokerClock
 
     return BrokerClock(ottla_broker)
@@ -293,7 +293,7 @@ def ottla_admin(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> Admi
 
 @pytest.fixture
 def _ottla_aio_clients(request: pytest.FixtureRequest, ottla_bootstrap_servers: str) -> Iterator[AsyncClients]:
-    """Have the test function close its asyncio clients as its last step, on its own event loop."""
+    """Create asyncio clients, which the test function closes as its last step, on its own event loop."""
     from ottla.testing.clients import AsyncClients
 
     node: pytest.Function = request.node
@@ -354,7 +354,8 @@ def ottla_aio_admin(_ottla_aio_clients: AsyncClients) -> AsyncAdminFactory:
 def ottla_faults(ottla_broker: Broker, _ottla_clients: ExitStack) -> Iterator[Faults]:
     """Yield the faults of the test: `ottla_faults.on("Produce", topic="orders").lose_response()`.
 
-    They end before the clients are closed. The test fails if a fault was applied to no request.
+    They are removed before the clients are closed. The test fails if a fault was applied to no request, unless it is
+    optional.
     """
     from ottla.testing.faults import Faults
 

@@ -1,4 +1,6 @@
-"""The topics, groups and transactional ids that a request names, for all APIs from the names of their fields."""
+"""The topics, groups and transactional ids that a request names. They are recognized by the names of their fields, in
+all APIs.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
 GROUP_FIELDS: Final = frozenset({"group_id", "group_ids", "groups", "groups_names"})
 TRANSACTIONAL_ID_FIELDS: Final = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-"""Types of keys in FindCoordinator."""
+"""The key types of FindCoordinator."""
 
 NamedPartition = tuple[str, int | None]
-"""A topic and a partition of it; None if the request is about the whole topic."""
+"""A topic and a partition; the partition is None if the request is about the whole topic."""
 
 
 def partitions(request: Request[Any], context: RequestContext) -> Iterator[NamedPartition]:
