@@ -10,6 +10,7 @@ import random
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -43,8 +44,18 @@ REMEDIES = ("make room", "check the disk", "raise the limit", "restart the broke
 IN_MEMORY = Path("/dev/shm")
 
 
+def in_this_thread(patched: Any, real: Any) -> Any:
+    """A function that is `patched` in this thread only: in others of the process run the brokers of other tests."""
+    thread = threading.get_ident()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (patched if threading.get_ident() == thread else real)(*args, **kwargs)
+
+    return call
+
+
 class Faults:
-    """Counts system calls below a directory, and has the n-th one fail."""
+    """Counts system calls of this thread, and has the n-th one fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: Any, code: Any, only: Any = CALLS) -> None:
         self.count = 0
@@ -64,7 +75,7 @@ class Faults:
                     raise OSError(self.code, os.strerror(self.code))
             return real(*args, **kwargs)
 
-        return call
+        return in_this_thread(call, real)
 
 
 class Scenario:
@@ -277,7 +288,7 @@ class UnsyncedWrites:
         self.count = 0
         self.end_at = end_at
         self.fsync = os.fsync
-        monkeypatch.setattr(os, "fsync", self._sync)
+        monkeypatch.setattr(os, "fsync", in_this_thread(self._sync, self.fsync))
         for name in ("pwrite", "ftruncate", "replace", "rename", "unlink"):
             monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
 
@@ -286,7 +297,7 @@ class UnsyncedWrites:
             self._tick()
             return real(*args, **kwargs)
 
-        return call
+        return in_this_thread(call, real)
 
     def _tick(self) -> None:
         self.count += 1
