@@ -123,7 +123,7 @@ def test_old_names_are_accepted_with_a_warning(
         (("--throughput", "nan"), "--throughput nan"),
         (("--command-property", "a=b", "--producer-props", "a=b"), "cannot be specified together"),
         (("--command-property", "acks"), "'acks' is not allowed"),
-        (("--command-property", "max.block.ms=50"), "127.0.0.1:1"),
+        (("--command-property", "max.block.ms=500"), "127.0.0.1:1"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_line(
