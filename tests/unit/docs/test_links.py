@@ -57,6 +57,17 @@ def test_links_of_the_readme_are_absolute() -> None:
     assert [link for link in links(ROOT / "README.md") if "://" not in link] == []
 
 
+def test_links_out_of_the_site_are_absolute() -> None:
+    """The site has only the pages in docs."""
+    pages = [page for page in tracked_pages() if page.is_relative_to(ROOT / "docs")]
+    out = [(page.name, link) for page in pages for link in links(page) if "://" not in link and leaves_docs(page, link)]
+    assert out == []
+
+
+def leaves_docs(page: Path, link: str) -> bool:
+    return not (page.parent / link.partition("#")[0]).resolve().is_relative_to(ROOT / "docs")
+
+
 def test_broken_links_are_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
