@@ -22,12 +22,16 @@ CLOSE_SECONDS = 10.0
 """Maximum time in seconds that a producer or consumer may take to close at the end of the test."""
 
 
-class ProducerFactory:
-    """Creates producers: `ottla_producer(acks="all")` takes the options of `KafkaProducer`."""
+class _Factory:
+    """Creates clients that are connected to the broker of the test; the stack closes them."""
 
     def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
         self._servers = bootstrap_servers
         self._stack = stack
+
+
+class ProducerFactory(_Factory):
+    """Creates producers: `ottla_producer(acks="all")` takes the options of `KafkaProducer`."""
 
     def __call__(self, **options: Unpack[ProducerOptions]) -> KafkaProducer:
         """Create a producer."""
@@ -39,15 +43,11 @@ class ProducerFactory:
         return producer
 
 
-class ConsumerFactory:
+class ConsumerFactory(_Factory):
     """Creates consumers: `ottla_consumer("topic", group_id="g")` takes the arguments of `KafkaConsumer`.
 
     They start at the beginning of a topic by default, because tests often write records before a consumer has started.
     """
-
-    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
-        self._servers = bootstrap_servers
-        self._stack = stack
 
     def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> KafkaConsumer:
         """Create a consumer, which subscribes to the topics."""
@@ -64,14 +64,10 @@ def _for_tests(options: ConsumerOptions, bootstrap_servers: str) -> ConsumerOpti
     return options
 
 
-class ShareConsumerFactory:
+class ShareConsumerFactory(_Factory):
     """Creates share consumers: `ottla_share_consumer("topic", group_id="g")` takes the arguments of
     `KafkaShareConsumer`.
     """
-
-    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
-        self._servers = bootstrap_servers
-        self._stack = stack
 
     def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> KafkaShareConsumer:
         """Create a share consumer, which subscribes to the topics."""
@@ -83,12 +79,8 @@ class ShareConsumerFactory:
         return consumer
 
 
-class AdminFactory:
+class AdminFactory(_Factory):
     """Creates admin clients: `ottla_admin()` takes the options of `KafkaAdminClient`."""
-
-    def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
-        self._servers = bootstrap_servers
-        self._stack = stack
 
     def __call__(self, **options: Unpack[AdminOptions]) -> KafkaAdminClient:
         """Create an admin client."""
@@ -149,11 +141,15 @@ class AsyncClients:
         return closing
 
 
-class AsyncProducerFactory:
-    """Starts asyncio producers: `await ottla_aio_producer(acks="all")`."""
+class _AsyncFactory:
+    """Starts clients, which the test closes."""
 
     def __init__(self, clients: AsyncClients) -> None:
         self._clients = clients
+
+
+class AsyncProducerFactory(_AsyncFactory):
+    """Starts asyncio producers: `await ottla_aio_producer(acks="all")`."""
 
     async def __call__(self, **options: Unpack[ProducerOptions]) -> aio.KafkaProducer:
         """Start a producer."""
@@ -166,14 +162,11 @@ class AsyncProducerFactory:
         return producer
 
 
-class AsyncConsumerFactory:
+class AsyncConsumerFactory(_AsyncFactory):
     """Starts asyncio consumers: `await ottla_aio_consumer("topic", group_id="g")`.
 
     They start at the beginning of a topic by default, as those of `ConsumerFactory`.
     """
-
-    def __init__(self, clients: AsyncClients) -> None:
-        self._clients = clients
 
     async def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> aio.KafkaConsumer:
         """Start a consumer, which subscribes to the topics."""
@@ -185,11 +178,8 @@ class AsyncConsumerFactory:
         return consumer
 
 
-class AsyncShareConsumerFactory:
+class AsyncShareConsumerFactory(_AsyncFactory):
     """Starts asyncio share consumers: `await ottla_aio_share_consumer("topic", group_id="g")`."""
-
-    def __init__(self, clients: AsyncClients) -> None:
-        self._clients = clients
 
     async def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> aio.KafkaShareConsumer:
         """Start a share consumer, which subscribes to the topics."""
@@ -202,11 +192,8 @@ class AsyncShareConsumerFactory:
         return consumer
 
 
-class AsyncAdminFactory:
+class AsyncAdminFactory(_AsyncFactory):
     """Starts asyncio admin clients: `await ottla_aio_admin()`."""
-
-    def __init__(self, clients: AsyncClients) -> None:
-        self._clients = clients
 
     async def __call__(self, **options: Unpack[AdminOptions]) -> aio.KafkaAdminClient:
         """Start an admin client."""
