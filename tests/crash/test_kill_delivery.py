@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
 PARTITIONS = 4
 PROGRAMS = 2
-KILLS = int(os.environ.get("OTTLA_KILLS", "50"))
+KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 """Of what promises exactly once."""
 FEW_KILLS = KILLS // 5
 """Of what promises less."""

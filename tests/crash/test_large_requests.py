@@ -84,14 +84,19 @@ async def stall(client: Asker, frame: bytearray) -> float:
 
 
 def cases(row: ApiEntry) -> list[tuple[int, tuple[str, ...]]]:
-    return [(v, path) for v in row.versions(in_cluster=False) for path in array_paths(row.api.request, v)]
+    """Return each array with the first and the last version that has it: the handler is the same for those between."""
+    versions: dict[tuple[str, ...], list[int]] = {}
+    for version in row.versions(in_cluster=False):
+        for path in array_paths(row.api.request, version):
+            versions.setdefault(path, []).append(version)
+    return [(version, path) for path, of_path in versions.items() for version in sorted({of_path[0], of_path[-1]})]
 
 
 ROWS = [row for row in SUPPORTED_APIS if row.name not in NEVER and cases(row)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_request_with_many_items_in_any_version_does_not_stall_others(row: ApiEntry, tmp_path: Path) -> None:
+def test_request_with_many_items_does_not_stall_others(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         slow = []
         items = min(ITEMS, row.max_items)

@@ -1,6 +1,7 @@
 """The structure of `src/` and `tests/`, beside the import contract in pyproject.toml."""
 
 import ast
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -101,3 +102,10 @@ def imported_names(path: Path) -> Iterator[str]:
             yield str(node.module)
             if str(node.module).split(".")[0] == "tests":
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_file_has_conflict_markers() -> None:
+    files = subprocess.run(
+        ["git", "grep", "-lE", "^(<{7} |>{7} )"], cwd=SRC.parent, capture_output=True, text=True, check=False
+    )
+    assert files.stdout == ""
