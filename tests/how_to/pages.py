@@ -1,0 +1,58 @@
+"""Runs the code of a page of docs/how-to: its Python in this process, its commands in bash.
+
+Comments in a page, which readers do not see, prepare data (`<!-- setup`) and check results (`<!-- check`). A `text`
+block after commands is what they print.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.unit.docs.code_blocks import DOCS
+
+PAGES = DOCS / "how-to"
+ADDRESS = "localhost:9092"
+BLOCK = re.compile(r"^(?:```(\w+)\n(.*?)^```$|<!-- (setup|check)\n(.*?)^-->$)", re.DOTALL | re.MULTILINE)
+
+
+def run_page(name: str, bootstrap_servers: str, directory: Path, replace: Mapping[str, str] | None = None) -> None:
+    """Run the blocks of a page from top to bottom, against the broker at this address, with texts replaced."""
+    page = PAGES / f"{name}.md"
+    text = page.read_text()
+    namespace: dict[str, object] = {}
+    printed = ""
+    for match in BLOCK.finditer(text):
+        language, source = (match[1], match[2]) if match[1] else (match[3], match[4])
+        code = source
+        for text_of_page, actual in {ADDRESS: bootstrap_servers, **(replace or {})}.items():
+            code = code.replace(text_of_page, actual)
+        if language in ("python", "setup", "check"):
+            line = text.count("\n", 0, match.start(2) if match[1] else match.start(4))
+            exec(compile("\n" * line + code, page, "exec"), namespace)
+        elif language == "sh":
+            printed = run_commands(code, directory)
+        elif language == "text":
+            assert printed.splitlines() == source.splitlines()
+        else:
+            assert language == "properties", f"{page}: a block in {language!r} is not tested"
+
+
+def run_commands(source: str, directory: Path) -> str:
+    """Run commands as someone would who copies them into a terminal with Ottla on its PATH; return what they print."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", source],
+        cwd=directory,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{source}\n{done.stdout}{done.stderr}"
+    return done.stdout

@@ -1,0 +1,53 @@
+"""Every page of docs/how-to runs, against one broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.how_to.pages import PAGES, run_page
+from tests.unit.docs.code_blocks import code_blocks, run_blocks
+
+import ottla
+from ottla.config.broker import BrokerConfig
+
+OF_PYTEST = {"test-with-pytest", "test-failures"}
+"""Their code is tests, which are collected here."""
+OF_SPARK = {page.stem for page in PAGES.glob("*spark*.md")}
+"""Run by tests/spark/test_how_to.py, in one session."""
+NAMES = sorted({page.stem for page in PAGES.glob("*.md")} - OF_PYTEST - OF_SPARK - {"index"})
+
+for name in OF_PYTEST:
+    run_blocks(PAGES / f"{name}.md", globals())
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_runs(name: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(name, broker.bootstrap_servers, tmp_path)
+
+
+def test_pages_have_code() -> None:
+    assert {page.stem for page in PAGES.glob("*.md") if not code_blocks(page)} == {"index"}
+
+
+def test_properties_are_configs_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:
+    for page in PAGES.glob("*.md"):
+        for block in code_blocks(page):
+            if block.language == "properties":
+                BrokerConfig.from_kafka(dict(line.split("=", 1) for line in block.source.splitlines()))
+    assert not caplog.records
+
+
+def test_index_links_to_every_page_once() -> None:
+    links = re.findall(r"\]\(([a-z0-9-]+)\.md\)", (PAGES / "index.md").read_text())
+    assert sorted(links) == sorted(page.stem for page in PAGES.glob("*.md") if page.stem != "index")
+    assert len(links) >= 60
