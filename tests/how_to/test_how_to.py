@@ -35,6 +35,11 @@ def test_page_runs(name: str, broker: ottla.Broker, tmp_path: Path, monkeypatch:
     run_page(name, broker.bootstrap_servers, tmp_path)
 
 
+def test_languages_of_blocks_are_run() -> None:
+    languages = {block.language for page in PAGES.glob("*.md") for block in code_blocks(page)}
+    assert languages == {"python", "sh", "text", "properties"}
+
+
 def test_pages_have_code() -> None:
     assert {page.stem for page in PAGES.glob("*.md") if not code_blocks(page)} == {"index"}
 

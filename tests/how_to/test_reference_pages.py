@@ -1,0 +1,103 @@
+"""The code in README.md and in the pages of docs: Python runs, commands parse, properties are configs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.how_to.pages import run_page
+from tests.unit.docs.code_blocks import DOCS, code_blocks
+
+import ottla
+from ottla.cli.completion import parser_of_all
+from ottla.config.broker import BrokerConfig
+from ottla.config.properties import parse
+
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS.parent / "examples").rglob("*.md"))]
+RUN = ("admin", "asyncio", "clients", "consumer", "metrics", "producer", "share-consumer", "from-kafka-python")
+ELSEWHERE = {
+    "README": "tests/interop/clients/test_examples.py and tests/spark/test_first_use.py",
+    "index": "tests/unit/docs/test_tutorial.py",
+    "tutorial": "tests/unit/docs/test_tutorial.py",
+    "testing": "tests/unit/docs/test_testing_page.py",
+    "legacy": "tests/unit/examples/test_examples.py and tests/interop/clients/test_ottla_zookeeper_consumer.py",
+    "pipeline": "tests/unit/pipelines/declarative/test_projects.py runs the project that it shows a part of",
+    "security": "needs an identity provider; tests/interop/security/test_oauthbearer.py has one",
+}
+"""Where the Python of other pages is tested."""
+COMMAND = re.compile(r"^(?:    )?(?:[^|#\n]*\| *)?(ottla (?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+PLACEHOLDER = re.compile(r"[…]|\.\.\.|<[a-z]|\[")
+
+
+@pytest.fixture
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_python_of_the_page_runs(
+    name: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ends = {
+        "        print(record.value)": "        print(record.value); break",
+        "print(record.offset, record.key, record.value)": "break",
+        "while True:": "for _ in range(2):",
+    }
+    run_page(f"../{name}", broker.bootstrap_servers, tmp_path, ends)
+
+
+def test_python_of_every_page_is_run() -> None:
+    pages = {page.stem for page in PAGES if any(block.language == "python" for block in code_blocks(page))}
+    assert pages == {*RUN, *ELSEWHERE}
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The command lines in code of a page, without those that have placeholders, up to a pipe or comment."""
+    text = page.read_text()
+    code = [block.source for block in code_blocks(page) if block.language in ("", "sh", "bash", "console")]
+    code += re.findall(r"(?:^ {4}\S[^\n]*\n)+", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.M)
+    for source in code:
+        for line in COMMAND.findall(source):
+            if not PLACEHOLDER.search(line):
+                yield line.replace("\\\n", " ")
+
+
+def words(line: str) -> list[str]:
+    """The arguments of the first command of a line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
+    lexer.whitespace_split = True
+    arguments = []
+    for word in lexer:
+        if word[0] in "|;&<>":
+            break
+        arguments.append(word)
+    return arguments
+
+
+def test_commands_of_the_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = parser_of_all()
+    wrong = {}
+    lines = [(page, line) for page in PAGES for line in commands(page)]
+    for page, line in lines:
+        arguments = words(line)[1:]
+        if arguments and arguments[0] != "spark-submit":  # passes its options on
+            try:
+                parser.parse(arguments)
+            except SystemExit as end:
+                if end.code:
+                    wrong[f"{page.name}: {line}"] = capsys.readouterr().err.splitlines()[-1]
+    assert not wrong
+    assert len(lines) > 60
+
+
+def test_properties_of_the_pages_are_configs_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:
+    for page in PAGES:
+        for block in code_blocks(page):
+            if block.language == "properties":
+                BrokerConfig.from_kafka(parse(block.source))
+    assert not [record.getMessage() for record in caplog.records]
