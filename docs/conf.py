@@ -87,6 +87,7 @@ autodoc_preserve_defaults = True
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["ottla.css"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_theme_options = {
     "source_repository": "https://github.com/ottla/ottla/",
     "source_branch": "main",

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "dirhtml", "docs", str(target)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert built.returncode == 0, built.stderr
-    return target
+from tests.site.conftest import ROOT
 
 
 def test_clients_and_their_methods_have_entries(site: Path) -> None:
@@ -34,23 +20,8 @@ def test_each_page_is_in_the_navigation(site: Path) -> None:
             assert f'href="{page.stem}/"' in home, page.stem
 
 
-@pytest.mark.parametrize(
-    ("words", "page"),
-    [
-        (("subscrib",), "consumer"),
-        (("idempot",), "producer"),
-        (("quota",), "operations"),
-        (("scram",), "security"),
-        (("kubernet",), "deploying"),
-        (("kafka", "python"), "from-kafka-python"),
-        (("fixtur",), "testing"),
-        (("kraft",), "limits"),
-    ],
-)
-def test_the_search_leads_to_the_page(site: Path, words: tuple[str, ...], page: str) -> None:
-    text = (site / "searchindex.js").read_text()
-    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
-    number = index["docnames"].index(page)
-    for word in words:
-        pages = [index[terms].get(word, []) for terms in ("terms", "titleterms")]
-        assert any(number == of or (isinstance(of, list) and number in of) for of in pages), word
+def test_each_guide_is_linked_from_the_list_of_guides(site: Path) -> None:
+    guides = (site / "how-to/index.html").read_text()
+    for page in (ROOT / "docs/how-to").glob("*.md"):
+        if page.stem != "index":
+            assert f'href="{page.stem}/"' in guides, page.stem
