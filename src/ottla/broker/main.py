@@ -143,7 +143,7 @@ class BrokerNode:
             self._store = store
             self._log_start()
             context, lifecycle = self._build_context(stack, store, secret)
-            dispatch = self._dispatch = LoggedDispatch(context)
+            dispatch = self._dispatch = self._build_dispatch(stack, context)
             self._bind(stack, dispatch)
             await self._read_metadata(context, lifecycle, store)
             await self._load_logs(store)
@@ -248,6 +248,17 @@ class BrokerNode:
         self._http = HttpListener(self.config, endpoint, self)
         stack.push_async_callback(self._http.close)
         self._http.start()
+
+    def _build_dispatch(self, stack: AsyncExitStack, context: BrokerContext) -> Dispatch:
+        ratio = self.config.ottla_tracing_sample_ratio
+        if not ratio:
+            return LoggedDispatch(context)
+        from ottla.broker.monitoring.request_tracing import TracedDispatch  # few brokers have traces
+        from ottla.broker.monitoring.trace_export import TraceExport
+
+        export = TraceExport.from_environment()
+        stack.push_async_callback(export.close)
+        return TracedDispatch(context, ratio, loop_time=self._loop_time)
 
     def _fail(self, reason: str) -> None:
         """Report that this broker cannot continue, so that the program that runs it will stop it."""

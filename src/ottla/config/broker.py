@@ -304,6 +304,12 @@ class BrokerConfig(
         "Time in milliseconds after which a blocked event loop is logged as stalled, with the code that blocks it. "
         "0: never.",
     )
+    ottla_tracing_sample_ratio = Option(
+        0.0,
+        number(0, 1),
+        "Share of the requests of clients and brokers that get a span of OpenTelemetry, from 0 to 1; 0: none. "
+        "Environment variables (OTEL_...) configure where the spans are sent.",
+    )
     ottla_http_listener = Option[Endpoint | None](
         None,
         nullable(http_address),
@@ -359,6 +365,13 @@ class BrokerConfig(
     log_dir = Option("./ottla-data", text, "Log directory, if log.dirs is not set.")
     log_dirs = Option[tuple[str, ...]](
         (), words(), "Log directories, separated by commas; new partitions go to the one with the fewest."
+    )
+
+    cordoned_log_dirs = Option[tuple[str, ...]](
+        (),
+        words(),
+        "Log directories, separated by commas, that get no new replicas (KIP-1066); *: all of this broker's. A broker "
+        "whose directories are all cordoned gets no replicas of new topics and partitions, or by reassignments.",
     )
 
     # Requests
@@ -848,6 +861,9 @@ class BrokerConfig(
             raise ConfigurationError(
                 "ottla.metadata.dir: zookeeper.connect is set, too; the metadata is in only one of them"
             )
+        unknown = [path for path in self.cordoned_log_dirs if path not in (*self.data_dirs, ALL_DIRS)]
+        if unknown:
+            raise ConfigurationError(f"cordoned.log.dirs: {', '.join(unknown)} is not in log.dirs")
         self._check_http_listener()
         self._check_inter_broker_listener()
         self._check_bounds("session.timeout.ms")
@@ -1033,6 +1049,12 @@ class BrokerConfig(
         return self.node_id if self.node_id >= 0 else self.broker_id
 
     @property
+    def uncordoned_dirs(self) -> tuple[str, ...]:
+        """The data directories that get new replicas."""
+        cordoned = self.cordoned_log_dirs
+        return tuple(path for path in self.data_dirs if path not in cordoned and ALL_DIRS not in cordoned)
+
+    @property
     def data_dirs(self) -> tuple[str, ...]:
         """The data directories by either of their two names."""
         return self.log_dirs or (self.log_dir,)
@@ -1045,6 +1067,7 @@ def _jaas_option(listener: str, mechanism: str) -> str:
 DYNAMIC = frozenset(
     {
         *(synonym for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms),
+        "cordoned.log.dirs",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",

@@ -42,6 +42,9 @@ cpdef list decode_rows(
     object buf, Py_ssize_t start, object header, long long from_offset, object row, tuple before, object max_bytes=*
 )
 
+@cython.locals(cursor=Cursor)
+cpdef list first_headers(object buf, Py_ssize_t start, object header)
+
 @cython.locals(size=Py_ssize_t, record_end=Py_ssize_t)
 cdef Py_ssize_t begin_record(Cursor cursor) except? -7777
 

@@ -197,6 +197,17 @@ def decode_rows(
     return out
 
 
+def first_headers(buf: Buffer, start: int, header: BatchHeader) -> list[tuple[str, bytes | None]]:
+    """Return the headers of the first record of a batch that has records."""
+    cursor = Cursor(open_records(buf, start, header))
+    begin_record(cursor)
+    cursor.varlong()  # the timestamp
+    cursor.varlong()  # the offset
+    cursor.skip(cursor.size())  # the key
+    cursor.skip(cursor.size())  # the value
+    return _read_headers(cursor)
+
+
 def begin_record(cursor: Cursor) -> int:
     """Read a record's length, skip its attributes, and return the position where the record ends."""
     size = cursor.size()
