@@ -384,7 +384,16 @@ class BrokerNode:
         """Register this broker, accept connections, and wait until the controller is elected."""
         assert self._store is not None
         self._store.on_new_session(lifecycle.rejoin)
-        await lifecycle.register(BrokerImage(self.broker_id, self._advertised(), self.config.broker_rack))
+        config = self.config
+        await lifecycle.register(
+            BrokerImage(
+                self.broker_id,
+                self._advertised(),
+                config.broker_rack,
+                log_dirs=config.data_dirs,
+                cordoned_log_dirs=config.cordoned_log_dirs,
+            )
+        )
         for listener in self._listeners:
             listener.listen(self.config.socket_listen_backlog_size)
         await lifecycle.join()
@@ -744,6 +753,7 @@ class BrokerNode:
                 self._background_tasks.resize_cleaner_pool()
         if self._context is not None:
             config = self._dynamic_config.current
+            self._context.partitions.cordon(config.cordoned_dirs)
             self._context.partitions.update_rates(
                 alter_log_dirs=config.replica_alter_log_dirs_io_max_bytes_per_second,
                 leader=config.leader_replication_throttled_rate,

@@ -65,7 +65,8 @@ def plan(
             raise errors.InvalidRequestError(
                 "a topic must have either an assignment or numbers of partitions and replicas, not both"
             )
-        return TopicPlan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
+        assigned = replica_placement.validate_assignment(assignment, image.brokers, cordoned=image.cordoned_brokers)
+        return TopicPlan(name, assigned, checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
     return TopicPlan(

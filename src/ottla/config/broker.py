@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from os.path import normpath
 from typing import Any, NamedTuple, Self
 
 from ottla import addresses
@@ -22,6 +23,8 @@ MAX_INT = 2**31 - 1
 ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?")
 NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+ALL_DIRS = "*"
+"""Value of cordoned.log.dirs for all directories."""
 STANDARD_HTTP_LISTENER = "127.0.0.1:9644"
 WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.rebalance.delay.ms": 0}
 """Configs of a broker that is started without a properties file. Kafka's shipped file has the second one."""
@@ -861,9 +864,9 @@ class BrokerConfig(
             raise ConfigurationError(
                 "ottla.metadata.dir: zookeeper.connect is set, too; the metadata is in only one of them"
             )
-        unknown = [path for path in self.cordoned_log_dirs if path not in (*self.data_dirs, ALL_DIRS)]
-        if unknown:
-            raise ConfigurationError(f"cordoned.log.dirs: {', '.join(unknown)} is not in log.dirs")
+        missing = self.cordoned_dirs.difference(map(normpath, self.data_dirs))
+        if missing:
+            raise ConfigurationError(f"cordoned.log.dirs: {', '.join(sorted(missing))} is not in log.dirs")
         self._check_http_listener()
         self._check_inter_broker_listener()
         self._check_bounds("session.timeout.ms")
@@ -1049,10 +1052,10 @@ class BrokerConfig(
         return self.node_id if self.node_id >= 0 else self.broker_id
 
     @property
-    def uncordoned_dirs(self) -> tuple[str, ...]:
-        """The data directories that get new replicas."""
+    def cordoned_dirs(self) -> frozenset[str]:
+        """The paths of the data directories that get no new replicas."""
         cordoned = self.cordoned_log_dirs
-        return tuple(path for path in self.data_dirs if path not in cordoned and ALL_DIRS not in cordoned)
+        return frozenset(map(normpath, self.data_dirs if ALL_DIRS in cordoned else cordoned))
 
     @property
     def data_dirs(self) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from os.path import normpath
 from typing import Final, Protocol
 
 from ottla import errors
@@ -111,6 +112,7 @@ class Partitions:
         # If a log directory could not be opened, no log is created for a replica that is in the ISR: its log may be in
         # that directory, and a new, empty log would look as if all records were lost.
         self._all_dirs = all_dirs
+        self._cordoned: Collection[str] = frozenset()
         self.alter_log_dirs_rate = float("inf")
         """Limit of all log directory moves together, in bytes per second. May change while they run."""
         self._on_fatal = on_fatal
@@ -202,6 +204,16 @@ class Partitions:
         """The log directories, including failed ones."""
         return self._log_dirs
 
+    def cordon(self, paths: Collection[str]) -> None:
+        """Create no new replicas in these log directories (KIP-1066). Those that are there stay."""
+        if paths != self._cordoned:
+            log.info("Cordoned log directories: %s", ", ".join(sorted(paths)) or "none")
+        self._cordoned = paths
+
+    def is_cordoned(self, directory: LogDir) -> bool:
+        """Return whether a log directory gets no new replicas."""
+        return normpath(directory.path) in self._cordoned
+
     @property
     def offline_directories(self) -> int:
         """The number of log directories that are out of service. Those that could not be opened count as one."""
@@ -273,13 +285,15 @@ class Partitions:
         If the replica has no log yet, it will be created there later, as in Kafka, although ReplicaNotAvailableError is
         raised.
 
-        Raises LogDirNotFoundError, ReplicaNotAvailableError or KafkaStorageError.
+        Raises LogDirNotFoundError, InvalidReplicaAssignmentError, ReplicaNotAvailableError or KafkaStorageError.
         """
         target = next((d for d in self._log_dirs if str(d.path) == path), None)
         if target is None:
             raise errors.LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
         if target.offline:
             raise errors.KafkaStorageError(f"{path} is out of service: {target.offline}")
+        if self.is_cordoned(target):
+            raise errors.InvalidReplicaAssignmentError(f"{path} is cordoned (cordoned.log.dirs)")
         partition = self._partitions.get(tp)
         if partition is None:
             self._set_preferred_dir(tp, target)
@@ -499,8 +513,10 @@ class Partitions:
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self._all_dirs) or not online:
             raise errors.KafkaStorageError("the log may be in a log directory that is out of service")
+        # If all are cordoned, the controller has placed the replica before it knew.
+        usable = [directory for directory in online if not self.is_cordoned(directory)] or online
         preferred = self._preferred_dirs.pop(tp, None)
-        chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
+        chosen = preferred if preferred in usable else min(usable, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))
 
     def _mark_stray_copies(self, tp: TopicPartition) -> None:

@@ -248,4 +248,4 @@ def test_configs_that_could_only_mislead_are_refused(configs: Configs, topic: st
         *("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "cordoned.log.dirs=*")
     )
     assert code == 1
-    assert "cordoned.log.dirs is not supported" in complaint
+    assert "Cannot update these configs at default cluster level: cordoned.log.dirs" in complaint

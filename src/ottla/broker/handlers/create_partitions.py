@@ -73,4 +73,4 @@ def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tup
         raise errors.InvalidReplicaAssignmentError(
             f"Inconsistent replication factor between partitions: partition 0 has {replicas} replicas."
         )
-    return replica_placement.validate_assignment(chosen, image.brokers, first=old)
+    return replica_placement.validate_assignment(chosen, image.brokers, old, cordoned=image.cordoned_brokers)

@@ -39,7 +39,8 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
 
 
 def _describe(directory: LogDir, partitions: Wanted, context: RequestContext) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    cordoned = context.broker.partitions.is_cordoned(directory)
+    result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=cordoned)
     if directory.offline:
         result.error_code = KafkaStorageError.code or 0
         return result

@@ -67,7 +67,10 @@ def _replicas(log_dir: LogDirDescription, topics: frozenset[str]) -> Iterator[tu
 
 
 def _as_kafkas_json(broker: int, log_dirs: LogDirs, topics: frozenset[str]) -> dict[str, Any]:
-    """Return the JSON document of Kafka's tool, which does not contain the total and usable bytes."""
+    """Return the JSON document of Kafka's tool, which does not contain the total and usable bytes.
+
+    Only cordoned directories have a field for that, because tools of Kafka before 4.3 print none.
+    """
     return {
         "broker": broker,
         "logDirs": [_kafkas_dir(path, log_dir, topics) for path, log_dir in sorted(log_dirs.items())],
@@ -83,6 +86,7 @@ def _kafkas_dir(path: str, log_dir: LogDirDescription, topics: frozenset[str]) -
         "partitions": partitions,
         "error": None if log_dir.error is None else java_class(log_dir.error),
         "logDir": path,
+        **({"isCordoned": True} if log_dir.is_cordoned else {}),
     }
 
 

@@ -79,7 +79,8 @@ class PartitionReassignments:
         return self._cancel(tp, p) if target is None else self._start(tp, p, target)
 
     def _start(self, tp: TopicPartition, p: PartitionImage, target: Sequence[int]) -> PartitionImage | None:
-        checked = reassignment_rules.validate(p, target, self._context.image.brokers.keys())
+        image = self._context.image
+        checked = reassignment_rules.validate(p, target, image.brokers.keys(), image.cordoned_brokers)
         return reassignment_rules.start(p, checked, self._context.candidates(self._context.image, tp))
 
     def _cancel(self, tp: TopicPartition, p: PartitionImage) -> PartitionImage:

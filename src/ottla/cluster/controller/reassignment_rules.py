@@ -6,7 +6,7 @@ elects one of them as leader and removes the other replicas. Until then, `cancel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ottla.cluster.controller.leader_election import Candidates, reassigned
@@ -15,11 +15,13 @@ from ottla.cluster.store import znodes
 from ottla.errors import InvalidReplicaAssignmentError
 
 
-def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
+def validate(
+    p: PartitionImage, target: Sequence[int], alive: Collection[int], cordoned: Collection[int] = ()
+) -> tuple[int, ...]:
     """Return the target. Raises InvalidReplicaAssignmentError if it is invalid.
 
-    New replicas must be alive, because they have to fetch the log. Existing ones may be down; the completion waits for
-    them.
+    New replicas must be alive, because they have to fetch the log, and not on cordoned brokers. Existing ones may be
+    down; the completion waits for them.
     """
     if not target:
         raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
@@ -32,7 +34,17 @@ def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -
     missing = [broker for broker in target if broker not in alive and broker not in origin_of(p)]
     if missing:
         raise InvalidReplicaAssignmentError(f"Replica assignment has brokers that are not alive: {missing}")
+    check_not_cordoned([broker for broker in target if broker not in p.replicas], cordoned)
     return tuple(target)
+
+
+def check_not_cordoned(replicas: Iterable[int], cordoned: Collection[int]) -> None:
+    """Raise InvalidReplicaAssignmentError if one of the new replicas is on a cordoned broker (KIP-1066)."""
+    excluded = [broker for broker in replicas if broker in cordoned]
+    if excluded:
+        raise InvalidReplicaAssignmentError(
+            f"Replica assignment has brokers whose log directories are all cordoned: {excluded}"
+        )
 
 
 def is_reassigning(p: PartitionImage) -> bool:

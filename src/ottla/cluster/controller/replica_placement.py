@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from ottla import errors
+from ottla.cluster.controller.reassignment_rules import check_not_cordoned
 
 MAX_PARTITIONS = 10_000
 """The maximum number of partitions per topic, so that a mistyped number does not exhaust the broker's files and
@@ -87,11 +88,16 @@ def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int
 
 
 def validate_assignment(
-    assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0
+    assignment: Mapping[int, Sequence[int]],
+    brokers: Iterable[int],
+    first: int = 0,
+    *,
+    cordoned: Collection[int] = (),
 ) -> list[tuple[int, ...]]:
     """Return a client's assignment as a list.
 
-    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist and are distinct.
+    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist, are distinct and
+    none of the cordoned ones.
     """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:
@@ -108,4 +114,5 @@ def validate_assignment(
             raise errors.InvalidReplicaAssignmentError(f"the assignment of partition {p} has duplicate brokers")
         if not set(replicas) <= broker_ids:
             raise errors.InvalidReplicaAssignmentError(f"the assignment of partition {p} has an unknown broker")
+        check_not_cordoned(replicas, cordoned)
     return [tuple(assignment[p]) for p in sorted(assignment)]

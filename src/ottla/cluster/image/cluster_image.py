@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from os.path import normpath
 from types import MappingProxyType
 from uuid import UUID
 
 from ottla.cluster.image.features import highest
-from ottla.config.broker import Endpoint
+from ottla.cluster.store import config_entities
+from ottla.config.broker import ALL_DIRS, Endpoint
 from ottla.model import INTERNAL_TOPICS, Node, TopicPartition
 
 NO_LEADER = -1
+CORDONED = "cordoned.log.dirs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class BrokerImage:
     rack: str | None = None
     epoch: int = -1
     """The broker epoch: the zxid of its registration (KIP-380)."""
+    log_dirs: tuple[str, ...] = ()
+    """Its log directories. Only the controller's image has them."""
+    cordoned_log_dirs: tuple[str, ...] = ()
+    """`cordoned.log.dirs` in the broker's file. Only the controller's image has them."""
 
     def node(self, listener: str) -> Node:
         """Return the broker's address on the listener of this name; on its first listener if it has no such one."""
@@ -100,8 +107,21 @@ class ClusterImage:
 
     @property
     def racks(self) -> Mapping[int, str | None]:
-        """The racks of the live brokers by broker id; None for a broker without a rack."""
-        return {broker.id: broker.rack for broker in self.brokers.values()}
+        """The racks of the live brokers that may get new replicas, by broker id; None for a broker without a rack."""
+        cordoned = self.cordoned_brokers
+        return {broker.id: broker.rack for broker in self.brokers.values() if broker.id not in cordoned}
+
+    @property
+    def cordoned_brokers(self) -> Collection[int]:
+        """The live brokers whose log directories are all cordoned (KIP-1066)."""
+        return frozenset(broker.id for broker in self.brokers.values() if self._is_cordoned(broker))
+
+    def _is_cordoned(self, broker: BrokerImage) -> bool:
+        dynamic = self.configs.get(config_entities.entity(config_entities.BROKERS, str(broker.id)), {})
+        value = dynamic.get(CORDONED)
+        cordoned = broker.cordoned_log_dirs if value is None else [path.strip() for path in value.split(",")]
+        paths = set(map(normpath, cordoned))
+        return ALL_DIRS in paths or (bool(broker.log_dirs) and paths.issuperset(map(normpath, broker.log_dirs)))
 
     def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
         names = {topic.id: name for name, topic in topics.items()}

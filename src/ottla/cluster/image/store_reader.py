@@ -26,6 +26,8 @@ from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
 
+LOG_DIRS, CORDONED_LOG_DIRS = "log_dirs", "cordoned_log_dirs"
+"""Fields of a registration that only Ottla has."""
 MAX_CONCURRENT = 500
 """The maximum number of concurrent reads of the metadata store."""
 
@@ -213,7 +215,8 @@ def broker_image(broker_id: int, node: ZNode) -> BrokerImage:
         protocols = value.get("listener_security_protocol_map", {})
         texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
         endpoints = tuple(_endpoint(text, protocols) for text in texts)
-        return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
+        dirs, cordoned = (tuple(map(str, value.get(key, ()))) for key in (LOG_DIRS, CORDONED_LOG_DIRS))
+        return BrokerImage(broker_id, endpoints, value.get("rack"), node.created, dirs, cordoned)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableNodeError(f"{node.value[:200]!r} is not the registration of a broker: {error!r}") from None
 
@@ -242,6 +245,9 @@ def broker_value(broker: BrokerImage) -> bytes:
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    for key, paths in ((LOG_DIRS, broker.log_dirs), (CORDONED_LOG_DIRS, broker.cordoned_log_dirs)):
+        if paths:
+            value[key] = paths  # brokers of Apache Kafka ignore it
     return znodes.dump(value)
 
 

@@ -9,17 +9,12 @@ from itertools import chain
 from ottla.broker.config.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.certificates import check_certificates
+from ottla.cluster.image.cluster_image import CORDONED
 from ottla.cluster.store import config_entities
 from ottla.config.broker import DYNAMIC, PLAIN_USERS, BrokerConfig, renewed_listener
 from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
-
-UNSUPPORTED = {
-    "cordoned.log.dirs": "no log directory can be cordoned; move the replicas of a directory or broker by "
-    "reassign-partitions instead",
-}
-"""Dynamic configs of Kafka on which operators rely, with what to do: to accept them without effect would mislead."""
 
 log = logging.getLogger("ottla.broker")
 
@@ -33,7 +28,7 @@ class BrokerResource:
     """
 
     ruled_as = ResourceType.CLUSTER
-    lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
+    lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides", CORDONED})
 
     def path(self, name: str) -> str:
         return config_entities.entity(config_entities.BROKERS, name or None)
@@ -57,8 +52,8 @@ class BrokerResource:
         for key, value in options.items():
             if key in BrokerConfig.options and key not in DYNAMIC:
                 raise InvalidRequestError(f"Cannot update these configs dynamically: {key}")
-            if key in UNSUPPORTED:
-                raise InvalidConfigError(f"{key} is not supported: {UNSUPPORTED[key]}")
+            if key == CORDONED and name == "":
+                raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
             if value is None:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
             listener = renewed_listener(key)
