@@ -12,7 +12,7 @@ from ottla.broker.main import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.simulation.process import Process, ProcessState
-from ottla.simulation.world import World
+from ottla.simulation.world import SQLITE, World
 
 PORT: Final = 9092
 LOG_DIRS: Final = ("data", "more")
@@ -21,8 +21,8 @@ RESTART_SECONDS: Final = 5.0
 """Time in seconds after which a broker that failed to start is started again, as a supervisor does."""
 
 CONFIGS: Final[Mapping[str, Any]] = {
-    "zookeeper.connect": "zookeeper:2181",
     "zookeeper.session.timeout.ms": 6000,
+    "broker.session.timeout.ms": 6000,
     "ottla.event.loop.stall.ms": 0,
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -136,6 +136,10 @@ class SimulatedBroker:
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
             "log.dirs": ",".join(map(str, self.log_dirs)),
         }
+        if self.world.store == SQLITE:
+            own["ottla.metadata.dir"] = str(self.world.metadata_directory)
+        else:
+            own["zookeeper.connect"] = "zookeeper:2181"
         return BrokerConfig.from_kafka({**CONFIGS, **self.configs, **own})
 
     def kill(self) -> None:

@@ -19,10 +19,13 @@ from ottla.simulation.reporting.children import with_plans
 from ottla.simulation.reporting.coverage import Coverage
 from ottla.simulation.reporting.shrink import report, shrunk
 from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
+from ottla.simulation.world import SQLITE, ZOOKEEPER
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others: it compiles the codecs, so that the other runs need not do it again."""
 
+SQLITE_EVERY: Final = 4
+"""One in this many seeds uses the embedded metadata store."""
 SHRINK_HELP: Final = "shrink each broken run, for 300 s by default, and print its story"
 COVERAGE_HELP: Final = (
     "add the coverage of these runs to this file; half of the runs are variants of those that met something new"
@@ -94,6 +97,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="add this one, not two of the seed's choice",
     )
+    parser.add_argument(
+        "--store",
+        choices=(ZOOKEEPER, SQLITE),
+        help="the metadata store; by default SQLite for every fourth seed, ZooKeeper for the others",
+    )
     parser.add_argument("--shrink", type=float, nargs="?", const=300, default=0, metavar="SECONDS", help=SHRINK_HELP)
     parser.add_argument(
         "--inject", action="append", type=_fault, metavar="FAULT", help="inject only these faults; none: no faults"
@@ -128,6 +136,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
             options.variation,
             tuple(options.workload),
             options.stop_early,
+            options.store or (SQLITE if seed % SQLITE_EVERY == SQLITE_EVERY - 1 else ZOOKEEPER),
         )
         seed += 1
 

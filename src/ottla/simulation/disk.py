@@ -24,6 +24,8 @@ from ottla.simulation.process import PROCESS, Process
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from ottla.simulation.pipes import Pipes
+
 SECTOR_BYTES: Final = 512
 GRAVEYARD: Final = ".graveyard"
 
@@ -205,9 +207,13 @@ class Disks:
 class OsModule(types.ModuleType):
     """Stands in for the module `os` in production code."""
 
-    def __init__(self, disks: Disks, sockets: Callable[[int], Any], urandom: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, disks: Disks, sockets: Callable[[int], Any], pipes: Pipes, urandom: Callable[[int], bytes]
+    ) -> None:
         super().__init__("os")
         self._disks = disks
+        self._pipes = pipes
+        self.mkfifo = pipes.create
         self._sockets = sockets
         self.urandom = urandom
         for name in vars(os):  # what is not simulated
@@ -223,7 +229,8 @@ class OsModule(types.ModuleType):
     def open(self, path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
         disk = self._disks.of(path)
         if disk is None:
-            return os.open(path, flags, mode, **options)
+            is_pipe = self._pipes.is_pipe(path)
+            return self._pipes.open(path, flags) if is_pipe else os.open(path, flags, mode, **options)
         disk.check("open", path)
         where = os.fspath(path)
         is_new = bool(flags & os.O_CREAT) and not os.path.exists(where)
@@ -242,10 +249,15 @@ class OsModule(types.ModuleType):
     def fdopen(self, fd: int, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         return SimulatedFile(self, fd, text="b" not in mode)
 
+    def read(self, fd: int, nbytes: int) -> bytes:
+        return self._pipes.read(fd, nbytes) if fd in self._pipes.ends else os.read(fd, nbytes)
+
     def close(self, fd: int) -> None:
+        if fd in self._pipes.ends:
+            return self._pipes.close(fd)
         self._disks.open_files.pop(fd, None)
         self._disks.opened_by.pop(fd, None)
-        os.close(fd)
+        return os.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
         opened = self._disks.open_files.get(fd)
@@ -256,6 +268,8 @@ class OsModule(types.ModuleType):
         return os.pwrite(fd, data, position)
 
     def write(self, fd: int, data: Buffer) -> int:
+        if fd in self._pipes.ends:
+            return self._pipes.write(fd, len(bytes(data)))
         if fd not in self._disks.open_files:
             return os.write(fd, data)
         position = os.lseek(fd, 0, os.SEEK_CUR)

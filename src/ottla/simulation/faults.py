@@ -197,18 +197,15 @@ async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> No
 
 
 def _expire_session(cluster: SimulatedCluster, fault: Fault) -> None:
-    sessions = cluster.world.zookeeper.sessions.values()
-    host = _broker(cluster, fault).host
-    for session in [s for s in sessions if s.client is not None and s.client.process.host == host]:
-        cluster.world.zookeeper.expire(session.id)
+    cluster.world.metadata.expire_sessions_of(_broker(cluster, fault).host)
 
 
 def _lose_responses(cluster: SimulatedCluster, fault: Fault) -> None:
-    cluster.world.zookeeper.lost_responses = 0.1
+    cluster.world.metadata.lost_responses = 0.1
 
 
 def _keep_responses(cluster: SimulatedCluster, fault: Fault) -> None:
-    cluster.world.zookeeper.lost_responses = 0.0
+    cluster.world.metadata.lost_responses = 0.0
 
 
 def _move_clock(cluster: SimulatedCluster, fault: Fault) -> None:

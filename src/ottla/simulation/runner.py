@@ -44,7 +44,7 @@ from ottla.simulation.workloads import (
     in_process,
     read_all,
 )
-from ottla.simulation.world import World
+from ottla.simulation.world import ZOOKEEPER, World
 
 BROKERS: Final = 3
 RECOVERY_SECONDS: Final = 120.0
@@ -91,13 +91,15 @@ class Plan(NamedTuple):
     """Names of the additional workloads; by default, the seed chooses them."""
     stops_early: bool = False
     """Whether the run ends at the first violation that a checker detects during the run."""
+    store: str = ZOOKEEPER
+    """The metadata store: "zookeeper" or "sqlite"."""
     records_requests: bool = False
     """Whether the timeline has the requests, and the outcome the logs, of which the story of a violation is made."""
 
     @property
     def arguments(self) -> list[str]:
         """The arguments of the command that runs this plan again."""
-        arguments = ["--seed", str(self.seed), "--seconds", f"{self.seconds:g}"]
+        arguments = ["--seed", str(self.seed), "--seconds", f"{self.seconds:g}", "--store", self.store]
         arguments += [word for kind in self.kinds for word in ("--fault", kind)]
         arguments += [word for name in self.workloads for word in ("--workload", name)]
         if self.faults is not None:
@@ -141,7 +143,7 @@ class Simulation:
 
     def __init__(self, run_plan: Plan, directory: Path) -> None:
         self.plan = run_plan
-        self.world = World(run_plan.seed, directory, run_plan.variation)
+        self.world = World(run_plan.seed, directory, run_plan.variation, run_plan.store)
         self.history = History()
         rng = random.Random(run_plan.seed)
         planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)

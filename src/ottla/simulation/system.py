@@ -17,6 +17,7 @@ import random
 import resource
 import secrets
 import socket
+import sqlite3
 import sys
 import time
 import types
@@ -28,7 +29,9 @@ from ottla.broker.request_time import MeteredWorkers
 from ottla.simulation.disk import SYSTEM, Disks, OsModule, SimulatedPath
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network, SocketModule
+from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, current
+from ottla.simulation.sqlite import SqliteModule
 from ottla.simulation.workers import SimulatedExecutor
 from ottla.storage.log import Log
 from ottla.storage.recovery import open_log as production_open_log
@@ -148,6 +151,8 @@ def install(
     loop: SimulatedLoop,
     network: Network,
     disks: Disks,
+    pipes: Pipes,
+    sqlite: SqliteModule,
     rng: random.Random,
     resolve: Callable[[str], str],
     open_log: Callable[..., Log] = production_open_log,
@@ -159,7 +164,7 @@ def install(
     A later call replaces the previous simulation by another one.
     """
     randomness = Randomness(rng)
-    system = OsModule(disks, network.sockets.get, randomness.urandom)
+    system = OsModule(disks, network.sockets.get, pipes, randomness.urandom)
     SYSTEM[:] = [system]
     SimulatedExecutor.loop, SimulatedExecutor.rng = loop, rng
     secret = types.SimpleNamespace(
@@ -176,6 +181,7 @@ def install(
         id(time.monotonic): loop.time,
         id(time.perf_counter): loop.time,
         id(socket): SocketModule(network, resolve),
+        id(sqlite3): sqlite,
         id(fcntl): FcntlModule(disks),
         id(secrets): secret,
         id(resource): types.SimpleNamespace(

@@ -20,11 +20,16 @@ from ottla.simulation.disk import Disk, Disks
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
+from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, Process
+from ottla.simulation.sqlite import MetadataFile, SqliteModule
 from ottla.simulation.workers import SimulatedExecutor
 from ottla.simulation.zookeeper import HOST, SimulatedKazoo, ZooKeeper
 
 TIME: Final = Struct(">d")
+ZOOKEEPER: Final = "zookeeper"
+SQLITE: Final = "sqlite"
+"""The metadata stores: that of a cluster, and the embedded one of a node of several brokers."""
 MAX_EVENTS: Final = 100_000
 """Maximum number of lines that the timeline stores."""
 
@@ -56,8 +61,10 @@ class Timeline(logging.Handler):
 class World:
     """One simulation. A process can run only one at a time, because `system.install` replaces its global objects."""
 
-    def __init__(self, seed: int, directory: Path, variation: int = 0) -> None:
-        """`directory` should be on a file system in memory. `variation`: another order of events of the seed."""
+    def __init__(self, seed: int, directory: Path, variation: int = 0, store: str = ZOOKEEPER) -> None:
+        """`directory` should be on a file system in memory. `variation`: another order of events of the seed.
+        `store`: the metadata store, SQLITE or ZOOKEEPER.
+        """
         self.seed = seed
         self.rng = random.Random(f"{seed} {variation}" if variation else seed)
         self.directory = directory
@@ -68,6 +75,13 @@ class World:
         """Disks by host."""
         self.hosts: dict[str, str] = {"localhost": "127.0.0.1", "zookeeper": HOST}
         self.zookeeper = ZooKeeper(self.loop, self.network, random.Random(self.rng.random()))
+        self.pipes = Pipes(self.loop, random.Random(f"pipes {seed}"))
+        self.metadata_directory = directory / "metadata"
+        self.metadata_directory.mkdir()
+        file = MetadataFile(self.metadata_directory, self.network, self.pipes, random.Random(f"store {seed}"))
+        self._sqlite = SqliteModule(file)
+        self.store = store
+        self.metadata: ZooKeeper | MetadataFile = file if store == SQLITE else self.zookeeper
         self.timeline = Timeline(self.loop, directory)
         self._directory = bytes(directory)
         self._hash = hashlib.blake2b(digest_size=8)
@@ -79,9 +93,9 @@ class World:
         """Exceptions that no code has caught."""
         self.network.on_message = self._on_message
         self.partition_states = PartitionStates(lambda topic: topic == UNCLEAN, self.loop.time)
-        self.zookeeper.on_write = self.partition_states.on_write
+        self.metadata.on_write = self.partition_states.on_write
         self.logs = LogChecker()
-        self.zookeeper.on_change = functools.partial(self.timeline.note, "zookeeper")
+        self.metadata.on_change = functools.partial(self.timeline.note, store)
         SimulatedKazoo.service = self.zookeeper
 
     def install(self) -> None:
@@ -89,7 +103,14 @@ class World:
         import kazoo.client
 
         system.install(
-            self.loop, self.network, self.disks, random.Random(self.rng.random()), self.resolve, self.logs.open_log
+            self.loop,
+            self.network,
+            self.disks,
+            self.pipes,
+            self._sqlite,
+            random.Random(self.rng.random()),
+            self.resolve,
+            self.logs.open_log,
         )
         kazoo.client.KazooClient = SimulatedKazoo
         self.loop.resolver = self.resolve

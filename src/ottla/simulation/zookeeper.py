@@ -128,6 +128,15 @@ class ZooKeeper:
             client.check()
         self.loop.call_outside(now + TICK_SECONDS, self._tick)
 
+    def node(self, path: str) -> Node | None:
+        """Return a znode; None if it does not exist."""
+        return self.nodes.get(path)
+
+    def expire_sessions_of(self, host: str) -> None:
+        """End the sessions of a host although its clients are alive."""
+        for session in [s for s in self.sessions.values() if s.client is not None and s.client.process.host == host]:
+            self.expire(session.id)
+
     def expire(self, session_id: int) -> None:
         """End a session although its client is alive."""
         session = self.sessions.get(session_id)

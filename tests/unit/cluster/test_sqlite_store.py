@@ -24,6 +24,8 @@ from ottla.cluster.store.metadata_store import (
     Create,
     Delete,
     MetadataStore,
+    MetadataStoreError,
+    MetadataStoreStorageError,
     MetadataStoreTimeoutError,
     Operation,
     Set,
@@ -277,7 +279,7 @@ def test_failed_write_is_logged_once_and_so_is_the_end_of_the_failure(
 ) -> None:
     caplog.set_level("INFO")
     change = SqliteTree.change
-    failures = [KafkaStorageError("disk is full")] * 3
+    failures = [MetadataStoreStorageError("disk is full")] * 3
 
     def fail_at_first(tree: SqliteTree, *arguments: Any) -> Any:
         if failures:
@@ -314,6 +316,82 @@ def test_process_whose_session_files_were_deleted_begins_another(tmp_path: Path)
             await value(second, "/mine", b"again")
 
     asyncio.run(test())
+
+
+def test_lost_session_is_replaced_although_the_first_attempts_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_session = SqliteTree.begin_session
+    failures: list[BaseException] = [MetadataStoreStorageError("disk is full"), OSError("no space for the pipes")]
+
+    def fail_at_first(tree: SqliteTree, prepare: Callable[[int], None]) -> int:
+        if failures and isinstance(failures[0], OSError):
+            raise failures.pop(0)
+        number = begin_session(tree, prepare)
+        if failures:
+            raise failures.pop(0)  # after it was written
+        return number
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        async with stores(tmp_path, 2, session_timeout_ms=300) as (first, second):
+            renewed = asyncio.Event()
+
+            async def on_new_session() -> None:
+                renewed.set()
+
+            first.on_new_session(on_new_session)
+            assert first._own is not None
+            monkeypatch.setattr(SqliteTree, "begin_session", fail_at_first)
+            await second._end_session(first._own.id)
+            await asyncio.wait_for(renewed.wait(), 10)
+            assert failures == []
+            await first.multi([Create("/mine", ephemeral=True)])
+            await value(second, "/mine", b"")
+            assert len(first._tree.sessions()) == 2, "the session that failed after it was written has ended"
+            await second.close()
+            timers = [timer for timer in _timers() if "_beat" in repr(timer)]
+            assert len(timers) == 1, "there is one heartbeat, not one for each session"
+
+    unhandled: list[dict[str, Any]] = []
+    asyncio.run(test())
+    assert unhandled == []
+
+
+def _timers() -> list[asyncio.TimerHandle]:
+    scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [timer for timer in scheduled if not timer.cancelled()]
+
+
+def test_write_that_fails_after_it_was_applied_fires_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = SqliteTree.change
+
+    def apply_and_fail(tree: SqliteTree, *arguments: Any) -> Any:
+        change(tree, *arguments)
+        raise MetadataStoreStorageError("disk I/O error")
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        async with stores(tmp_path, 2) as (first, second):
+            own, other = asyncio.Event(), asyncio.Event()
+            await first.get("/x", own.set)
+            await second.get("/x", other.set)
+            with monkeypatch.context() as patch:
+                patch.setattr(SqliteTree, "change", apply_and_fail)
+                with pytest.raises(MetadataStoreError):
+                    await first.multi([Create("/x")])
+            await asyncio.wait_for(own.wait(), 5)
+            await asyncio.wait_for(other.wait(), 5)
+            cancelled = asyncio.ensure_future(first.multi([Create("/x")]))  # fails: the znode exists
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+            await first.multi([Create("/y")])
+
+    unhandled: list[dict[str, Any]] = []
+    asyncio.run(test())
+    assert unhandled == [], "the error of the change is retrieved although its caller was cancelled"
 
 
 def test_watch_fires_after_more_changes_than_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.simulation.disk import Disk, Disks, OsModule
+from ottla.simulation.event_loop import SimulatedLoop
+from ottla.simulation.pipes import Pipes
 
 CREATE = os.O_RDWR | os.O_CREAT
 
@@ -18,7 +20,7 @@ def mounted(root: Path, seed: int = 0) -> tuple[OsModule, Disk]:
     disk = Disk(root, random.Random(seed))
     disks = Disks()
     disks.mount(disk)
-    return OsModule(disks, lambda fd: None, os.urandom), disk
+    return OsModule(disks, lambda fd: None, Pipes(SimulatedLoop(), random.Random(seed)), os.urandom), disk
 
 
 def sync_directory(system: OsModule, path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, KafkaStorageError
 
 ANY_VERSION = -1
 """Set or delete a znode whatever its version."""
@@ -43,6 +43,10 @@ class UnreadableNodeError(MetadataStoreError):
 
 class MetadataStoreTimeoutError(MetadataStoreError):
     """The metadata store did not answer in time. A write may have been executed, or may be executed later."""
+
+
+class MetadataStoreStorageError(MetadataStoreError, KafkaStorageError):
+    """The file of the embedded metadata store cannot be read or written. A write may have been executed."""
 
 
 Watcher = Callable[[], None]

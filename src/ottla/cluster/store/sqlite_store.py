@@ -22,10 +22,17 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.cluster.store import process_session
-from ottla.cluster.store.metadata_store import MetadataStoreError, MetadataStoreTimeoutError, Operation, Watcher, ZNode
+from ottla.cluster.store.metadata_store import (
+    MetadataStoreError,
+    MetadataStoreStorageError,
+    MetadataStoreTimeoutError,
+    Operation,
+    Watcher,
+    ZNode,
+)
 from ottla.cluster.store.process_session import OwnSession, PeerSession
 from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
-from ottla.errors import KafkaError, KafkaStorageError, StartupError
+from ottla.errors import KafkaError, StartupError
 
 log = logging.getLogger("ottla.cluster")
 
@@ -115,6 +122,8 @@ class SqliteMetadataStore:
         try:
             if self._shared:
                 await self._begin_session()
+                await self._end_dead_sessions()
+                self._beat()
             else:
                 self._tree.delete_ephemeral()
         except (KafkaError, OSError) as error:
@@ -136,7 +145,9 @@ class SqliteMetadataStore:
 
         They are on disk on return. Cancelling the caller does not stop the change.
         """
-        await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
+        change = asyncio.ensure_future(self._multi(operations))
+        change.add_done_callback(_retrieve_error)
+        await asyncio.shield(change)
 
     async def _multi(self, operations: Sequence[Operation]) -> None:
         while True:
@@ -154,8 +165,11 @@ class SqliteMetadataStore:
             raise MetadataStoreError("the metadata store is closed")
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
-        except (KafkaStorageError, MetadataStoreTimeoutError) as error:
+        except (MetadataStoreStorageError, MetadataStoreTimeoutError) as error:
             self._outages.failed("written", error)
+            if isinstance(error, MetadataStoreStorageError):
+                # It may have been executed, so all watchers have to look.
+                self._publish(list(self._watchers))
             raise
         self._outages.worked("written")
         return result
@@ -241,19 +255,32 @@ class SqliteMetadataStore:
     # Sessions
 
     async def _begin_session(self) -> None:
-        self._last_change = self._tree.last_change()
+        """Start a session. If this fails, the current one stays, even if it has ended."""
+        last_change = self._tree.last_change()
         created: list[OwnSession] = []
-        await self._write(self._tree.begin_session, lambda number: created.append(OwnSession(self._sessions, number)))
-        self._own = created[0]
+        try:
+            await self._write(
+                self._tree.begin_session, lambda number: created.append(OwnSession(self._sessions, number))
+            )
+        except BaseException:
+            for session in created:
+                session.close()  # if it is in the file nevertheless, the other processes see that it has ended
+            raise
+        ended, self._own, self._last_change = self._own, created[0], last_change
+        if ended is not None:
+            self._stop_reading(ended)
+            ended.close()
         asyncio.get_running_loop().add_reader(self._own.changes_fd, self._on_notification)
+
+    async def _end_dead_sessions(self) -> None:
+        """End sessions of processes that died while no other process was running, so that their znodes do not look like
+        live brokers.
+        """
         self._read_sessions()
-        # End sessions of processes that died while no other process was running, so that their znodes do not look like
-        # live brokers.
         for number in self._tree.sessions():
-            if number not in self._peers and number != self._own.id:
+            if number not in self._peers and (self._own is None or number != self._own.id):
                 await self._end_session(number)
         await self._write(self._tree.delete_ephemeral)
-        self._beat()
 
     def _read_sessions(self) -> None:
         """Detect processes that have started or ended, and whether this process has lost its session."""
@@ -271,7 +298,7 @@ class SqliteMetadataStore:
             else:
                 asyncio.get_running_loop().add_reader(peer.alive_fd, self._on_end, number)
                 peer.notify()  # the other process may have missed changes before this process knew it
-        if own.id not in sessions:
+        if own.id not in sessions and not self._renewal.locked():
             self._start(self._renew(own))
 
     def _on_end(self, number: int) -> None:
@@ -296,21 +323,24 @@ class SqliteMetadataStore:
             keys = await self._write(self._tree.end_session, number, self._own.id if self._own else 0)
         finally:
             self._ending.discard(number)
-        process_session.delete_files(self._sessions, number)
         if keys:
             log.info("Ended session %d of another process", number)
             self._publish(keys)
             self._read_sessions()
+        process_session.delete_files(self._sessions, number)
 
     async def _renew(self, ended: OwnSession | None) -> None:
-        """Start another session after this process has lost its session `ended`."""
+        """Start another session after this process has lost its session `ended`.
+
+        If that fails, the next heartbeat tries it again.
+        """
         async with self._renewal:
             if ended is None or self._own is not ended:
                 return  # the session has been renewed meanwhile, or the store is closed
-            self._stop_reading(ended)
-            ended.close()
             await self._begin_session()
             log.warning("Session %d has ended and is replaced by %d", ended.id, self._own.id)
+            self._sessions_known = False
+            self._look()
         self._fire(list(self._watchers))
         for listener in self._listeners:
             self._start(listener())
@@ -325,6 +355,8 @@ class SqliteMetadataStore:
         """
         loop, own = asyncio.get_running_loop(), self._own
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT
+        # first, so that no error ends the heartbeats
+        self._heartbeat = loop.call_later(interval, self._beat)
         if own is not None:
             own.beat()
             self._sessions_known = False
@@ -332,7 +364,6 @@ class SqliteMetadataStore:
             if loop.time() < self._due + interval:  # otherwise this process was paused, and perhaps all processes were
                 self._end_silent()
         self._due = loop.time() + interval
-        self._heartbeat = loop.call_later(interval, self._beat)
 
     def _end_silent(self) -> None:
         for number, peer in list(self._peers.items()):
@@ -348,9 +379,15 @@ class SqliteMetadataStore:
         async def run() -> None:
             try:
                 await work
-            except KafkaError as error:
+            except (KafkaError, OSError) as error:
                 self._outages.failed("written", error)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _retrieve_error(change: asyncio.Future[None]) -> None:
+    """Mark the error of a change as retrieved. If its caller was cancelled, nothing else does, and asyncio logs it."""
+    if not change.cancelled():
+        change.exception()

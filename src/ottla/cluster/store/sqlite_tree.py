@@ -27,6 +27,7 @@ from ottla.cluster.store.metadata_store import (
     Create,
     Delete,
     MetadataStoreError,
+    MetadataStoreStorageError,
     MetadataStoreTimeoutError,
     NodeExistsError,
     NoNodeError,
@@ -35,7 +36,7 @@ from ottla.cluster.store.metadata_store import (
     Set,
     ZNode,
 )
-from ottla.errors import KafkaStorageError, StartupError
+from ottla.errors import StartupError
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS nodes (
@@ -295,7 +296,7 @@ class SqliteTree:
                 raise MetadataStoreTimeoutError(
                     f"{self.path} is locked by another process that does not release it; is one of the brokers paused?"
                 ) from error
-            raise KafkaStorageError(f"{self.path}: {error}") from error
+            raise MetadataStoreStorageError(f"{self.path}: {error}") from error
 
 
 def changed_keys(operation: Operation) -> list[str]:

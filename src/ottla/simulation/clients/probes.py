@@ -89,7 +89,8 @@ class Prober(Workload):
 
     def _as_broker(self) -> RawClient:
         if self._broker is None:
-            node = self.world.zookeeper.nodes[znodes.CLUSTER_SECRET]
+            node = self.world.metadata.node(znodes.CLUSTER_SECRET)
+            assert node is not None
             self._broker = RawClient(self.name, self._cluster.bootstrap_servers, znodes.secret_of(node.value))
         return self._broker
 
@@ -214,11 +215,14 @@ class Prober(Workload):
         controller = next((broker for broker in self._cluster.brokers if broker.is_controller), None)
         if state is None or controller is None or state.leader_epoch < 1 or state.leader < 0:
             return
+        node = self.world.metadata.node(znodes.partition_state(PROBES, 0))
+        if node is None:
+            return
         data = AlterPartitionData(
             partition_index=0,
             leader_epoch=state.leader_epoch - 1,
             new_isr=[state.leader],
-            partition_epoch=self.world.zookeeper.nodes[znodes.partition_state(PROBES, 0)].version,
+            partition_epoch=node.version,
         )
         topics = [AlterPartitionTopic(topic_name=PROBES, partitions=[data])]
         request = AlterPartitionRequest(broker_id=state.leader, topics=topics)
