@@ -9,7 +9,17 @@ import sys
 
 from setuptools import setup
 
-COMPILED = ["varint", "scanner", "murmur2", "builder", "appender", "decoder", "column_decoder", "validator"]
+COMPILED = [
+    "varint",
+    "scanner",
+    "murmur2",
+    "builder",
+    "appender",
+    "decoder",
+    "consumer_record",
+    "column_decoder",
+    "validator",
+]
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,

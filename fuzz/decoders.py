@@ -30,8 +30,8 @@ from ottla.protocol.message import decode, encode
 from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, reseal, split
 from ottla.records.builder import BatchBuilder
+from ottla.records.conversion import down_converted
 from ottla.records.decoder import decode_records, records
-from ottla.records.down_conversion import down_converted
 from ottla.records.scanner import Scanner
 from ottla.storage import validation
 

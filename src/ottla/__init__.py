@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from ottla.client.consumer.group.membership import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.consumer.group.membership import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
-    from ottla.client.consumer.records import ConsumerRecord as ConsumerRecord
     from ottla.client.consumer.share.acknowledgements import AcknowledgeType as AcknowledgeType
     from ottla.client.consumer.share.acquired_records import ShareConsumerRecord as ShareConsumerRecord
     from ottla.client.consumer.share.share_consumer import KafkaShareConsumer as KafkaShareConsumer
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
     from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
     from ottla.model import RecordMetadata as RecordMetadata
     from ottla.model import TopicPartition as TopicPartition
+    from ottla.records.consumer_record import ConsumerRecord as ConsumerRecord
     from ottla.security.acl import ACL as ACL
     from ottla.security.acl import ACLFilter as ACLFilter
     from ottla.security.acl import ACLPermissionType as ACLPermissionType
@@ -158,7 +158,7 @@ _HOMES = {
     "ConsumerInterceptor": "ottla.client.consumer.interceptors",
     "ConsumerOptions": "ottla.client.options.consumer",
     "ConsumerRebalanceListener": "ottla.client.consumer.group.membership",
-    "ConsumerRecord": "ottla.client.consumer.records",
+    "ConsumerRecord": "ottla.records.consumer_record",
     "CreatedTopic": "ottla.client.admin.topics.topics",
     "Cursor": "ottla.client.admin.topics.topic_partitions",
     "DefaultSerializer": "ottla.client.kafka_python",

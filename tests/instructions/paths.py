@@ -18,6 +18,7 @@ from ottla.records.appender import DirectAppender, OpenBatch
 from ottla.records.batch import HEADER_BYTES, split
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import BinaryColumn
+from ottla.records.consumer_record import decode_consumer_records
 from ottla.records.decoder import decode_records
 from ottla.records.murmur2 import murmur2
 from ottla.records.scanner import Scanner
@@ -116,6 +117,11 @@ def decode() -> None:
     decode_records(BATCH, 0, HEADER)
 
 
+def decode_consumer() -> None:
+    """Decode a batch to records of the consumer."""
+    decode_consumer_records(BATCH, 0, HEADER, 0, "t", 0)
+
+
 def decode_columns() -> None:
     """Decode a batch to columns."""
     ColumnDecoder().add_batch(BATCH, 0, HEADER)
@@ -138,6 +144,7 @@ PATHS: dict[str, Callable[[], object]] = {
     "send": send,
     "validator": validate,
     "decoder": decode,
+    "consumer_record": decode_consumer,
     "column_decoder": decode_columns,
     "scanner": scan,
     "murmur2": hash_keys,

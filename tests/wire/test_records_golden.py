@@ -11,8 +11,8 @@ from ottla.records import legacy_message_set
 from ottla.records.batch import read_header, split, verify
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import LZ4
+from ottla.records.conversion import down_converted
 from ottla.records.decoder import records
-from ottla.records.down_conversion import down_converted
 from ottla.storage.producer_state import ABORT, COMMIT, Marker, marker_record, read_marker
 
 GOLDEN = {k: b64decode(v) for k, v in json.loads((Path(__file__).parent / "golden/records.json").read_text()).items()}

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla.client.consumer.interceptors import ConsumerInterceptor, Records
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.client.producer.record import ProducerRecord
 from ottla.model import RecordMetadata
+from ottla.records.consumer_record import ConsumerRecord
 from ottla.version import __version__
 
 try:

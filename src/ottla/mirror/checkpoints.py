@@ -12,7 +12,6 @@ from typing import Final, Self, TypeVar
 
 from ottla.client.admin.driver import Errors
 from ottla.client.admin.groups.group_descriptions import GroupState
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import SerializationError, UnknownMemberIdError
 from ottla.mirror.clusters import Cluster
 from ottla.mirror.flow_config import Flow
@@ -21,6 +20,7 @@ from ottla.mirror.records import Checkpoint, OffsetSync
 from ottla.mirror.replication_policy import ReplicationPolicy
 from ottla.mirror.topics import TopicMirror, matches
 from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 log = logging.getLogger("ottla.mirror")
 

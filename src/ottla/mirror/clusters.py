@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
 from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.config.mirror import MirrorConfig
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError, TopicAlreadyExistsError
 from ottla.mirror.flow_config import MirrorProperties
+from ottla.records.consumer_record import ConsumerRecord
 
 log = logging.getLogger("ottla.mirror")
 

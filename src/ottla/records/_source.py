@@ -13,7 +13,17 @@ from types import ModuleType
 
 log = logging.getLogger("ottla.records")
 
-MODULES = ("varint", "scanner", "murmur2", "builder", "appender", "decoder", "column_decoder", "validator")
+MODULES = (
+    "varint",
+    "scanner",
+    "murmur2",
+    "builder",
+    "appender",
+    "decoder",
+    "consumer_record",
+    "column_decoder",
+    "validator",
+)
 """The modules that `setup.py` compiles."""
 
 

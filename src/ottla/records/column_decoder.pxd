@@ -1,7 +1,7 @@
 cimport cython
 from cpython.array cimport array as c_array
 
-from ottla.records.decoder cimport Cursor, begin_record
+from ottla.records.decoder cimport Cursor
 
 
 @cython.final
@@ -21,9 +21,10 @@ cdef class BinarySink:
     @cython.locals(missing=Py_ssize_t, needed=Py_ssize_t, offsets="int[::1]")
     cdef reserve(self, Py_ssize_t rows, Py_ssize_t nbytes)
 
-    cdef void put(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t size) noexcept
-
     cdef void put_null(self) noexcept
+
+    @cython.locals(whole=Py_ssize_t)
+    cdef void _begin_validity(self) noexcept
 
     cdef column(self)
 
@@ -47,6 +48,7 @@ cdef class ColumnDecoder:
         append_time="int", base_offset="long long", base_timestamp="long long", max_timestamp="long long",
         offsets="long long[::1]", timestamps="long long[::1]", timestamp_types="int[::1]", row=Py_ssize_t,
         record_end=Py_ssize_t, timestamp="long long", offset="long long", with_headers="bint", count=Py_ssize_t,
+        keys=BinarySink, values=BinarySink,
     )
     cdef _decode_rows(self, Cursor cursor, object header, long long from_offset, long long until_offset)
 
@@ -64,8 +66,10 @@ cdef _lengthen(c_array values, Py_ssize_t length)
 
 cdef _lengthen_bytes(bytearray data, Py_ssize_t length)
 
-@cython.locals(size=Py_ssize_t)
+@cython.locals(size="long long", start=Py_ssize_t, used=Py_ssize_t, row=Py_ssize_t)
 cdef int _put(Cursor cursor, BinarySink sink, Py_ssize_t record_end) except -1
+
+cdef int _reject(long long size, Py_ssize_t left) except -1
 
 @cython.locals(row=Py_ssize_t)
 cdef _cut(BinarySink sink, Py_ssize_t rows, Py_ssize_t used)

@@ -24,9 +24,12 @@ from ottla.records.decoder import open_records
 if cython.compiled:
     from cython.cimports.cpython.array import resize
     from cython.cimports.cpython.bytearray import PyByteArray_Resize
-    from cython.cimports.libc.string import memcpy
+    from cython.cimports.libc.string import memcpy, memset
+    from cython.cimports.ottla.records.fast_cursor import begin_record, next_varlong
 else:
-    from ottla.records.decoder import Cursor, begin_record
+    from ottla.records.decoder import Cursor
+
+    begin_record, next_varlong = Cursor.begin_record, Cursor.varlong
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -87,22 +90,23 @@ class BinarySink:
         self.d = self.data
         self.v = self.validity
 
-    def put(self, source: bytes, start: int, size: int) -> None:
-        """Append a row with `source[start:start+size]`."""
-        if cython.compiled:
-            memcpy(self.d + self.used, source + start, size)  # type: ignore[operator]  # pointers
-        else:
-            self.d[self.used : self.used + size] = source[start : start + size]
-        self.used += size
-        self.v[self.rows >> 3] |= 1 << (self.rows & 7)
-        self.rows += 1
-        self.o[self.rows] = self.used
-
     def put_null(self) -> None:
         """Append a row of null."""
+        if not self.nulls:
+            self._begin_validity()
         self.rows += 1
         self.nulls += 1
         self.o[self.rows] = self.used
+
+    def _begin_validity(self) -> None:
+        """Mark the rows so far as valid, and the others as null. Without a null, no row is marked."""
+        whole = self.rows >> 3
+        if cython.compiled:
+            memset(self.v, 0, len(self.validity))
+            memset(self.v, 0xFF, whole)
+        else:
+            self.v[:] = b"\xff" * whole + bytes(len(self.v) - whole)
+        self.v[whole] = (1 << (self.rows & 7)) - 1
 
     def column(self) -> BinaryColumn:
         """Return the column of the values put so far. The sink must not be used afterwards."""
@@ -224,20 +228,22 @@ class ColumnDecoder:
         offsets = self.offsets
         timestamps = self.timestamps
         timestamp_types = self.timestamp_types
+        keys = self.keys
+        values = self.values
         with_headers = self.with_headers
         count = header.count
         row = self.rows
         for _ in range(count):
             record_end = begin_record(cursor)
-            timestamp = base_timestamp + cursor.varlong()
-            offset = base_offset + cursor.varlong()
+            timestamp = base_timestamp + next_varlong(cursor)
+            offset = base_offset + next_varlong(cursor)
             if offset < from_offset:
                 cursor.pos = record_end
                 continue
             if offset >= until_offset:
                 return
-            _put(cursor, self.keys, record_end)
-            _put(cursor, self.values, record_end)
+            _put(cursor, keys, record_end)
+            _put(cursor, values, record_end)
             if with_headers:
                 self._headers(cursor, row, record_end)
             else:
@@ -298,20 +304,39 @@ def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
 
     Room is reserved for the size of the records; without the check a value that is longer would be written beyond it.
     """
-    size = cursor.size()
-    if size > record_end - cursor.pos:
-        raise CorruptMessageError(f"a length of {size} where {record_end - cursor.pos} bytes of the record are left")
+    size = next_varlong(cursor)
+    start = cursor.pos
+    if size > record_end - start or size < -1:
+        return _reject(size, record_end - start)
     if size < 0:
         sink.put_null()
+        return 0
+    used = sink.used
+    if cython.compiled:
+        # A constant size takes two instructions, not a call. There is room for as many bytes as the record has left.
+        if size <= 16 and record_end - start >= 16:
+            memcpy(sink.d + used, cursor.p + start, 16)  # type: ignore[operator]  # pointers
+        else:
+            memcpy(sink.d + used, cursor.p + start, size)  # type: ignore[operator]
     else:
-        sink.put(cursor.p, cursor.pos, size)
-        cursor.pos += size
+        sink.d[used : used + size] = cursor.p[start : start + size]
+    cursor.pos = start + size
+    sink.used = used + size
+    row = sink.rows
+    if sink.nulls:
+        sink.v[row >> 3] |= 1 << (row & 7)
+    sink.rows = row + 1
+    sink.o[row + 1] = used + size
     return 0
+
+
+def _reject(size: int, left: int) -> int:
+    raise CorruptMessageError(f"a length of {size} where {left} bytes of the record are left")
 
 
 def _cut(sink: BinarySink, rows: int, used: int) -> None:
     """Remove the rows from `rows` on."""
-    for row in range(rows, sink.rows):
+    for row in range(rows, sink.rows if sink.nulls else rows):
         if sink.validity[row >> 3] >> (row & 7) & 1:
             sink.validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
         else:

@@ -23,6 +23,13 @@ cdef class Cursor:
     @cython.locals(size="long long")
     cdef Py_ssize_t size(self) except? -7777
 
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t begin_record(self) except? -7777
+
+    cdef int reject_size(self, long long size) except -1
+
+    cdef int reject_record(self, long long size) except -1
+
     @cython.locals(start=Py_ssize_t)
     cdef bytes read_bytes(self, Py_ssize_t size)
 
@@ -38,15 +45,13 @@ cdef unsigned long long _wide(unsigned int value) noexcept
     cursor=Cursor, append_time="int", base_offset="long long", base_timestamp="long long", max_timestamp="long long",
     record_end=Py_ssize_t, timestamp="long long", offset="long long", key=bytes, value=bytes, headers=list, out=list,
 )
-cpdef list decode_rows(
-    object buf, Py_ssize_t start, object header, long long from_offset, object row, tuple before, object max_bytes=*
-)
+cpdef list decode_records(object buf, Py_ssize_t start, object header, long long from_offset=*)
 
 @cython.locals(cursor=Cursor)
 cpdef list first_headers(object buf, Py_ssize_t start, object header)
 
-@cython.locals(size=Py_ssize_t, record_end=Py_ssize_t)
-cdef Py_ssize_t begin_record(Cursor cursor) except? -7777
-
 @cython.locals(headers=list, name=bytes)
-cdef list _read_headers(Cursor cursor)
+cpdef list read_headers(Cursor cursor)
+
+@cython.locals(count=Py_ssize_t, size=Py_ssize_t)
+cdef Py_ssize_t skip_headers(Cursor cursor) except -1

@@ -7,7 +7,7 @@ Every length is checked against the remaining bytes before it is used. Compiled 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 try:
     import cython
@@ -18,7 +18,9 @@ from ottla.errors import CorruptMessageError
 from ottla.records import compression
 from ottla.records.batch import HEADER_BYTES, BatchHeader, split, verify
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.ottla.records.fast_cursor import begin_record, next_size, next_varlong
+else:
     from ottla.records.tuples import tuple_of
 
 if TYPE_CHECKING:
@@ -105,8 +107,24 @@ class Cursor:
         """Return the next length: -1 for null, else at most the number of remaining bytes."""
         size = self.varlong()
         if size < -1 or size > self.end - self.pos:
-            raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
+            self.reject_size(size)
         return size
+
+    def begin_record(self) -> int:
+        """Read a record's length, skip its attributes, and return the position where the record ends."""
+        size = self.size()
+        if size < 1:
+            self.reject_record(size)
+        self.pos += 1
+        return self.pos + size - 1
+
+    def reject_size(self, size: int) -> int:
+        """Raise CorruptMessageError for a length."""
+        raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
+
+    def reject_record(self, size: int) -> int:
+        """Raise CorruptMessageError for the length of a record."""
+        raise CorruptMessageError(f"a record of {size} bytes")
 
     def read_bytes(self, size: int) -> bytes | None:
         """Return the next `size` bytes as an object; None for -1."""
@@ -128,6 +146,11 @@ class Cursor:
         if count < 0 or count > self.end - self.pos:
             raise CorruptMessageError(f"a record with {count} headers where {self.end - self.pos} bytes are left")
         return count
+
+
+if not cython.compiled:
+    # In the compiled form these are inlined, from fast_cursor.pxd.
+    next_varlong, next_size, begin_record = Cursor.varlong, Cursor.size, Cursor.begin_record
 
 
 def _wide(value: int) -> int:
@@ -155,23 +178,7 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
     The CRC is not checked (see `batch.verify`). Raises CorruptMessageError if the records do not fill the batch
     exactly.
     """
-    return decode_rows(buf, start, header, from_offset, Record, ())
-
-
-def decode_rows(
-    buf: Buffer,
-    start: int,
-    header: BatchHeader,
-    from_offset: int,
-    row: type[Any],
-    before: tuple[Any, ...],
-    max_bytes: int = compression.MAX_DECOMPRESSED_BYTES,
-) -> list[Any]:
-    """Return the records as tuples of the class `row`, whose items are `before`, then those of a Record.
-
-    Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
-    """
-    cursor = Cursor(open_records(buf, start, header, max_bytes))
+    cursor = Cursor(open_records(buf, start, header))
     append_time = header.timestamp_type
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -179,19 +186,19 @@ def decode_rows(
     out = []
     for _ in range(header.count):
         record_end = begin_record(cursor)
-        timestamp = base_timestamp + cursor.varlong()
-        offset = base_offset + cursor.varlong()
+        timestamp = base_timestamp + next_varlong(cursor)
+        offset = base_offset + next_varlong(cursor)
         if offset < from_offset:
             cursor.pos = record_end
             continue
-        key = cursor.read_bytes(cursor.size())
-        value = cursor.read_bytes(cursor.size())
-        headers = _read_headers(cursor)
+        key = cursor.read_bytes(next_size(cursor))
+        value = cursor.read_bytes(next_size(cursor))
+        headers = read_headers(cursor)
         if cursor.pos != record_end:
             raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
         if append_time:
             timestamp = max_timestamp
-        out.append(tuple_of(row, before, (offset, timestamp, append_time, key, value, headers)))
+        out.append(tuple_of(Record, (), (offset, timestamp, append_time, key, value, headers)))
     if cursor.pos != cursor.end:
         raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes after the last record of a batch")
     return out
@@ -205,20 +212,11 @@ def first_headers(buf: Buffer, start: int, header: BatchHeader) -> list[tuple[st
     cursor.varlong()  # the offset
     cursor.skip(cursor.size())  # the key
     cursor.skip(cursor.size())  # the value
-    return _read_headers(cursor)
+    return read_headers(cursor)
 
 
-def begin_record(cursor: Cursor) -> int:
-    """Read a record's length, skip its attributes, and return the position where the record ends."""
-    size = cursor.size()
-    if size < 1:
-        raise CorruptMessageError(f"a record of {size} bytes")
-    record_end = cursor.pos + size
-    cursor.pos += 1
-    return record_end
-
-
-def _read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
+def read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a record."""
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(cursor.header_count()):
         name = cursor.read_bytes(cursor.size())
@@ -227,6 +225,18 @@ def _read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
         # Java writes any string and reads with replacement; a malformed key must not block a partition.
         headers.append((name.decode("utf-8", "replace"), cursor.read_bytes(cursor.size())))
     return headers
+
+
+def skip_headers(cursor: Cursor) -> int:
+    """Skip the headers of a record, with the checks of `read_headers`. Return their number."""
+    count = cursor.header_count()
+    for _ in range(count):
+        size = cursor.size()
+        if size < 0:
+            raise CorruptMessageError("a header without a key")
+        cursor.skip(size)
+        cursor.skip(cursor.size())
+    return count
 
 
 def records(buf: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = True) -> Iterator[Record]:

@@ -159,7 +159,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
     """Convert batches whose offsets are set to messages of format 0 or 1."""
-    from ottla.records.down_conversion import down_converted
+    from ottla.records.conversion import down_converted
 
     written = memoryview(bytearray(down_converted(view, magic)))
     return written, [Batch(*item) for item in any_magic.split(written)]

@@ -26,7 +26,7 @@ from ottla.protocol.messages.group_records import (
 )
 from ottla.protocol.versioned import encode_versioned
 from ottla.records.builder import BatchBuilder
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 from ottla.storage.compaction import cleaner
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record

@@ -15,7 +15,7 @@ from ottla.protocol.messages.fetch import PartitionData
 from ottla.records import any_magic, legacy_message_set
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import GZIP, ZSTD
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 from ottla.records.legacy_message_set import messages
 from ottla.replication.partition import Partition
 

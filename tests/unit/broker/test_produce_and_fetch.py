@@ -28,7 +28,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.protocol.messages.produce import PartitionProduceData
 from ottla.records import compression
 from ottla.records.builder import BatchBuilder
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 from ottla.records.legacy_message_set import magic_of
 from ottla.records.legacy_message_set import records as message_records
 from ottla.storage.log import Log

@@ -14,8 +14,8 @@ from ottla.cli.console.console_producer import Lines
 from ottla.cli.console.record_format import Format
 from ottla.cli.framework.output import lines
 from ottla.cli.main import all_commands, main
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import ConfigurationError
+from ottla.records.consumer_record import ConsumerRecord
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from ottla import KafkaConsumer, KafkaProducer
 from ottla.aio import KafkaConsumer as AsyncConsumer
 from ottla.aio import KafkaProducer as AsyncProducer
 from ottla.broker.embedded import Broker
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.tracing import (
     TracingConsumerInterceptor,
     TracingProducerInterceptor,
@@ -29,6 +28,7 @@ from ottla.client.tracing import (
     process_span,
 )
 from ottla.errors import MessageTooLargeError
+from ottla.records.consumer_record import ConsumerRecord
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ottla.errors import CorruptBatchError, CorruptMessageError
 from ottla.records import compression
 from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD, assign, reseal
 from ottla.records.builder import BatchBuilder
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 
 TP = TopicPartition("t", 0)
 COUNT_POSITION = 57

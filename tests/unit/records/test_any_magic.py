@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ottla.errors import CorruptMessageError
 from ottla.records import any_magic, compression
 from ottla.records.builder import BatchBuilder
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 
 NOW = 1_700_000_000_000
 

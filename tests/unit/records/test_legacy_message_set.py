@@ -13,8 +13,8 @@ from ottla.errors import (
 from ottla.records import compression, legacy_message_set
 from ottla.records.batch import read_header, split
 from ottla.records.builder import BatchBuilder
+from ottla.records.conversion import down_converted
 from ottla.records.decoder import records
-from ottla.records.down_conversion import down_converted
 
 NOW = 1_700_000_000_000
 rows = st.lists(

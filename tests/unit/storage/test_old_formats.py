@@ -10,8 +10,8 @@ from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import read_header
+from ottla.records.conversion import down_converted
 from ottla.records.decoder import Record, decode_records
-from ottla.records.down_conversion import down_converted
 from ottla.storage.compaction import cleaner
 from ottla.storage.log import Log
 

@@ -44,7 +44,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.protocol.wire import RecordData
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType

@@ -14,9 +14,9 @@ from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, flag_name, is_set
 from ottla.cli.framework.signals import stopping
 from ottla.client.consumer.consumer import KafkaConsumer
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import ConfigurationError, WakeupError
 from ottla.model import TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 POLL_MS = 500
 LEVELS = ("read_committed", "read_uncommitted")

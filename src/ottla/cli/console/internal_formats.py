@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from ottla.cli.framework import record_texts as texts
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import CorruptMessageError, MalformedMessageError
 from ottla.protocol.messages.group_records import GROUP_KEY, OFFSET_KEYS
+from ottla.records.consumer_record import ConsumerRecord
 
 
 class InternalFormat(NamedTuple):

@@ -6,12 +6,12 @@ import argparse
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.cli.framework.options import Option, Repeatable, boolean, unescape
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.serializers import Converter, find
 from ottla.config import properties
 from ottla.config.options import loaded
 from ottla.errors import ConfigurationError
 from ottla.model import LOG_APPEND_TIME
+from ottla.records.consumer_record import ConsumerRecord
 
 NO_OUTPUT: Final = "NoOpMessageFormatter"
 DEFAULT: Final = "DefaultMessageFormatter"

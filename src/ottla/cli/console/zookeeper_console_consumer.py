@@ -11,7 +11,6 @@ from typing import Any
 from ottla.cli.console.record_format import Format
 from ottla.cli.framework import connection
 from ottla.cli.framework.signals import stopping
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.cluster.store import znodes
 from ottla.config import properties
 from ottla.legacy import (
@@ -25,6 +24,7 @@ from ottla.legacy import (
     Whitelist,
 )
 from ottla.model import NO_TIMESTAMP
+from ottla.records.consumer_record import ConsumerRecord
 
 log = logging.getLogger("ottla.cli")
 

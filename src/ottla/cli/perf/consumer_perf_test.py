@@ -23,9 +23,9 @@ from ottla.cli.perf.deprecated import use_new_name
 from ottla.cli.perf.java_dates import DateFormat
 from ottla.cli.perf.java_format import metric_lines, metrics_as_json
 from ottla.client.consumer.consumer import KafkaConsumer
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
+from ottla.records.consumer_record import ConsumerRecord
 
 CLIENT_ID: Final = "perf-consumer-client"
 POLL_MS: Final = 100

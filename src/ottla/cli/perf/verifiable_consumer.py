@@ -16,9 +16,9 @@ from ottla.cli.perf.json_events import Events
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.core import Records
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import FencedInstanceIdError, KafkaError, WakeupError
 from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 POLL_MS: Final = 100
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"

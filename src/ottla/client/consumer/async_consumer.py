@@ -17,7 +17,6 @@ from uuid import UUID
 from ottla.client.consumer.core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
 from ottla.client.consumer.group.membership import GroupMembershipOperation
 from ottla.client.consumer.queries import ConsumerQueries
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import SubscriptionPattern
 from ottla.client.core import telemetry
 from ottla.client.core.metadata import PartitionInfo
@@ -31,6 +30,7 @@ from ottla.model import (
     TopicPartition,
 )
 from ottla.records.columns import Columns
+from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.consumer import ConsumerOptions

@@ -16,7 +16,6 @@ from ottla.client.consumer.async_consumer import KafkaConsumer as AsyncKafkaCons
 from ottla.client.consumer.core import CommitCallback, Offsets, Records, check_max_records, topic_names
 from ottla.client.consumer.group.membership import GroupMembershipOperation
 from ottla.client.consumer.queries import ConsumerQueries
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import SubscriptionPattern
 from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
@@ -26,6 +25,7 @@ from ottla.model import (
     TopicPartition,
 )
 from ottla.records.columns import Columns
+from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.consumer import ConsumerOptions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.core.interceptors import Interceptors
 from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 

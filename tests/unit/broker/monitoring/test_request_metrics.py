@@ -12,7 +12,7 @@ from tests.unit.broker.share_group_requests import fetch as share_fetch
 from tests.unit.broker.share_group_requests import prepare
 
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.records.down_conversion import down_converted
+from ottla.records.conversion import down_converted
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"

@@ -11,23 +11,19 @@ from typing import Any
 
 from ottla import errors
 from ottla.client.consumer.fetch.fetch_metrics import ResponseTotals
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import PartitionState
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, split, verify
 from ottla.records.compression import MAX_DECOMPRESSED_BYTES, DecompressedTooLargeError
-from ottla.records.decoder import decode_records, decode_rows
-from ottla.records.up_conversion import up_converted
+from ottla.records.consumer_record import ConsumerRecord, decode_consumer_records
+from ottla.records.conversion import up_converted
+from ottla.records.decoder import decode_records
 
 Convert = Callable[[str, Any, Any], Any]
 """A deserializer: called with topic, bytes and headers, it returns the key or value."""
 
 ABORT_MARKER = 0
-KEY = ConsumerRecord._fields.index("key")
-"""The index of the key in a record's tuple; the value comes after it."""
-
-_new = tuple.__new__
 
 
 class CompletedFetch:
@@ -190,10 +186,10 @@ class CompletedFetch:
             self.epoch = self.last_epoch
             return
         header, start = batch
-        before = (*self.tp, header.leader_epoch)
+        topic, partition = self.tp
         try:
-            rows = decode_rows(
-                self.data, start, header, self.position, ConsumerRecord, before, self.max_decompressed_bytes
+            rows = decode_consumer_records(
+                self.data, start, header, self.position, topic, partition, self.max_decompressed_bytes
             )
         except errors.KafkaError as error:
             raise self.unreadable(header, error) from error
@@ -245,7 +241,7 @@ class CompletedFetch:
                 raise errors.RecordDeserializationError(
                     f"{self.tp}, offset {row.offset}: {error}", self.tp, row.offset, is_key=is_key, record=row
                 ) from error
-            out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
+            out.append(row.with_data(new_key, new_value))
         return out
 
 

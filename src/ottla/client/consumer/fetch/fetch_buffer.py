@@ -12,12 +12,12 @@ from typing import Any
 
 from ottla.client.consumer.fetch.completed_fetch import CompletedFetch, Convert
 from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.compression import MAX_DECOMPRESSED_BYTES
+from ottla.records.consumer_record import ConsumerRecord
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.client.consumer.fetch.fetch_buffer import Records
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import Subscription
+from ottla.records.consumer_record import ConsumerRecord
 
 
 class RecordIterator:

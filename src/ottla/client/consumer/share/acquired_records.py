@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.client.consumer.fetch.completed_fetch import CompletedFetch, Convert
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.share.acknowledgements import GAP, AcknowledgeType, Source
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import KafkaError, RecordDeserializationError
 from ottla.protocol.messages.share_fetch import AcquiredRecords as AcquiredRange
+from ottla.records.consumer_record import ConsumerRecord
 
 ALL: Final = 2**31 - 1
 
@@ -124,6 +124,6 @@ def _record(
         raise RecordDeserializationError(
             f"{tp}, offset {row.offset}: {error}", tp, row.offset, is_key=is_key, record=row
         ) from error
-    record = ShareConsumerRecord(*row[:6], new_key, new_value, row.headers)
+    record = ShareConsumerRecord(*row.with_data(new_key, new_value))
     record.delivery_count = delivery_count
     return record

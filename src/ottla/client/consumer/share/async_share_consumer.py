@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from uuid import UUID
 
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.share.acknowledgements import AcknowledgeType
 from ottla.client.consumer.share.core import AcknowledgementCallback, Results, ShareConsumerCore
 from ottla.client.consumer.share.in_flight import Records
@@ -15,6 +14,7 @@ from ottla.client.core import telemetry
 from ottla.config.share_consumer import ShareConsumerConfig
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.share_consumer import ShareConsumerOptions

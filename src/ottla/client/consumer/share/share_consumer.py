@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.client.consumer.consumer import STOP_MARGIN_SECONDS
-from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.share.acknowledgements import AcknowledgeType
 from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer as AsyncKafkaShareConsumer
 from ottla.client.consumer.share.core import AcknowledgementCallback
@@ -20,6 +19,7 @@ from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.share_consumer import ShareConsumerOptions

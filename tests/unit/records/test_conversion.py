@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from ottla.records import legacy_message_set
 from ottla.records.builder import BatchBuilder
+from ottla.records.conversion import down_converted, up_converted
 from ottla.records.decoder import records
-from ottla.records.down_conversion import down_converted
-from ottla.records.up_conversion import up_converted
 
 
 def test_log_append_time_of_old_messages_is_returned_as_such() -> None:

@@ -1,17 +1,23 @@
-"""Up-conversion of fetched batches of any message format to v2, the only one that the consumer reads."""
+"""Conversion between message formats: up to v2, the only one that the consumer reads, and down to format 0 or 1, for
+consumers older than Kafka 0.11.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.errors import KafkaError
-from ottla.records import legacy_message_set
+from ottla.errors import KafkaError, UnsupportedCompressionTypeError
+from ottla.records import any_magic, legacy_message_set
 from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
-from ottla.records.compression import MAX_DECOMPRESSED_BYTES
+from ottla.records.compression import MAX_DECOMPRESSED_BYTES, ZSTD
 from ottla.records.decoder import Record
+from ottla.records.legacy_message_set import encode_set
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ROWS_PER_BATCH: Final = 1000
 """The maximum number of old messages in one batch."""
@@ -70,3 +76,27 @@ def _end_of_old_messages(data: memoryview) -> int:
             break
         pos += LOG_OVERHEAD + size
     return pos
+
+
+def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
+    """Convert batches of any format to a message set of format 0 or 1, for a consumer that knows no newer one.
+
+    Batches in its format or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
+    lose headers, producer ids and, in format 0, timestamps. Control batches are left out. Records before
+    `from_offset` are left out, so that a first fetch into a batch is no larger than necessary. Raises
+    UnsupportedCompressionTypeError for zstd, which old consumers do not have.
+    """
+    out = bytearray()
+    for header, start, end in any_magic.split(buf):
+        if header.is_control or header.next_offset <= from_offset:
+            continue
+        if header.magic <= magic:
+            out += memoryview(buf)[start:end]
+            continue
+        any_magic.verify(buf, start, header)
+        if header.codec == ZSTD:
+            raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
+        decoded = any_magic.decode_records(buf, start, header, from_offset)
+        if decoded:
+            out += encode_set(decoded, header.attributes, magic)
+    return bytes(out)
