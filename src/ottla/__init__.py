@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from ottla.client.options.share_consumer import ShareConsumerOptions as ShareConsumerOptions
     from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.producer.producer import KafkaProducer as KafkaProducer
-    from ottla.client.producer.record import ProducerRecord as ProducerRecord
     from ottla.client.serializers import Deserializer as Deserializer
     from ottla.client.serializers import Serializer as Serializer
     from ottla.errors import KafkaError as KafkaError
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from ottla.model import Node as Node
     from ottla.model import OffsetAndMetadata as OffsetAndMetadata
     from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
+    from ottla.model import ProducerRecord as ProducerRecord
     from ottla.model import RecordMetadata as RecordMetadata
     from ottla.model import TopicPartition as TopicPartition
     from ottla.records.consumer_record import ConsumerRecord as ConsumerRecord
@@ -203,7 +203,7 @@ _HOMES = {
     "PartitionReassignment": "ottla.client.admin.topics.partitions",
     "ProducerInterceptor": "ottla.client.producer.interceptors",
     "ProducerOptions": "ottla.client.options.producer",
-    "ProducerRecord": "ottla.client.producer.record",
+    "ProducerRecord": "ottla.model",
     "ProducerState": "ottla.client.admin.transactions",
     "RaftVoterEndpoint": "ottla.client.admin.quorum",
     "RecordMetadata": "ottla.model",

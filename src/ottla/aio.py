@@ -20,8 +20,7 @@ from ottla.client.consumer.async_consumer import KafkaConsumer
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer
 from ottla.client.producer.async_producer import KafkaProducer
-from ottla.client.producer.record import ProducerRecord
-from ottla.model import TopicPartition
+from ottla.model import ProducerRecord, TopicPartition
 from ottla.records.consumer_record import ConsumerRecord
 
 __all__ = [

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ottla import KafkaProducer
-from ottla.client.core.futures import RecordFuture
+from ottla.records.appender import RecordFuture
 
 THREADS = 16
 KEYS = 64

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable
 
 from ottla.records import builder as builders
-from ottla.records.appender import DirectAppender, OpenBatch
+from ottla.records.appender import DirectAppender, DirectSender, OpenBatch, PartitionAppender, TopicAppender
 from ottla.records.batch import HEADER_BYTES, split
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import BinaryColumn
@@ -32,33 +32,23 @@ TIMESTAMP = 1_700_000_000_000
 BATCH_BYTES = 65_536
 
 
-class Future(tuple[object, int, int, int, int]):
-    """Stands for the producer's future."""
-
-    __slots__ = ()
-
-
-class Queue:
-    """Stands for a partition's queue in the producer."""
-
-    def __init__(self) -> None:
-        self.open = OpenBatch(builders.BatchBuilder(bytearray(BATCH_BYTES)), None, Future)
-
-
-class Topic:
+class Topic(TopicAppender):
     """Stands for a topic's queues in the producer."""
 
-    version = 1
-    count = 1
+    def __init__(self) -> None:
+        batch = OpenBatch(builders.BatchBuilder(bytearray(BATCH_BYTES)), None)
+        super().__init__(1, [PartitionAppender(batch)])
+        self.version = 1
+
+
+class Producer(DirectSender):
+    """Stands for the producer."""
 
     def __init__(self) -> None:
-        self.queues = [Queue()]
-
-
-class Metadata:
-    """Stands for the producer's metadata."""
-
-    version = 1
+        direct = DirectAppender({"t": Topic()}, print)
+        super().__init__(direct)
+        direct.version = 1
+        direct.enabled = True
 
 
 def build() -> bytes:
@@ -100,11 +90,10 @@ def append_columns() -> None:
 
 
 def send() -> None:
-    """Append records through the producer's fast path."""
-    appender = DirectAppender({"t": Topic()}, Metadata(), None)
-    appender.enabled = True
+    """Send records by the producer's fast path."""
+    producer = Producer()
     for key, value in zip(KEYS, VALUES, strict=True):
-        appender.append("t", value, key, None, TIMESTAMP)
+        producer.send("t", value, key)
 
 
 def validate() -> None:

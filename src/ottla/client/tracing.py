@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from ottla.client.consumer.interceptors import ConsumerInterceptor, Records
 from ottla.client.producer.interceptors import ProducerInterceptor
-from ottla.client.producer.record import ProducerRecord
-from ottla.model import RecordMetadata
+from ottla.model import ProducerRecord, RecordMetadata
 from ottla.records.consumer_record import ConsumerRecord
 from ottla.version import __version__
 

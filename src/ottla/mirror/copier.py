@@ -18,13 +18,13 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
 from ottla.aio import KafkaConsumer, KafkaProducer, TopicPartition
-from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.columnar import BatchFuture
 from ottla.errors import UnsupportedVersionError, WakeupError
 from ottla.mirror.clusters import Cluster
 from ottla.mirror.flow_config import Flow, MirrorProperties
 from ottla.mirror.source_offsets import next_offsets, offset_key, offset_value
 from ottla.mirror.topics import TopicMirror
+from ottla.records.appender import RecordFuture
 from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 
 log = logging.getLogger("ottla.mirror")

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from ottla.backoff import ExponentialBackoff
-from ottla.client.core.futures import RecordFuture
 from ottla.errors import InvalidProducerEpochError, KafkaError, ProducerFencedError
 from ottla.mirror.checkpoints import CheckpointMirror, syncs_location
 from ottla.mirror.clusters import Cluster
@@ -20,6 +19,7 @@ from ottla.mirror.records import Heartbeat, OffsetSync
 from ottla.mirror.replication_policy import replication_policy
 from ottla.mirror.topics import TopicMirror
 from ottla.model import TopicPartition
+from ottla.records.appender import RecordFuture
 
 log = logging.getLogger("ottla.mirror")
 

@@ -1,4 +1,4 @@
-"""The open batch, and appending to it from any thread: the inner part of the producers' send().
+"""The producers' hot path: from send() to the open batch of a partition, and the future of the record.
 
 The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; the plain form uses
 a lock. With appender.pxd.
@@ -6,8 +6,10 @@ a lock. With appender.pxd.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -15,39 +17,180 @@ try:
 except ImportError:
     from ottla.records import _cython as cython
 
+from ottla.errors import KafkaTimeoutError
+from ottla.model import ProducerRecord, RecordMetadata
 from ottla.records.builder import NO_HEADERS, BatchBuilder, encode_headers
 
 if cython.compiled:
     from cython.cimports.cpython.time import time as _clock
+    from cython.cimports.ottla.records.gc_tracking import untrack
 else:
     from ottla.records.murmur2 import murmur2
-    from ottla.records.tuples import tuple_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.records.builder import Headers
+
+log = logging.getLogger("ottla.client")
 
 NOW = -1
 """The timestamp that stands for the time of the call."""
 
-_NO_ITEMS = ()
+
+class RecordFuture:
+    """The future of a record: `get`, `await` and callbacks provide its metadata, or its error.
+
+    It has no lock and no event: the I/O thread completes the result of the batch (`ProduceRequestResult`) once.
+    """
+
+    __slots__ = ("_index", "_key_size", "_outcome", "_timestamp", "_value_size")
+
+    def __init__(self, outcome: Any, index: int, timestamp: int, key_size: int, value_size: int) -> None:
+        """`index` is the record's position in the batch; sizes are in bytes, and -1 for None."""
+        self._outcome = outcome
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+    @property
+    def outcome(self) -> Any:
+        """The result of the record's batch."""
+        return self._outcome
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp with which the record was sent."""
+        return self._timestamp
+
+    @property
+    def value_size(self) -> int:
+        """Bytes of the value; -1 for None."""
+        return self._value_size
+
+    def __repr__(self) -> str:
+        outcome = self._outcome
+        state = "pending" if not outcome.done else f"failed: {outcome.error}" if outcome.error else "acknowledged"
+        return f"<RecordFuture {outcome.tp} {state}>"
+
+    def done(self) -> bool:
+        """Return whether the record was acknowledged or has failed."""
+        done: bool = self._outcome.done
+        return done
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self.done()
+
+    def succeeded(self) -> bool:
+        """Return whether the record was acknowledged."""
+        return self.done() and self.exception() is None
+
+    def failed(self) -> bool:
+        """Return whether the record has failed."""
+        return self.done() and self.exception() is not None
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement and return the record's metadata.
+
+        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, if the record is still in flight.
+        """
+        self._wait(timeout)
+        return self._result()
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Return what `get` returns."""
+        return self.get(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the result, and return the record's error, or None. Raises KafkaTimeoutError after `timeout`
+        seconds.
+        """
+        self._wait(timeout)
+        error: BaseException | None = self._outcome.result_of(self._index)[0].error
+        return error
+
+    def _wait(self, timeout: float | None) -> None:
+        if not self._outcome.wait(timeout):
+            raise KafkaTimeoutError(f"{self._outcome.tp}: no acknowledgement within {timeout:g} s")
+
+    def _result(self) -> RecordMetadata:
+        outcome, index = self._outcome.result_of(self._index)
+        if outcome.error is not None:
+            raise outcome.error
+        timestamp, kind = (self._timestamp, 0) if outcome.append_time < 0 else (outcome.append_time, 1)
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+        tp = outcome.tp
+        return RecordMetadata(tp.topic, tp.partition, offset, timestamp, kind, self._key_size, self._value_size)
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
+        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately if it
+        already is.
+        """
+        self._outcome.when_done(lambda: _guarded(callback, self))
+
+    def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged."""
+
+        def call() -> None:
+            if self.exception() is None:
+                _guarded(callback, *args, self._result(), **kwargs)
+
+        self._outcome.when_done(call)
+        return self
+
+    def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed."""
+
+        def call() -> None:
+            error = self.exception()
+            if error is not None:
+                _guarded(callback, *args, error, **kwargs)
+
+        self._outcome.when_done(call)
+        return self
+
+    def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Add `callback` for both outcomes: it gets the metadata or the error."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
+
+    def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
+        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, like Java's Callback."""
+
+        def call() -> None:
+            error = self.exception()
+            _guarded(callback, None if error is not None else self._result(), error)
+
+        self._outcome.when_done(call)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        yield from self._outcome.wait_in_loop()
+        return self._result()
+
+
+def _guarded(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    try:
+        callback(*args, **kwargs)
+    except Exception:  # an error in a user's callback must not stop the I/O thread
+        log.exception("A callback of the producer raised an exception")
 
 
 class OpenBatch:
-    """A batch under construction. `future` is a subclass of tuple; every appended record gets an instance.
+    """A batch under construction. `outcome` is its result, which every appended record's future refers to."""
 
-    The items of the tuple are (outcome, index in the batch, timestamp, key size, value size). The size of None is -1.
-    """
+    __slots__ = ("builder", "closed", "lock", "outcome")
 
-    __slots__ = ("builder", "closed", "future", "lock", "outcome")
-
-    def __init__(self, builder: BatchBuilder, outcome: Any, future: type[Any]) -> None:
+    def __init__(self, builder: BatchBuilder, outcome: Any) -> None:
         self.builder = builder
         self.outcome = outcome
-        self.future = future
         self.closed = False
         self.lock = None if cython.compiled else threading.Lock()
 
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> Any:
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> RecordFuture | None:
         """Append a record and return its future.
 
         If the record does not fit, close the batch. Returns None if the batch is closed. `timestamp`: milliseconds
@@ -62,7 +205,7 @@ class OpenBatch:
         with self.lock:  # type: ignore[union-attr]
             return self._append(time.time_ns() // 1_000_000 if timestamp == NOW else timestamp, key, value, tail)
 
-    def _append(self, timestamp: int, key: bytes | None, value: bytes | None, tail: bytes) -> Any:
+    def _append(self, timestamp: int, key: bytes | None, value: bytes | None, tail: bytes) -> RecordFuture | None:
         if self.closed:
             return None
         builder = self.builder
@@ -70,9 +213,15 @@ class OpenBatch:
         if not builder._append(builder.base_offset + builder.last_delta + 1, timestamp, key, value, tail):
             self.closed = True
             return None
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        return tuple_of(self.future, _NO_ITEMS, (self.outcome, index, timestamp, key_size, value_size))
+        future = RecordFuture.__new__(RecordFuture)
+        if cython.compiled:
+            untrack(future)  # the result refers to futures only until it is complete
+        future._outcome = self.outcome
+        future._index = index
+        future._timestamp = timestamp
+        future._key_size = -1 if key is None else len(key)
+        future._value_size = -1 if value is None else len(value)
+        return future
 
     def close(self) -> None:
         """Close the batch: later calls of `append` return None."""
@@ -83,19 +232,45 @@ class OpenBatch:
                 self.closed = True
 
 
+class PartitionAppender:
+    """Appends records of one partition."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, batch: OpenBatch) -> None:
+        self.open = batch
+        """The batch to which records are appended; a closed one if there is none with room."""
+
+
+class TopicAppender:
+    """Appends records of one topic. The other attributes are those of the metadata with the version `version`."""
+
+    __slots__ = ("count", "queues", "sticky_left", "sticky_partition", "version")
+
+    def __init__(self, count: int, queues: list[Any]) -> None:
+        self.count = count
+        """The number of partitions."""
+        self.queues = queues
+        """The `PartitionAppender` of each partition."""
+        self.version = -1
+        self.sticky_partition = -1
+        """The partition of records without a key, and the bytes that go there until another one is chosen."""
+        self.sticky_left = 0
+
+
 class DirectAppender:
     """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
 
-    `topics` has the queues of each topic. They are used only while their version is that of `metadata`. `sticky(queues,
-    size)` returns the partition of a record without a key.
+    It is used only for topics that have the version of the newest metadata, `version`. `choose_sticky(topic)` chooses
+    another partition for the records without a key.
     """
 
-    __slots__ = ("enabled", "metadata", "sticky", "topics")
+    __slots__ = ("choose_sticky", "enabled", "topics", "version")
 
-    def __init__(self, topics: dict[str, Any], metadata: Any, sticky: Any) -> None:
+    def __init__(self, topics: dict[str, Any], choose_sticky: Callable[[Any], Any]) -> None:
         self.topics = topics
-        self.metadata = metadata
-        self.sticky = sticky
+        self.choose_sticky = choose_sticky
+        self.version = 0
         self.enabled = False
         """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
 
@@ -107,26 +282,73 @@ class DirectAppender:
         """
         if not self.enabled or type(value) is not bytes or type(topic) is not str:
             return None
-        queues = self.topics.get(topic)
-        if queues is None or queues.version != self.metadata.version:
+        appenders: TopicAppender | None = self.topics.get(topic)
+        if appenders is None or appenders.version != self.version:
             return None
         if key is not None and type(key) is not bytes:
             return None
-        count = queues.count
+        count = appenders.count
         if partition is not None:
             if not 0 <= partition < count:
                 return None
             number = partition
         elif key is None:
-            number = self.sticky(queues, len(value))
+            number = self.sticky(appenders, len(value))
         else:
             number = (murmur2(key) & 0x7FFFFFFF) % count
         timestamp = NOW if timestamp_ms is None else timestamp_ms
         if timestamp < 0 and timestamp_ms is not None:
             return None
-        batch = queues.queues[number].open
-        future = batch.append(timestamp, key, value, None)
+        queue: PartitionAppender = appenders.queues[number]
+        future = queue.open.append(timestamp, key, value, None)
         return number if future is None else future
+
+    def sticky(self, appenders: TopicAppender, size: int) -> int:
+        """Return the partition of a record of `size` bytes without a key."""
+        if appenders.sticky_left <= 0:
+            self.choose_sticky(appenders)
+        appenders.sticky_left -= size
+        return appenders.sticky_partition
+
+
+class DirectSender:
+    """The method `send` of the synchronous producer, with the fast path. Subclasses have the general path, `_send`."""
+
+    __slots__ = ("_direct",)
+
+    def __init__(self, direct: DirectAppender) -> None:
+        self._direct = direct
+
+    def send(
+        self,
+        topic: str | ProducerRecord,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordFuture:
+        """Send a record, and return the future of its metadata. `send(ProducerRecord(…), callback)` works as in Java.
+
+        `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
+        Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
+        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return as well
+        (such as a record that is too large, or a lack of authorization) are set on the future and passed to the
+        callback instead.
+        """
+        # The fast path for a plain record of bytes whose topic is known; everything else below.
+        if headers is None:
+            appended = self._direct.append(topic, value, key, partition, timestamp_ms)
+            if type(appended) is RecordFuture:
+                return appended
+            if appended is not None:
+                partition = appended
+        if isinstance(topic, ProducerRecord):
+            return self._send(topic, value)
+        return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
+
+    def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
+        raise NotImplementedError
 
 
 def _now_ms() -> int:

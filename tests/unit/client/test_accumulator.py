@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from ottla.backoff import ExponentialBackoff
-from ottla.client.core.futures import RecordFuture
 from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import ProducerBatch, Ready
 from ottla.errors import NetworkError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
+from ottla.records.appender import RecordFuture
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.decoder import records
 

@@ -8,7 +8,6 @@ import pytest
 from ottla.client.producer.partitioner import (
     PartitionRequest,
     RoundRobin,
-    StickyPartition,
     UserPartitioner,
     choose_partition,
     partition_for_key,
@@ -33,12 +32,6 @@ def test_the_hash_is_javas(data: bytes, signed: int) -> None:
 
 def test_a_key_has_its_partition() -> None:
     assert partition_for_key(b"foobar", 10) == (-790332482 & 0x7FFFFFFF) % 10
-
-
-def test_records_stay_with_a_partition_until_a_batch_has_gone_there() -> None:
-    sticky = StickyPartition(100)
-    turns = iter(range(10))
-    assert [sticky.next(40, lambda: next(turns)) for _ in range(7)] == [0, 0, 0, 1, 1, 1, 2]
 
 
 def test_partitions_with_a_longer_queue_are_chosen_less_often() -> None:

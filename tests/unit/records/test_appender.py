@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.partitioner import partition_for_key
-from ottla.records.appender import DirectAppender, OpenBatch
-from ottla.records.builder import BatchBuilder
-
-
-class _Topic:
-    """Queues of a topic as the fast path sees them."""
-
-    def __init__(self, partitions: int) -> None:
-        self.version = 1
-        self.count = partitions
-        self.queues = [_Queue() for _ in range(partitions)]
-
-
-class _Queue:
-    def __init__(self) -> None:
-        self.open = OpenBatch(BatchBuilder(bytearray(400)), "outcome", RecordFuture)
-
-
-class _Metadata:
-    version = 1
+from ottla.model import ProducerRecord
 
 
 @pytest.fixture
-def direct() -> tuple[DirectAppender, _Topic]:
-    topic = _Topic(3)
-    appender = DirectAppender({"t": topic}, _Metadata(), lambda queues, size: 2)
+def direct(hot: SimpleNamespace) -> tuple[Any, Any]:
+    """The fast path of a form, and a topic of three partitions."""
+    a = hot.appender
+    open_batches = [a.OpenBatch(hot.builder.BatchBuilder(bytearray(400)), "outcome") for _ in range(3)]
+    topic = a.TopicAppender(3, [a.PartitionAppender(batch) for batch in open_batches])
+
+    def choose(appenders: Any) -> None:
+        appenders.sticky_partition = 2 if appenders.sticky_partition < 0 else appenders.sticky_partition - 1
+        appenders.sticky_left = 100
+
+    appender = a.DirectAppender({"t": topic}, choose)
+    topic.version = appender.version = 1
     appender.enabled = True
     return appender, topic
 
 
-def test_fast_path_chooses_the_partition_by_number_key_or_stickiness(direct: tuple[DirectAppender, _Topic]) -> None:
+def test_fast_path_chooses_the_partition_by_number_key_or_stickiness(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     for partition, key in ((1, None), (0, b"key"), (None, None), (None, b"key")):
-        assert type(appender.append("t", b"v", key, partition, 7)) is RecordFuture
+        future = appender.append("t", b"v", key, partition, 7)
+        assert (future.outcome, future.timestamp, future.value_size) == ("outcome", 7, 1)
     by_key = partition_for_key(b"key", 3)
     expected = [1, 1, 1]
     expected[by_key] += 1
@@ -62,13 +53,13 @@ def test_fast_path_chooses_the_partition_by_number_key_or_stickiness(direct: tup
         ("t", b"v", None, None, -5),
     ],
 )
-def test_fast_path_refuses_what_is_not_plain(direct: tuple[DirectAppender, _Topic], arguments: Any) -> None:
+def test_fast_path_refuses_what_is_not_plain(direct: tuple[Any, Any], arguments: Any) -> None:
     appender, topic = direct
     assert appender.append(*arguments) is None
     assert not any(queue.open.builder.record_count for queue in topic.queues)
 
 
-def test_fast_path_is_closed_by_new_metadata_and_with_the_producer(direct: tuple[DirectAppender, _Topic]) -> None:
+def test_fast_path_is_closed_by_new_metadata_and_with_the_producer(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     topic.version = 0
     assert appender.append("t", b"v", None, None, None) is None
@@ -77,8 +68,28 @@ def test_fast_path_is_closed_by_new_metadata_and_with_the_producer(direct: tuple
     assert appender.append("t", b"v", None, None, None) is None
 
 
-def test_fast_path_returns_the_partition_whose_batch_is_full(direct: tuple[DirectAppender, _Topic]) -> None:
+def test_fast_path_returns_the_partition_whose_batch_is_full(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     assert appender.append("t", bytes(300), None, None, None) is not None
-    assert appender.append("t", bytes(300), None, None, None) == 2
+    assert appender.append("t", bytes(300), None, 2, None) == 2
     assert topic.queues[2].open.closed
+
+
+def test_records_without_a_key_go_to_another_partition_after_some_bytes(direct: tuple[Any, Any]) -> None:
+    appender, topic = direct
+    assert [appender.sticky(topic, 40) for _ in range(7)] == [2, 2, 2, 1, 1, 1, 0]
+
+
+def test_send_takes_the_general_path_for_what_is_not_plain(hot: SimpleNamespace, direct: tuple[Any, Any]) -> None:
+    class Sender(hot.appender.DirectSender):  # type: ignore[name-defined, misc]
+        def _send(self, record: ProducerRecord, callback: Any) -> Any:
+            return record, callback
+
+    sender = Sender(direct[0])
+    assert type(sender.send("t", b"v", b"k")) is hot.appender.RecordFuture
+    assert sender.send("t", b"v", headers=[("h", b"")]) == (ProducerRecord("t", b"v", headers=[("h", b"")]), None)
+    assert sender.send("u", "v", partition=3, timestamp_ms=4) == (ProducerRecord("u", "v", None, None, 3, 4), None)
+    record = ProducerRecord("t", b"v")
+    assert sender.send(record, print) == (record, print)
+    assert sender.send("t", bytes(500), partition=1) == (ProducerRecord("t", bytes(500), partition=1), None)
+    assert sender.send("t", bytes(500)) == (ProducerRecord("t", bytes(500), partition=2), None)

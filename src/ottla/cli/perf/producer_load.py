@@ -9,19 +9,20 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from operator import itemgetter
+from operator import attrgetter
 from queue import SimpleQueue
 from typing import Final
 
 from ottla.cli.perf.producer_report import Report
 from ottla.cli.perf.throughput_throttler import ThroughputThrottler
-from ottla.client.core.futures import ProduceRequestResult, RecordFuture
+from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.producer.producer import KafkaProducer
 from ottla.clock import now_ms
 from ottla.errors import KafkaTimeoutError
+from ottla.records.appender import RecordFuture
 
-_timestamp: Final = itemgetter(2)
-_size: Final = itemgetter(4)
+_timestamp: Final = attrgetter("timestamp")
+_size: Final = attrgetter("value_size")
 
 
 class _Group:
@@ -77,9 +78,9 @@ class Load:
             if transactional:
                 self._begin()
             future = send(topic, next(payloads))
-            if future[0] is not outcome:
+            if future.outcome is not outcome:
                 self.count_acknowledged()
-                outcome = future[0]
+                outcome = future.outcome
                 futures = self._group(outcome, reports).futures
             futures.append(future)
             if transactional:
@@ -109,7 +110,7 @@ class Load:
     def _count(self, group: _Group) -> None:
         self._groups -= 1
         futures = group.futures
-        if futures[0][0].error is not None:
+        if futures[0].outcome.error is not None:
             futures = self._successful(futures)
         if not futures:
             return

@@ -1,24 +1,20 @@
-"""The futures of sent records, and the result of the batch that contains them. Kafka's `FutureRecordMetadata` and
-`ProduceRequestResult`.
+"""The result of a batch of sent records, which their futures wait for. Kafka's `ProduceRequestResult`.
 
-A record has no lock and no event of its own: its future is a tuple of the batch's result and the record's index. The
-I/O thread completes the result of a batch once. A threading.Event is created only for a caller that waits.
+The I/O thread completes the result of a batch once. A threading.Event is created only for a caller that waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
 from ottla.client.core.io_thread import check_may_wait
-from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from ottla.model import RecordMetadata, TopicPartition
-
-log = logging.getLogger("ottla.client")
+from ottla.errors import IllegalStateError, KafkaError
+from ottla.model import TopicPartition
+from ottla.records.appender import RecordFuture
 
 _lock = threading.Lock()
 """Protects the waiters of all results. It is never held for long."""
@@ -101,6 +97,22 @@ class ProduceRequestResult:
         finally:
             self.remove_waiter(event.set)
 
+    def wait_in_loop(self) -> Generator[Any, None, None]:
+        """Wait until the result is complete, in a coroutine of the running event loop."""
+        if self.done:
+            return
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))  # type: ignore[func-returns-value]
+
+        self.when_done(wake)
+        try:
+            yield from woken
+        finally:
+            self.remove_waiter(wake)
+
     def split(self, parts: list[tuple[int, ProduceRequestResult]]) -> None:
         """Replace the result by those of the parts of the split batch. It is complete when all of them are."""
         self.parts = parts
@@ -126,131 +138,8 @@ class ProduceRequestResult:
         raise AssertionError(f"no part contains record {index}")
 
 
-class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
-    """The future of a record: `get`, `await` and callbacks provide its metadata, or its error.
-
-    A tuple takes less than half the time and memory of an object with attributes. It contains the result, the index in
-    the batch, the timestamp, and the sizes of key and value.
-    """
-
-    __slots__ = ()
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __repr__(self) -> str:
-        outcome = self[0]
-        state = "pending" if not outcome.done else f"failed: {outcome.error}" if outcome.error else "acknowledged"
-        return f"<RecordFuture {outcome.tp} {state}>"
-
-    def done(self) -> bool:
-        """Return whether the record was acknowledged or has failed."""
-        return self[0].done
-
-    is_done = property(done)
-
-    def succeeded(self) -> bool:
-        """Return whether the record was acknowledged."""
-        return self.done() and self.exception() is None
-
-    def failed(self) -> bool:
-        """Return whether the record has failed."""
-        return self.done() and self.exception() is not None
-
-    def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the acknowledgement and return the record's metadata.
-
-        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, if the record is still in flight.
-        """
-        if not self[0].wait(timeout):
-            raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
-        return self._result()
-
-    result = get
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the result, and return the record's error, or None. Raises KafkaTimeoutError after `timeout`
-        seconds.
-        """
-        if not self[0].wait(timeout):
-            raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
-        return self[0].result_of(self[1])[0].error
-
-    def _result(self) -> RecordMetadata:
-        outcome, index = self[0].result_of(self[1])
-        if outcome.error is not None:
-            raise outcome.error
-        timestamp, kind = (self[2], 0) if outcome.append_time < 0 else (outcome.append_time, 1)
-        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
-        return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp, kind, self[3], self[4])
-
-    def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately if it
-        already is.
-        """
-        self[0].when_done(lambda: _guarded(callback, self))
-
-    def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged."""
-
-        def call() -> None:
-            if self.exception() is None:
-                _guarded(callback, *args, self._result(), **kwargs)
-
-        self[0].when_done(call)
-        return self
-
-    def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed."""
-
-        def call() -> None:
-            error = self.exception()
-            if error is not None:
-                _guarded(callback, *args, error, **kwargs)
-
-        self[0].when_done(call)
-        return self
-
-    def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Add `callback` for both outcomes: it gets the metadata or the error."""
-        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
-
-    def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, like Java's Callback."""
-
-        def call() -> None:
-            error = self.exception()
-            _guarded(callback, None if error is not None else self._result(), error)
-
-        self[0].when_done(call)
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self[0].done:
-            loop = asyncio.get_running_loop()
-            woken = loop.create_future()
-
-            def wake() -> None:
-                loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))  # type: ignore[func-returns-value]
-
-            self[0].when_done(wake)
-            try:
-                yield from woken
-            finally:
-                self[0].remove_waiter(wake)
-        return self._result()
-
-
 def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
     """Return the future of a record that was not sent because of `error`."""
     outcome = ProduceRequestResult(tp)
     outcome.complete(-1, -1, error)
-    return RecordFuture((outcome, 0, -1, -1, -1))
-
-
-def _guarded(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    try:
-        callback(*args, **kwargs)
-    except Exception:  # an error in a user's callback must not stop the I/O thread
-        log.exception("A callback of the producer raised an exception")
+    return RecordFuture(outcome, 0, -1, -1, -1)

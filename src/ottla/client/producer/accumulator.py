@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable
 
 from ottla.backoff import ExponentialBackoff
-from ottla.client.core.futures import ProduceRequestResult, RecordFuture
+from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.core.metadata import Cluster
 from ottla.client.producer.batch import NO_SEQUENCE, Headers, PartitionQueue, ProducerBatch, Ready, TopicQueues
 from ottla.client.producer.buffer_pool import BufferPool, closed_error
 from ottla.model import TopicPartition
+from ottla.records.appender import RecordFuture
 from ottla.records.batch import read_header
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
@@ -87,15 +88,12 @@ class Accumulator:
         queues = self.topics.get(name)
         if queues is None:
             with self.lock:
-                queues = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
+                queues = self.topics.setdefault(name, TopicQueues(name, 0))
         return queues
 
     def append(self, record: Ready) -> RecordFuture | None:
         """Append a record to the open batch of its partition. Return None if there is no open batch with room."""
-        future: RecordFuture | None = record.queue.open.append(
-            record.timestamp, record.key, record.value, record.headers
-        )
-        return future
+        return record.queue.open.append(record.timestamp, record.key, record.value, record.headers)
 
     def buffer_bytes(self, record: Ready) -> int:
         """Return the buffer size for a new batch with this record."""
@@ -269,7 +267,8 @@ class Accumulator:
             self.active[batch.tp] = queue
 
     def _queue(self, tp: TopicPartition) -> PartitionQueue:
-        return self.topics[tp.topic].queues[tp.partition]
+        queue: PartitionQueue = self.topics[tp.topic].queues[tp.partition]
+        return queue
 
     def mute(self, tp: TopicPartition, muted: bool) -> None:
         """Mute a partition, so that its batches are not drained, or unmute it."""

@@ -9,16 +9,15 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
 from ottla.client.producer.calls import ProducerCalls
 from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, wait_for_pending
-from ottla.client.producer.record import ProducerRecord
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
-from ottla.model import RecordMetadata
+from ottla.model import ProducerRecord, RecordMetadata
+from ottla.records.appender import RecordFuture
 
 if TYPE_CHECKING:
     from ottla.client.options.producer import ProducerOptions

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.client.core.futures import ProduceRequestResult, RecordFuture
+from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.core.metadata import Cluster
-from ottla.client.producer.partitioner import StickyPartition
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
-from ottla.records.appender import OpenBatch
+from ottla.records.appender import OpenBatch, PartitionAppender, TopicAppender
 from ottla.records.batch import HEADER_BYTES, BatchHeader, read_header, write_header
 from ottla.records.builder import BatchBuilder
 
@@ -46,7 +45,7 @@ class ProducerBatch:
         self.held_bytes = 0
         """The bytes that the pool counts as used by this batch after `shrink`."""
         self.outcome = ProduceRequestResult(tp)
-        self.open = OpenBatch(builder, self.outcome, RecordFuture)
+        self.open = OpenBatch(builder, self.outcome)
         self.created = created
         self.data: memoryview | None = None
         """The encoded batch; None until it is first drained."""
@@ -104,21 +103,20 @@ class ProducerBatch:
             )
 
 
-CLOSED: Final = OpenBatch(BatchBuilder(bytearray(61)), None, RecordFuture)
+CLOSED: Final = OpenBatch(BatchBuilder(bytearray(61)), None)
 """A closed batch, which stands for "no open batch"."""
 CLOSED.close()
 
 
-class PartitionQueue:
+class PartitionQueue(PartitionAppender):
     """The batches of one partition, the oldest first. Only the last one may be open."""
 
-    __slots__ = ("batches", "muted", "open", "tp")
+    __slots__ = ("batches", "muted", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(CLOSED)
         self.tp = tp
         self.batches: deque[ProducerBatch] = deque()
-        self.open = CLOSED
-        """The batch to which records are appended; CLOSED if there is none with room."""
         self.muted = False
         """Whether batches must wait because one is in flight, so that their order is preserved."""
 
@@ -140,19 +138,15 @@ class Ready(NamedTuple):
     """The maximum size in bytes of a batch that contains only this record."""
 
 
-class TopicQueues:
+class TopicQueues(TopicAppender):
     """The queues of a topic's partitions, and the sticky partition (KIP-794)."""
 
-    __slots__ = ("available", "count", "queues", "sticky", "version")
+    __slots__ = ("available",)
 
-    def __init__(self, topic: str, count: int, stick_bytes: int) -> None:
-        self.count = count
-        self.queues = [PartitionQueue(TopicPartition(topic, i)) for i in range(count)]
-        self.sticky = StickyPartition(stick_bytes)
+    def __init__(self, topic: str, count: int) -> None:
+        super().__init__(count, [PartitionQueue(TopicPartition(topic, i)) for i in range(count)])
         self.available: list[int] = []
         """The numbers of the partitions that have a leader; all partitions if none has one."""
-        self.version = -1
-        """The metadata version that `count` and `available` were read from."""
 
     def update(self, cluster: Cluster, topic: str, version: int) -> None:
         """Update the partitions from the metadata."""

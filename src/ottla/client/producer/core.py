@@ -15,9 +15,9 @@ from typing import Any, Final, TypeGuard
 from ottla.backoff import ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
-from ottla.client.core.futures import RecordFuture, failed_future
+from ottla.client.core.futures import failed_future
 from ottla.client.core.interceptors import close_all
-from ottla.client.core.metadata import metadata_of
+from ottla.client.core.metadata import Cluster, metadata_of
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
@@ -26,7 +26,6 @@ from ottla.client.producer.batch import Headers, Ready, TopicQueues
 from ottla.client.producer.interceptors import ProducerInterceptors, unsent_metadata
 from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.partitioner import PartitionRequest, RoundRobin, UserPartitioner
-from ottla.client.producer.record import ProducerRecord
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_manager import TransactionManager
 from ottla.client.producer.transactions import Transactions
@@ -35,9 +34,9 @@ from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
 from ottla.metrics.metrics import Metrics
-from ottla.model import RecordMetadata, TopicPartition
+from ottla.model import ProducerRecord, RecordMetadata, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
-from ottla.records.appender import NOW, DirectAppender
+from ottla.records.appender import NOW, DirectAppender, RecordFuture
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
 
@@ -118,8 +117,9 @@ class ProducerCore:
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
-        self.direct = DirectAppender(self.accumulator.topics, self.metadata, self.sticky)
+        self.direct = DirectAppender(self.accumulator.topics, self._choose_sticky)
         """The fast path for records. The producer enables it while it is open."""
+        self.metadata.listeners.append(self._metadata_updated)
 
     @property
     def is_plain(self) -> bool:
@@ -158,6 +158,9 @@ class ProducerCore:
             self.accumulator.pool.release(buffer)
             raise
         return buffer
+
+    def _metadata_updated(self, _: Cluster) -> None:
+        self.direct.version = self.metadata.version
 
     # Event loop
 
@@ -273,16 +276,19 @@ class ProducerCore:
 
     def sticky(self, queues: TopicQueues, size: int) -> int:
         """Return the sticky partition for a record without a key."""
+        return self.direct.sticky(queues, size)
+
+    def _choose_sticky(self, queues: TopicQueues) -> None:
+        """Choose the partition for the next batch.size bytes of records without a key."""
 
         def queued(partition: int) -> int:
             return len(queues.queues[partition].batches)
 
-        def choose() -> int:
-            if not self.config.partitioner_adaptive_partitioning_enable:
-                return partitioning.choose_partition(queues.available, None)
-            return partitioning.choose_partition(self._responsive(queues), queued)
-
-        return queues.sticky.next(size, choose)
+        if not self.config.partitioner_adaptive_partitioning_enable:
+            queues.sticky_partition = partitioning.choose_partition(queues.available, None)
+        else:
+            queues.sticky_partition = partitioning.choose_partition(self._responsive(queues), queued)
+        queues.sticky_left = self.accumulator.batch_bytes
 
     def _responsive(self, queues: TopicQueues) -> Sequence[int]:
         """Return the partitions whose leader has accepted batches within partitioner.availability.timeout.ms; all if
@@ -304,7 +310,7 @@ class ProducerCore:
         return future
 
     def _notify_interceptors(self, future: RecordFuture, headers: Headers | None) -> None:
-        tp = future[0].tp
+        tp = future.outcome.tp
 
         def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
             self.interceptors.on_acknowledgement(metadata or unsent_metadata(tp.topic, tp.partition), error, headers)

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from ottla.client.core.interceptors import Interceptors
 from ottla.client.producer.batch import Headers
-from ottla.client.producer.record import ProducerRecord
-from ottla.model import NO_TIMESTAMP, RecordMetadata
+from ottla.model import NO_TIMESTAMP, ProducerRecord, RecordMetadata
 
 WITH_HEADERS: Final = 3
 """The number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""

@@ -23,27 +23,6 @@ def partition_for_key(key: bytes, count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 
-class StickyPartition:
-    """The partition of a topic that records without a key are sent to at the moment."""
-
-    __slots__ = ("partition", "produced", "stick_bytes")
-
-    def __init__(self, stick_bytes: int) -> None:
-        self.partition = -1
-        self.produced = 0
-        self.stick_bytes = max(1, stick_bytes)
-
-    def next(self, size: int, choose: Callable[[], int]) -> int:
-        """Return the partition for a record of `size` bytes. After `stick_bytes` bytes, `choose` selects the next
-        partition.
-        """
-        if self.partition < 0 or self.produced >= self.stick_bytes:
-            self.partition = choose()
-            self.produced = 0
-        self.produced += size
-        return self.partition
-
-
 def choose_partition(available: Sequence[int], queued: Callable[[int], int] | None) -> int:
     """Return a random partition. `queued` returns the length of a partition's queue, which makes partitions with
     shorter queues more likely; None: all are equally likely.

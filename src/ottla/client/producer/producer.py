@@ -13,10 +13,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.client.core.futures import RecordFuture
 from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, synchronous
-from ottla.client.producer.batch import Headers, Ready, TopicQueues
+from ottla.client.producer.batch import Ready, TopicQueues
 from ottla.client.producer.calls import ProducerCalls, ProducerQueries
 from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import (
@@ -24,10 +23,11 @@ from ottla.client.producer.core import (
     ProducerCore,
     wait_for_pending,
 )
-from ottla.client.producer.record import ProducerRecord
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
+from ottla.model import ProducerRecord
+from ottla.records.appender import DirectSender, RecordFuture
 
 if TYPE_CHECKING:
     from ottla.client.options.producer import ProducerOptions
@@ -37,7 +37,7 @@ T = TypeVar("T")
 FOR_EVER = None
 
 
-class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
+class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCalls]):
     """Sends records to Kafka.
 
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
@@ -62,6 +62,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
             self.config = ProducerConfig.from_keywords(**options)
         self._wake_pending = False
         self._core = core = ProducerCore(self.config, self._wake, clock)
+        super().__init__(core.direct)
         self._asynchronous = ProducerCalls(core)
         self._io = IoThread(f"ottla-{core.client_id}")
         self._io.on_fork = self._forked
@@ -69,7 +70,6 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self._close_lock = threading.Lock()
         self._metadata = core.metadata
         core.direct.enabled = core.is_plain
-        self._append_directly = core.direct.append
         self._io.start()
         self._io.run(core.start())
 
@@ -80,34 +80,6 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def send(
-        self,
-        topic: str | ProducerRecord,
-        value: Any = None,
-        key: Any = None,
-        headers: Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordFuture:
-        """Send a record, and return the future of its metadata. `send(ProducerRecord(…), callback)` works as in Java.
-
-        `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
-        Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
-        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return as well
-        (such as a record that is too large, or a lack of authorization) are set on the future and passed to the
-        callback instead.
-        """
-        # The fast path for a plain record of bytes whose topic is known; everything else below.
-        if headers is None:
-            appended = self._append_directly(topic, value, key, partition, timestamp_ms)
-            if type(appended) is RecordFuture:
-                return appended
-            if appended is not None:
-                partition = appended
-        if isinstance(topic, ProducerRecord):
-            return self._send(topic, value)
-        return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
 
     def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
         """Send a record that cannot take the fast path."""

@@ -184,7 +184,7 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
 
 def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
     """Send rows with headers one by one."""
-    from ottla.client.producer.record import ProducerRecord
+    from ottla.model import ProducerRecord
 
     assert part.headers is not None
     # As bytes, because Python's str would have to be valid UTF-8.
