@@ -130,6 +130,8 @@ class ACLOperation(IntEnum):
 
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+REMOTE_LOG_METADATA = "__remote_log_metadata"
+"""The metadata of tiered storage. Not internal, as in Kafka: its brokers access it as clients."""
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.coordinator.transaction.transaction_markers import LocalMarkers
     from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
+    from ottla.remote_log.remote_log_manager import RemoteLogManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class BrokerContext:
     """None if `delegation.token.secret.key` is not set."""
     cluster_secret: bytes | None = None
     """The secret with which the brokers of a cluster prove their membership; None for a standalone broker."""
+
+    remote_log: RemoteLogManager | None = None
+    """None if `remote.log.storage.system.enable` is not set: there is no tiered storage."""
 
     @property
     def in_cluster(self) -> bool:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from ottla import logs
 from ottla.broker.broker_context import BrokerContext
@@ -36,7 +37,7 @@ from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
 from ottla.cluster.broker.registration import next_broker_id
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
-from ottla.cluster.image.store_reader import read_topic_configs
+from ottla.cluster.image.store_reader import read_topic, read_topic_configs
 from ottla.cluster.interbroker.membership_proof import shared_secret
 from ottla.cluster.migration.data_dir_import import import_log_dirs
 from ottla.cluster.store.metadata_store import MetadataStore
@@ -44,6 +45,7 @@ from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.errors import IllegalStateError, KafkaError, StartupError
+from ottla.model import REMOTE_LOG_METADATA
 from ottla.net.server.connection import Service
 from ottla.net.server.connection_quotas import ConnectionQuotas
 from ottla.net.server.listener import Listener
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.model import TopicPartition
+    from ottla.remote_log.tiered_storage import TieredStorage
     from ottla.replication.alter_partition_manager import AlterPartitionManager
     from ottla.replication.fetcher import ReplicaFetcherManager
 
@@ -107,6 +110,7 @@ class BrokerNode:
         self._context: BrokerContext | None = None
         self._dispatch: Dispatch | None = None
         self._background_tasks: BackgroundTasks | None = None
+        self._tiered_storage: TieredStorage | None = None
         self._scram_secret = b""
         """Key for fake credentials of unknown users, so that SCRAM does not reveal which users exist."""
         self._all_dirs_opened = True
@@ -324,6 +328,7 @@ class BrokerNode:
             config, clock, lambda: cache.image, partitions, lifecycle.interbroker, producer_ids.next_id
         )
         partitions.add_listener(coordinators)
+        tiered = self._tiered_storage = self._build_tiered_storage(partitions, lifecycle, store)
         self._context = BrokerContext(
             dynamic_config=self._dynamic_config,
             quotas=self._quotas,
@@ -347,10 +352,35 @@ class BrokerNode:
             acl_store=acl_store,
             delegation_tokens=self._build_delegation_tokens(stack, store),
             cluster_secret=secret,
+            remote_log=None if tiered is None else tiered.manager,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             request_stats=RequestStats(self._loop_time),
         )
         return self._context, lifecycle
+
+    def _build_tiered_storage(
+        self, partitions: Partitions, lifecycle: BrokerLifecycle, store: MetadataStore
+    ) -> TieredStorage | None:
+        """Create the parts of tiered storage; None if it is not enabled."""
+        if not self.config.remote_log_storage_system_enable:
+            return None
+        from ottla.broker import topic_creation
+        from ottla.remote_log.tiered_storage import TieredStorage  # other brokers start without it
+
+        async def topic_exists(name: str, topic_id: UUID) -> bool:
+            topic = await read_topic(store, name)
+            return topic is not None and topic.id in (None, topic_id)
+
+        return TieredStorage(
+            lambda: self._dynamic_config.current,
+            self.broker_id,
+            self._clock,
+            partitions,
+            lambda: lifecycle.metadata_cache.image,
+            lifecycle.interbroker,
+            lambda: topic_creation.create_internal(self.context, REMOTE_LOG_METADATA),
+            topic_exists,
+        )
 
     async def _read_metadata(self, context: BrokerContext, lifecycle: BrokerLifecycle, store: MetadataStore) -> None:
         """Read cluster id, dynamic configs, secrets and ACLs from the metadata store."""
@@ -416,6 +446,10 @@ class BrokerNode:
         cache.on_change(lifecycle.interbroker.on_image_changed)
         cache.on_change(partitions.on_image_changed)
         cache.on_change(context.coordinators.on_image_changed)
+        if self._tiered_storage is not None:
+            stack.push_async_callback(self._tiered_storage.close)
+            self._tiered_storage.manager.start()
+            cache.on_change(self._tiered_storage.manager.on_image_changed)
         await context.coordinators.start()
         if len(partitions):
             await context.producer_ids.skip_past(_highest_producer_id(partitions, context.coordinators))
@@ -427,6 +461,7 @@ class BrokerNode:
             context.coordinators,
             self._workers,
             context.remove_expired_tokens,
+            context.remote_log,
         )
         stack.push_async_callback(tasks.close)
         tasks.start()
@@ -538,8 +573,12 @@ class BrokerNode:
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """Return the config of a log: the topic's configs, with the broker's configs as defaults."""
         broker = self._dynamic_config.current
+        topic = TopicConfig.usable(self._topic_defaults, options)
         return LogConfig.from_topic(
-            TopicConfig.usable(self._topic_defaults, options),
+            topic,
+            remote_storage_enable=broker.remote_log_storage_system_enable
+            and topic.remote_storage_enable
+            and "compact" not in topic.cleanup_policy,
             max_decompressed_bytes=broker.message_max_decompressed_bytes,
             validate_records=broker.ottla_validate_records,
         )
@@ -759,6 +798,8 @@ class BrokerNode:
                 leader=config.leader_replication_throttled_rate,
                 follower=config.follower_replication_throttled_rate,
             )
+        if self._tiered_storage is not None:
+            self._tiered_storage.update_quotas()
         self._quotas.update(after)
         self._connection_quotas.update_limits(connection_limits(self._dynamic_config.current, after))
 

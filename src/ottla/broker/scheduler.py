@@ -20,6 +20,7 @@ from ottla.storage.retention import apply_retention
 from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
+    from ottla.remote_log.remote_log_manager import RemoteLogManager
     from ottla.storage.compaction.cleaner import CleanerPass, Steps
 
 log = logging.getLogger("ottla.broker")
@@ -46,6 +47,7 @@ class BackgroundTasks:
         coordinators: Coordinators,
         workers: Executor,
         remove_expired_tokens: Callable[[], Awaitable[None]],
+        remote_log: RemoteLogManager | None = None,
     ) -> None:
         self._live = live
         self._clock = clock
@@ -54,6 +56,7 @@ class BackgroundTasks:
         self._coordinators = coordinators
         self._workers = workers
         self._remove_expired_tokens = remove_expired_tokens
+        self._remote_log = remote_log
         self._throttle = Throttle()
         """Limits the I/O of all compactions together. Stopping it ends them."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,6 +82,8 @@ class BackgroundTasks:
             ),
             (config.delegation_token_expiry_check_interval_ms, self._remove_expired_tokens),
         )
+        if self._remote_log is not None:
+            jobs += ((config.log_retention_check_interval_ms, self._remote_log.apply_local_retention),)
         self._tasks = [asyncio.create_task(self._periodically(ms, job)) for ms, job in jobs]
         self.resize_cleaner_pool()
 

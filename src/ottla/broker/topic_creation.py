@@ -11,8 +11,8 @@ from ottla.broker.broker_context import BrokerContext
 from ottla.cluster.controller import replica_placement
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.config.broker import BrokerConfig
-from ottla.config.topic import TopicConfig
-from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from ottla.config.topic import TopicConfig, topic_defaults
+from ottla.model import CONSUMER_OFFSETS, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.names import check_topic_name
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -59,7 +59,7 @@ def plan(
     image, config = broker.image, broker.config
     check_topic_name(name)
     replica_placement.check_collision(name, image.topics)
-    checked = check_options(options or {})
+    checked = check_options(options or {}, config)
     if assignment:
         if (partitions, replication_factor) != (USE_DEFAULT, USE_DEFAULT):
             raise errors.InvalidRequestError(
@@ -182,7 +182,20 @@ def _share_group_state(config: BrokerConfig) -> tuple[int, int, dict[str, str | 
     return config.share_coordinator_state_topic_num_partitions, factor, options
 
 
+def _remote_log_metadata(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
+    factor = config.remote_log_metadata_topic_replication_factor
+    options: dict[str, str | None] = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(config.remote_log_metadata_topic_retention_ms),
+        "retention.bytes": "-1",
+        "min.insync.replicas": str(min(factor, config.remote_log_metadata_topic_min_isr)),
+        "unclean.leader.election.enable": "false",
+    }
+    return config.remote_log_metadata_topic_num_partitions, factor, options
+
+
 INTERNAL = {
+    REMOTE_LOG_METADATA: _remote_log_metadata,
     CONSUMER_OFFSETS: _consumer_offsets,
     TRANSACTION_STATE: _transaction_state,
     SHARE_GROUP_STATE: _share_group_state,
@@ -192,8 +205,13 @@ name.
 """
 
 
-def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the configs of a topic as text; raise InvalidConfigError for unknown ones and invalid values."""
+def check_options(
+    options: Mapping[str, str | None], config: BrokerConfig, before: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the configs of a topic as text; raise InvalidConfigError for unknown ones and invalid values.
+
+    `before`: the current configs of a topic that exists.
+    """
     checked: dict[str, str] = {}
     for key, value in options.items():
         option = TopicConfig.options.get(key)
@@ -203,12 +221,39 @@ def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
             raise errors.InvalidConfigError(f"Null value not supported for topic configs: {key}")
         checked[key] = value
     try:
-        remote = TopicConfig(checked).remote_storage_enable
+        topic = TopicConfig({**topic_defaults(config.originals), **checked})
     except errors.ConfigurationError as error:
         raise errors.InvalidConfigError(error.message) from None
-    if remote:
+    if topic.remote_storage_enable:
+        _check_tiered(topic, config)
+    elif (before or {}).get("remote.storage.enable") == "true" and not topic.remote_log_delete_on_disable:
+        raise errors.InvalidConfigError(
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
+            "to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+    return checked
+
+
+def _check_tiered(topic: TopicConfig, config: BrokerConfig) -> None:
+    """Check the configs of a tiered topic. Raises InvalidConfigError, with Kafka's messages."""
+    if not config.remote_log_storage_system_enable:
         raise errors.InvalidConfigError(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
-    return checked
+    if "compact" in topic.cleanup_policy:
+        raise errors.InvalidConfigError("Remote log storage is unsupported for the compacted topics")
+    for unit in ("ms", "bytes"):
+        local, total = topic.values[f"local.retention.{unit}"], topic.values[f"retention.{unit}"]
+        if topic.remote_log_copy_disable and local not in (-2, total):
+            raise errors.InvalidConfigError(
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` "
+                "must be set to the identical value because there will be no more logs copied to the remote storage."
+            )
+        if total >= 0 and (local == -1 or local > total):
+            raise errors.InvalidConfigError(
+                f"Value {local} for configuration local.retention.{unit}: Value must not be more than property: "
+                f"retention.{unit} value {total}."
+            )

@@ -13,6 +13,7 @@ from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, J
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, gzip_level, integer, nullable, number, one_of, text, words
 from ottla.config.principal_rules import checked as principal_rules
+from ottla.config.remote_log import RSM_PREFIX, RemoteLogConfig, without_rlmm_prefix
 from ottla.config.tls import SslConfig, TlsConfig
 from ottla.config.topic import BROKER_SYNONYMS, format_version
 from ottla.errors import ConfigurationError
@@ -160,8 +161,9 @@ class BrokerConfig(
     SslConfig,
     OAuthLoginConfig,
     OAuthCheckConfig,
+    RemoteLogConfig,
     subject="broker",
-    prefixes=("listener.name.",),
+    prefixes=("listener.name.", RSM_PREFIX),
     no_effect=kafka_only.NO_EFFECT,
 ):
     """Options of one broker."""
@@ -169,7 +171,7 @@ class BrokerConfig(
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
         """Build the config from Kafka's names, which may be those of a KRaft node."""
-        return super().from_kafka(kafka_only.without_controllers(mapping), **more)
+        return super().from_kafka(without_rlmm_prefix(kafka_only.without_controllers(mapping)), **more)
 
     # Identity and addresses
     broker_id = Option(
@@ -489,6 +491,12 @@ class BrokerConfig(
         None, nullable(integer(-1)), "Time in minutes to retain records; takes precedence over hours."
     )
     log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
+    log_local_retention_ms = Option(
+        -2, integer(-2), "Default of the topic config local.retention.ms; -2: retention.ms, -1: no limit."
+    )
+    log_local_retention_bytes = Option(
+        -2, integer(-2), "Default of the topic config local.retention.bytes; -2: retention.bytes, -1: no limit."
+    )
     log_retention_bytes = Option(
         -1, integer(-1), "Size in bytes above which a partition's oldest segments are deleted; -1: no limit."
     )
@@ -839,6 +847,7 @@ class BrokerConfig(
 
     def check(self) -> None:
         """Check that listeners and advertised listeners fit each other and the supported protocols."""
+        super().check()
         if not self.listeners:
             raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
         for endpoint in (*self.listeners, *self.advertised_listeners):
@@ -1083,6 +1092,10 @@ DYNAMIC = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.fetch.max.bytes.per.second",
     }
 )
 """Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""

@@ -17,7 +17,6 @@ PURGATORY: Final = "requests that wait are removed when they are answered"
 WRITING: Final = "what arrives in one round of the event loop is written together"
 JAVA: Final = "classes of Java cannot be loaded"
 KERBEROS: Final = "GSSAPI is not among the mechanisms"
-TIERS: Final = "there is no tiered storage"
 
 NO_EFFECT: Final = {
     **dict.fromkeys(
@@ -80,7 +79,6 @@ NO_EFFECT: Final = {
         JAVA,
     ),
     "sasl.kerberos.": KERBEROS,
-    "remote.": TIERS,
 }
 """Names, or prefixes that end with a dot, and the reasons."""
 

@@ -73,7 +73,7 @@ class Option(Generic[T]):
             raise ConfigurationError(f"{self.key}: {shown} is not allowed: {error}") from None
 
 
-SECRETS = ("password", "jaas", "keystore.key", "secret", "master.key")
+SECRETS = ("password", "jaas", "keystore.key", "secret", "master.key", "access_key", "account_key", "_token")
 """Parts of the names of options whose values are never shown."""
 
 

@@ -68,8 +68,18 @@ class TopicConfig(Config, subject="topic"):
     leader_replication_throttled_replicas = Option(
         "", text, "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *."
     )
-    local_retention_bytes = Option(-2, integer(-2, LONG_MAX), "No effect: tiered storage is not supported.")
-    local_retention_ms = Option(-2, integer(-2, LONG_MAX), "No effect: tiered storage is not supported.")
+    local_retention_bytes = Option(
+        -2,
+        integer(-2, LONG_MAX),
+        "Size in bytes of a tiered partition on a broker above which its oldest segments are deleted there once they "
+        "are in remote storage; -1: no limit, -2: retention.bytes.",
+    )
+    local_retention_ms = Option(
+        -2,
+        integer(-2, LONG_MAX),
+        "Time in milliseconds to retain records of a tiered topic on brokers once they are in remote storage; -1: no "
+        "limit, -2: retention.ms.",
+    )
     max_compaction_lag_ms = Option(
         LONG_MAX,
         integer(1, LONG_MAX),
@@ -115,9 +125,22 @@ class TopicConfig(Config, subject="topic"):
         boolean,
         "Preallocate the file of a new segment; the rest is released when the segment is closed or idle.",
     )
-    remote_log_copy_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
-    remote_log_delete_on_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
-    remote_storage_enable = Option(False, boolean, "Tiered storage is not supported: true is rejected.")
+    remote_log_copy_disable = Option(
+        False,
+        boolean,
+        "Copy no more segments of a tiered topic to remote storage; those there stay readable (KIP-950).",
+    )
+    remote_log_delete_on_disable = Option(
+        False,
+        boolean,
+        "Delete the topic's records in remote storage when remote.storage.enable is set to false (KIP-950).",
+    )
+    remote_storage_enable = Option(
+        False,
+        boolean,
+        "Tier the topic: copy closed segments to remote storage (KIP-405). Requires remote.log.storage.system.enable "
+        "on the brokers; not for compacted topics.",
+    )
     retention_bytes = Option(
         -1, long_or_none, "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit."
     )
@@ -170,6 +193,8 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "flush.messages": ("log.flush.interval.messages",),
     "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     "index.interval.bytes": ("log.index.interval.bytes",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
     "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
     "max.message.bytes": ("message.max.bytes",),
     "message.format.version": ("log.message.format.version",),
@@ -248,6 +273,12 @@ class LogConfig(NamedTuple):
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     preallocate: bool = False
+    remote_storage_enable: bool = False
+    """Whether the topic is tiered: only if the broker's remote.log.storage.system.enable is set, too."""
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
     message_downconversion_enable: bool = True
     message_format: int = 2
     """The format in which batches are stored."""
@@ -269,12 +300,22 @@ class LogConfig(NamedTuple):
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property
+    def effective_local_retention_ms(self) -> int:
+        """local.retention.ms, or retention.ms if that is not set."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """local.retention.bytes, or retention.bytes if that is not set."""
+        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
+
+    @property
     def deletes(self) -> bool:
         """Whether old segments are deleted."""
         return "delete" in self.cleanup_policy
 
     @classmethod
-    def from_topic(cls, config: TopicConfig, **broker: int | str) -> LogConfig:
+    def from_topic(cls, config: TopicConfig, **broker: int | str | bool) -> LogConfig:
         """Return the configs of a log from those of its topic.
 
         The older timestamp config is used if the newer one is not set.

@@ -20,6 +20,8 @@ class TopicStats:
     """The counters of one topic on this broker."""
 
     __slots__ = (
+        "aux_state_errors",
+        "aux_state_requests",
         "bytes_in",
         "bytes_out",
         "bytes_rejected",
@@ -36,6 +38,14 @@ class TopicStats:
         "messages_in",
         "produce_conversions",
         "produce_requests",
+        "remote_copy_bytes",
+        "remote_copy_errors",
+        "remote_copy_requests",
+        "remote_delete_errors",
+        "remote_delete_requests",
+        "remote_fetch_bytes",
+        "remote_fetch_errors",
+        "remote_fetch_requests",
         "replication_bytes_in",
         "replication_bytes_out",
         "share_acknowledgements",
@@ -49,6 +59,10 @@ class TopicStats:
         self.replication_bytes_in = self.replication_bytes_out = 0
         self.share_fetch_requests = self.failed_share_fetch_requests = 0
         self.share_acknowledgements = self.failed_share_acknowledgements = 0
+        self.remote_fetch_requests = self.remote_fetch_bytes = self.remote_fetch_errors = 0
+        self.remote_copy_requests = self.remote_copy_bytes = self.remote_copy_errors = 0
+        self.remote_delete_requests = self.remote_delete_errors = 0
+        self.aux_state_requests = self.aux_state_errors = 0
         self.invalid_crc = self.invalid_magic = self.invalid_records = self.invalid_offset_or_sequence = 0
 
     def add(self, other: TopicStats) -> None:

@@ -83,6 +83,10 @@ class LeaderEpochs:
             first = EpochEntry(self.entries[i - 1].epoch, start_offset)
             self._replace([first, *self.entries[i:]])
 
+    def restore(self, entries: list[EpochEntry]) -> None:
+        """Replace the entries by those of an earlier part of the log, which is in remote storage."""
+        self._replace(entries)
+
     def clear(self) -> None:
         """Remove all epochs."""
         if self.entries:

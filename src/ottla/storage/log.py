@@ -1,9 +1,10 @@
 """The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
 Invariant: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
-partition that owns the log sets the high watermark. While writes are queued (see `append_writer`), the log can be read,
-flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`, which a worker
-may run while the event loop appends.
+partition that owns the log sets the high watermark. If the topic is tiered (KIP-405), the log start offset may be below
+the first segment: the records between them are only in remote storage. While writes are queued (see `append_writer`),
+the log can be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except
+`flush`, which a worker may run while the event loop appends.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
-from ottla.storage.files import DiskFailedError, FileSlice, LogFile, storage_error, sync_directory
-from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.files import DiskFailedError, FileSlice, LogFile, replace_file, storage_error, sync_directory
+from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs
 from ottla.storage.pending_writes import PendingWrites
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
     DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
+    file_name,
 )
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch, Prepared
@@ -120,6 +123,8 @@ class Log:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
+        self.remote_end_offset = 0
+        """The offset up to which all records are also in remote storage, as far as known; set by `remote_log`."""
         self.leader_epochs = LeaderEpochs(directory / checkpoints.LEADER_EPOCHS)
         self.producers = ProducerStates(directory, producer_expiration_ms)
         self.last_flush_ms = clock.now_ms()
@@ -152,6 +157,11 @@ class Log:
     def active(self) -> Segment:
         """The active segment."""
         return self.segments[-1]
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset on this broker's disk. Earlier ones are only in remote storage."""
+        return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
     def size(self) -> int:
@@ -481,11 +491,17 @@ class Log:
         """Return whole batches, from the one that contains `offset` up to `max_offset` and at most `max_bytes`.
 
         If the first batch alone is larger than `max_bytes`, it is returned if `at_least_one` is set. The slice is empty
-        at the end of the log. Raises OffsetOutOfRangeError if `offset` is outside the log.
+        at the end of the log. Raises OffsetOutOfRangeError if `offset` is outside the log, and
+        OffsetMovedToTieredStorageError if its record is only in remote storage.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+            )
+        if offset < self.segments[0].base_offset:
+            raise errors.OffsetMovedToTieredStorageError(
+                f"{self.topic_partition}: offset {offset} is only in remote storage, this broker has "
+                f"{self.segments[0].base_offset} to {self.log_end_offset}"
             )
         max_offset = min(max_offset, self.written_end_offset)
         if offset >= max_offset:
@@ -543,7 +559,7 @@ class Log:
 
         Messages of formats 0 and 1 are yielded as batches of format 2.
         """
-        offset = max(offset, self.log_start_offset)
+        offset = max(offset, self.local_log_start_offset)
         while offset < self.log_end_offset:
             with self.read(offset, REPLAY_BYTES, max_offset=self.log_end_offset) as file_slice:
                 view = memoryview(file_slice.read())
@@ -563,7 +579,7 @@ class Log:
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
                 self._keep_open(segment)
-                result = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+                result = segment.find_timestamp(timestamp_ms, self.local_log_start_offset)
                 if result is not None:
                     (timestamp, offset), epoch = result
                     return OffsetAndTimestamp(offset, timestamp, epoch)
@@ -699,7 +715,9 @@ class Log:
             return False
         self._wait_written()
         if offset <= self.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
+            epochs = self.leader_epochs.entries
+            self.truncate_fully_and_start_at(offset, min(self.log_start_offset, offset))
+            self.leader_epochs.restore([e for e in epochs if e.start_offset < offset])  # of tiered records
             return True
         keep = self.segment_number(offset)
         self.discard(self.segments[keep + 1 :])
@@ -711,18 +729,46 @@ class Log:
         self._rebuild_producers()
         return True
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records, and continue at `offset`."""
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Remove all records, and continue at `offset`.
+
+        `log_start_offset`: the log start offset if it is not `offset`, because earlier records are in remote storage.
+        """
         self._wait_written()
         self.discard(list(self.segments))
         self.delete_files()  # the new segment may have the name of an old one
         self._new_segment(offset)
         self._end_at(offset)
-        self.log_start_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.leader_epochs.clear()
         self.producers.clear(offset)
         for _, path in snapshots_in(self.dir):
             path.unlink(missing_ok=True)
+
+    def restart_after_tiered(
+        self, offset: int, log_start_offset: int, epochs: list[EpochEntry], producer_snapshot: bytes
+    ) -> None:
+        """Remove all records, and continue at `offset` with the leader epochs and the producers of the records before,
+        which are in remote storage.
+
+        The new segment is created last: without one, the log starts at offset 0 after a crash, and the state is built
+        again.
+        """
+        self._wait_written()
+        try:
+            self.discard(list(self.segments))
+            self.delete_files()
+            for _, path in snapshots_in(self.dir):
+                path.unlink(missing_ok=True)
+            snapshot = self.dir / file_name(offset, SNAPSHOT_SUFFIX)
+            replace_file(snapshot, producer_snapshot, sync=False)
+            self.leader_epochs.restore(epochs)
+            self._new_segment(offset)
+            self._end_at(offset)
+            self.log_start_offset, self.high_watermark = log_start_offset, offset
+            self.producers.load_snapshot(snapshot)
+        except OSError as error:
+            raise self._storage_error("restart", error) from error
 
     def begin_lower_checkpoint(self) -> Callable[[], None] | None:
         """Return the writing of the recovery point that a truncation has taken back, for a worker; None if that is on
@@ -778,10 +824,26 @@ class Log:
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         return len(deleted)
 
+    def drop_local_before(self, offset: int) -> None:
+        """Discard the segments that end at or before `offset`, because they are in remote storage.
+
+        The log start offset stays, and the producer snapshot at `offset` must be on disk: it replaces the segments
+        when the producer state is loaded.
+        """
+        assert offset <= self.remote_end_offset
+        try:
+            self.discard(self.segments[: self.segment_number(offset)])
+            self._drop_snapshots()
+        except OSError as error:
+            raise self._storage_error("delete tiered segments of", error) from error
+
     def _drop_snapshots(self) -> None:
-        """Delete producer snapshots that are older than the first segment, except the newest snapshot."""
+        """Delete producer snapshots that are older than the first segment, except the newest snapshot.
+
+        The one at the start of the first segment stays: later ones may be lost in a power failure.
+        """
         for offset, path in snapshots_in(self.dir)[:-1]:
-            if offset <= self.segments[0].base_offset:
+            if offset < self.segments[0].base_offset:
                 path.unlink(missing_ok=True)
 
 

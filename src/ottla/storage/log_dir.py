@@ -302,7 +302,7 @@ class LogDir:
             log.error("%s", loaded)
             self.failed[tp] = loaded
             return
-        high_watermark = max(self.high_watermarks.get(tp, 0), loaded.log_start_offset)
+        high_watermark = max(self.high_watermarks.get(tp, 0), loaded.local_log_start_offset)
         loaded.high_watermark = min(high_watermark, loaded.log_end_offset)
         self.logs[tp] = loaded
 
@@ -566,7 +566,7 @@ class LogDir:
             checkpoints.LOG_START_OFFSETS: {
                 tp: opened.log_start_offset
                 for tp, opened in self.logs.items()
-                if opened.log_start_offset > opened.segments[0].base_offset
+                if opened.log_start_offset != opened.segments[0].base_offset
             },
         }
         return {**self._recovery_points(), **self._with_failed(by_file)}

@@ -281,8 +281,11 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
     if log_start_offset > opened.log_end_offset:
         log.warning("%s: records up to offset %d are lost", opened.topic_partition, log_start_offset)
         opened.truncate_fully_and_start_at(log_start_offset)
-    opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
-    opened.high_watermark = opened.log_start_offset
+    first = opened.segments[0].base_offset
+    # Without a checkpoint, the log start offset of a tiered log is unknown. It must not be above the first record in
+    # remote storage: what is below it is deleted there. The leader corrects it.
+    opened.log_start_offset = log_start_offset if opened.config.remote_storage_enable else max(log_start_offset, first)
+    opened.high_watermark = opened.local_log_start_offset
     _load_leader_epochs(opened, checked_from)
     load_producers(opened)
     for segment in opened.segments:
@@ -318,9 +321,16 @@ def load_producers(opened: Log) -> None:
     """Load the producer state from the newest snapshot within the log, and from the batches after it."""
     producers = opened.producers
     producers.clear(opened.log_start_offset)
-    for offset, path in reversed(snapshots_in(opened.dir)):
+    snapshots = snapshots_in(opened.dir)
+    boundaries = {s.base_offset for s in opened.segments[1:]} if opened.config.remote_storage_enable else set()
+    # of a tiered log, each segment is copied together with the producers' state at its end
+    missing = boundaries - {offset for offset, _ in snapshots}
+    usable_until = min(missing, default=opened.log_end_offset)
+    for offset, path in reversed(snapshots):
         if offset > opened.log_end_offset:
             path.unlink(missing_ok=True)
+            continue
+        if offset > usable_until:
             continue
         try:
             producers.load_snapshot(path)
@@ -329,6 +339,9 @@ def load_producers(opened: Log) -> None:
             log.warning("Removing a damaged producer snapshot: %s", error)
             path.unlink(missing_ok=True)
     for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
+        if segment.base_offset in missing:
+            producers.end_offset = segment.base_offset
+            producers.write_snapshot()
         for position in scanner.replay_positions():
             _replay(opened, segment, position)
     producers.end_offset = opened.log_end_offset

@@ -3,6 +3,9 @@ watermark.
 
 As in Kafka, a segment is deleted when its highest timestamp is older than retention.ms. If this applies to all
 segments, a new active one is rolled first, so that an idle topic becomes empty.
+
+Tiered logs (KIP-405) have local.retention.ms and local.retention.bytes besides, by which segments are deleted that are
+in remote storage. Their log start offset follows from the retention in remote storage (`remote_log`).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.storage.files import storage_error
+from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -27,10 +31,41 @@ def apply_retention(log: Log, now_ms: int) -> int:
         raise storage_error(f"shorten the log of {log.topic_partition}", log.dir, error) from error
 
 
+def local_retention_offset(log: Log, now_ms: int) -> int:
+    """Return the offset before which the segments of a tiered log are deleted locally, because they are in remote
+    storage and above local.retention.ms or local.retention.bytes. It is the start of a segment.
+
+    If the active segment is too old, it is rolled, so that it can be copied and then deleted. Raises KafkaStorageError.
+    """
+    config = log.config
+    try:
+        too_old = _too_old(log, now_ms, config.effective_local_retention_ms)
+        if too_old == len(log.segments):
+            log.roll()
+        count = max(too_old, _too_many_bytes(log, config.effective_local_retention_bytes))
+        while count and not _is_replaceable(log, log.segments[count].base_offset):
+            count -= 1
+    except OSError as error:
+        raise storage_error(f"shorten the log of {log.topic_partition}", log.dir, error) from error
+    return log.segments[count].base_offset
+
+
+def _is_replaceable(log: Log, offset: int) -> bool:
+    """Return whether the records before `offset` are in remote storage, and the producer state at `offset` in a
+    snapshot.
+    """
+    return offset <= log.remote_end_offset and (log.dir / file_name(offset, SNAPSHOT_SUFFIX)).exists()
+
+
 def _apply_retention(log: Log, now_ms: int) -> int:
-    if not log.config.deletes:
+    config = log.config
+    if config.remote_storage_enable and not config.remote_log_copy_disable:
         return log.drop_before_start()
-    count = max(_too_old(log, now_ms), _too_many_bytes(log))
+    if log.log_start_offset < log.segments[0].base_offset and not config.remote_storage_enable:
+        log.log_start_offset = log.segments[0].base_offset  # remote storage was disabled for the topic
+    if not config.deletes:
+        return log.drop_before_start()
+    count = max(_too_old(log, now_ms, config.retention_ms), _too_many_bytes(log, config.retention_bytes))
     if count:
         if count == len(log.segments):
             log.roll()
@@ -51,13 +86,13 @@ def _may_go(log: Log, i: int) -> bool:
     return _end(log, i) <= log.high_watermark and (segment.size > 0 or segment is not log.active)
 
 
-def _too_old(log: Log, now_ms: int) -> int:
-    """Return the number of leading segments that are older than retention.ms."""
-    if log.config.retention_ms < 0:
+def _too_old(log: Log, now_ms: int, retention_ms: int) -> int:
+    """Return the number of leading segments that are older than `retention_ms`; -1: no limit."""
+    if retention_ms < 0:
         return 0
     count = 0
     for i, segment in enumerate(log.segments):
-        if not _may_go(log, i) or now_ms - newest_ms(segment) <= log.config.retention_ms:
+        if not _may_go(log, i) or now_ms - newest_ms(segment) <= retention_ms:
             break
         count += 1
     return count
@@ -71,11 +106,13 @@ def newest_ms(segment: Segment) -> int:
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
-def _too_many_bytes(log: Log) -> int:
-    """Return the number of leading segments that can be deleted so that at least retention.bytes remain."""
-    if log.config.retention_bytes < 0:
+def _too_many_bytes(log: Log, retention_bytes: int) -> int:
+    """Return the number of leading segments that can be deleted so that at least `retention_bytes` remain; -1: no
+    limit.
+    """
+    if retention_bytes < 0:
         return 0
-    excess = log.size - log.config.retention_bytes
+    excess = log.size - retention_bytes
     count = 0
     for i, segment in enumerate(log.segments):
         if not _may_go(log, i) or excess < segment.size:

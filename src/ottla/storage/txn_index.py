@@ -29,6 +29,18 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+def entries_in(content: bytes, source: object) -> list[AbortedTransaction]:
+    """Return the entries in the content of an index. An incomplete last entry is ignored.
+
+    Raises KafkaStorageError, which names the `source`, if an entry has an unknown version.
+    """
+    whole = len(content) - len(content) % _ENTRY.size
+    entries = list(_ENTRY.iter_unpack(content[:whole]))
+    if any(version > VERSION for version, *_ in entries):
+        raise KafkaStorageError(f"{source} has an entry of a version above {VERSION}")
+    return [AbortedTransaction(*fields) for _, *fields in entries]
+
+
 class TransactionIndex:
     """The aborted transactions of one segment. Not thread-safe: event loop only."""
 
@@ -51,12 +63,7 @@ class TransactionIndex:
             file = LogFile(self.path, writable=False)
         except FileNotFoundError:
             return []
-        content = file.read(0, file.size())
-        whole = len(content) - len(content) % _ENTRY.size
-        entries = list(_ENTRY.iter_unpack(content[:whole]))
-        if any(version > VERSION for version, *_ in entries):
-            raise KafkaStorageError(f"{self.path} has an entry of a version above {VERSION}")
-        return [AbortedTransaction(*fields) for _, *fields in entries]
+        return entries_in(file.read(0, file.size()), self.path)
 
     def sanity_check(self, base_offset: int, next_base: int) -> None:
         """Raise KafkaStorageError if the file does not match the segment from `base_offset` to `next_base`."""

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_MODULES = 156
+MAX_MODULES = 157
 """Of Ottla, packages included. A start with more is slower: load what only some brokers need where they need it."""
 NOT_NEEDED = (
     "ottla.broker.handlers",  # loaded with the first request of their API
@@ -19,6 +19,7 @@ NOT_NEEDED = (
     "ottla.net.client",
     "ottla.net.server.listener_ssl",
     "ottla.net.server.tls_connection",
+    "ottla.remote_log",
     "ottla.replication.fetcher",
     "ottla.spark",
     "ottla.storage.compaction.cleaner",
@@ -31,6 +32,7 @@ NOT_NEEDED = (
     "kazoo",
     "multiprocessing",
     "numpy",
+    "obstore",
     "pyarrow",
     "re2",
     "xml",

@@ -81,6 +81,7 @@ class Broker:
             broker_id=broker_id,
             authorizer=None,
             in_cluster=True,
+            remote_log=None,
         )
         self.alive = True
         self.published_at = 0.0

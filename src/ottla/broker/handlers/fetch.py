@@ -9,12 +9,16 @@ Followers read to the end of the log. Their fetch offset shows the leader which 
 the high watermark. From version 11 on they may read from followers, and may be redirected to a nearer replica
 (KIP-392).
 
+Records of tiered topics that are only in remote storage are read from there (KIP-405). Followers get
+OFFSET_MOVED_TO_TIERED_STORAGE for them, and start where the leader's local log starts.
+
 Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
@@ -25,7 +29,9 @@ from ottla.broker import leader_discovery
 from ottla.broker.replica_selector import preferred_read_replica
 from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import Merged
+from ottla.broker.sessions import remote_reads
 from ottla.broker.sessions.fetch_sessions import CachedPartition, FetchContext, PartitionKey
+from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads
 from ottla.config.topic import LogConfig
 from ottla.model import ACLOperation, TopicPartition
 from ottla.page_cache import NotCachedError, cached_only, when_cached
@@ -124,9 +130,9 @@ class Fetch:
         self._is_follower = self._replica_id >= 0  # -1 is a consumer, -2 one that compares replicas
         self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
-        self._not_cached: list[tuple[int, PartitionKey, CachedPartition, NotCachedError]] = []
-        """Partitions whose data is not in the page cache, with their index in the results and the error that describes
-        the missing data.
+        self._not_cached: list[tuple[int, PartitionKey, CachedPartition, NotCachedError | RemoteReadNeededError]] = []
+        """Partitions whose data is not in the page cache, or only in remote storage, with their index in the results
+        and the error that describes the missing data.
         """
         self.is_progress_recorded = False
         """Whether the partitions have recorded the follower's progress, which is done once per request."""
@@ -150,7 +156,7 @@ class Fetch:
                     continue
                 try:
                     data = self._read_one(key, cached, budget.left, budget.is_empty)
-                except NotCachedError as missing:
+                except (NotCachedError, RemoteReadNeededError) as missing:
                     self._not_cached.append((len(results) + len(self._not_cached), key, cached, missing))
                     continue
                 budget.use(data)
@@ -163,15 +169,21 @@ class Fetch:
         return bool(self._not_cached)
 
     async def _read_from_disk(self, results: list[Result], budget: Budget) -> list[Result]:
-        """Have workers read the data of partitions that were left out into the page cache, and add them to the
-        results.
+        """Have workers read the data of partitions that were left out into the page cache, or from remote storage, and
+        add them to the results.
         """
         missing, self._not_cached = self._not_cached, []
+        remote = RemoteReads(self._broker)
         try:
-            loads = [error.load() for *_, error in missing]
-            for load, (place, key, cached, _) in zip(loads, missing, strict=True):
-                await load
-                data = await when_cached(lambda: self._read_one(key, cached, budget.left, budget.is_empty))  # noqa: B023
+            loads = [None if isinstance(error, RemoteReadNeededError) else error.load() for *_, error in missing]
+            for load, (place, key, cached, error) in zip(loads, missing, strict=True):
+                if load is not None:
+                    await load
+                if isinstance(error, RemoteReadNeededError):
+                    data = await self._read_remote(remote, error, key, cached, budget)
+                else:
+                    read = functools.partial(self._read_one, key, cached, budget.left, budget.is_empty)
+                    data = await when_cached(read)
                 budget.use(data)
                 results.insert(place, (key, cached, data))
         except BaseException:
@@ -384,6 +396,7 @@ class Fetch:
                 return _of(log, key, preferred_read_replica=elsewhere)
             committed = self._request.isolation_level == READ_COMMITTED
             self._check_known(log.config)
+            remote_reads.check_is_local(self._broker, partition, request.fetch_offset)
             data: RecordData = partition.read(request.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends at the end of a segment: if there is a later one, more data is available at once
             self._more = self._more or bool(data.nbytes and request.fetch_offset < log.active.base_offset)
@@ -391,13 +404,37 @@ class Fetch:
             if self._version < BATCHES_SINCE:
                 data = self._in_old_format(partition, data, request.fetch_offset, size, committed=committed)
         except errors.KafkaError as error:
-            return PartitionData(
-                partition_index=key.partition,
-                error_code=errors.code_of(error),
-                high_watermark=-1,
-                records=memoryview(b""),
-            )
+            return _failed(key, error)
         return _of(log, key, data, aborted_transactions=aborted)
+
+    async def _read_remote(
+        self,
+        remote: RemoteReads,
+        needed: RemoteReadNeededError,
+        key: PartitionKey,
+        cached: CachedPartition,
+        budget: Budget,
+    ) -> PartitionData:
+        """Read a partition from remote storage. There are no records if it does not answer in time."""
+        partition, offset = needed.partition, needed.offset
+        size, first = min(budget.left, cached.want.partition_max_bytes), budget.is_empty
+        committed = self._request.isolation_level == READ_COMMITTED
+        try:
+            data, transactions = await remote.read(
+                partition, offset, size, at_least_one=first, committed_only=committed
+            )
+            while self._version < BATCHES_SINCE and data:
+                *_, (last, _, _) = any_magic.split(data)
+                data = memoryview(down_converted(bytes(data), self._format, offset))
+                if data:
+                    break
+                offset = last.next_offset  # the batches had only transaction markers
+                data, _ = await remote.read(partition, offset, size, at_least_one=True, committed_only=committed)
+        except errors.KafkaError as error:
+            return _failed(key, error)
+        self._more = self._more or bool(data)
+        aborted = [AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset) for t in transactions]
+        return _of(partition.log, key, data, aborted_transactions=aborted if committed else None)
 
     def _read_for_follower(
         self, partition: Partition, key: PartitionKey, cached: CachedPartition, size: int, first: bool
@@ -513,6 +550,13 @@ class Fetch:
         if epoch < 0 or (epoch == request.last_fetched_epoch and end >= request.fetch_offset):
             return None
         return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _failed(key: PartitionKey, error: errors.KafkaError) -> PartitionData:
+    """Return the response for a partition that cannot be read."""
+    return PartitionData(
+        partition_index=key.partition, error_code=errors.code_of(error), high_watermark=-1, records=memoryview(b"")
+    )
 
 
 def _of(log: Log, key: PartitionKey, records: RecordData | None = None, **more: Any) -> PartitionData:

@@ -3,7 +3,7 @@
 Requires DESCRIBE on the topic.
 
 Version 0, of the 0.8 consumer, returns the base offsets of segments that were written before a timestamp. Later
-versions have introduced special timestamps (`KNOWN_SINCE`). Because there is no tiered storage, the earliest local
+versions have introduced special timestamps (`KNOWN_SINCE`). If a topic is not tiered (KIP-405), its earliest local
 offset is the log start offset, and there are no tiered or pending offsets.
 
 For a consumer, the latest offset is the high watermark, or with read_committed the last stable offset; for a replica,
@@ -13,12 +13,15 @@ consumer then gets OFFSET_NOT_AVAILABLE, so that its offsets do not go back (KIP
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla import errors
 from ottla.broker.request_context import RequestContext
+from ottla.broker.sessions.remote_reads import RemoteReadNeededError
 from ottla.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -37,6 +40,12 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
+
+if TYPE_CHECKING:
+    from ottla.remote_log.remote_log_manager import RemoteLogManager
+
+Answer = Callable[..., ListOffsetsPartitionResponse]
+"""Answers for a topic's partition, with the result of a lookup in remote storage if there was one."""
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -72,8 +81,10 @@ def handle(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
 
-    def answer(topic: str, p: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        return _answer(topic, p, request, context, unauthorized, twice=times[topic, p.partition_index] > 1)
+    def answer(
+        topic: str, p: ListOffsetsPartition, remote: OffsetAndTimestamp | None = None
+    ) -> ListOffsetsPartitionResponse:
+        return _answer(topic, p, request, context, unauthorized, remote, twice=times[topic, p.partition_index] > 1)
 
     try:
         with cached_only():
@@ -83,18 +94,49 @@ def handle(
                     for t in request.topics
                 ]
             )
-    except NotCachedError:
-        return _answer_when_cached(request, answer)
+    except (NotCachedError, RemoteReadNeededError):
+        return _answer_when_cached(request, answer, context)
 
 
 async def _answer_when_cached(
-    request: ListOffsetsRequest, answer: Callable[[str, ListOffsetsPartition], ListOffsetsPartitionResponse]
+    request: ListOffsetsRequest, answer: Answer, context: RequestContext
 ) -> ListOffsetsResponse:
     response = ListOffsetsResponse(topics=[])
+    timeout_ms = request.timeout_ms or context.broker.config.remote_list_offsets_request_timeout_ms
+    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     for topic in request.topics:
-        partitions = [await when_cached(partial(answer, topic.name, p)) for p in topic.partitions]
+        partitions = [await _answer_one(topic.name, p, answer, deadline, context) for p in topic.partitions]
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return response
+
+
+async def _answer_one(
+    topic: str, requested: ListOffsetsPartition, answer: Answer, deadline: float, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    """Answer when the data is in the page cache. If remote storage may have the record, look it up there first."""
+    try:
+        return await when_cached(partial(answer, topic, requested))
+    except RemoteReadNeededError as needed:
+        try:
+            remote = await _look_up_remotely(needed.partition, requested.timestamp, deadline, context)
+        except errors.KafkaError as error:
+            return ListOffsetsPartitionResponse(
+                partition_index=requested.partition_index, error_code=errors.code_of(error)
+            )
+    return await when_cached(partial(answer, topic, requested, remote))
+
+
+async def _look_up_remotely(
+    partition: Partition, timestamp: int, deadline: float, context: RequestContext
+) -> OffsetAndTimestamp:
+    remote_log = context.broker.remote_log
+    assert remote_log is not None
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = remote_log.max_timestamp(partition)
+        if timestamp < max((segment.latest().timestamp for segment in partition.log.segments), default=-1):
+            return NOTHING  # the record is on this broker
+    seconds = max(deadline - asyncio.get_running_loop().time(), 0.0)
+    return await remote_log.offset_for_time(partition, timestamp, seconds) or NOTHING
 
 
 def _answer(
@@ -103,9 +145,11 @@ def _answer(
     request: ListOffsetsRequest,
     context: RequestContext,
     unauthorized: Collection[str],
+    remote: OffsetAndTimestamp | None,
     *,
     twice: bool,
 ) -> ListOffsetsPartitionResponse:
+    """Return the answer for one partition. `remote`: the result of a lookup by time in remote storage."""
     try:
         if topic in unauthorized:
             raise errors.TopicAuthorizationFailedError
@@ -122,7 +166,7 @@ def _answer(
                 old_style_offsets=_segments(partition, requested, from_consumer=request.replica_id == CONSUMER),
             )
         partition.check_epoch(requested.current_leader_epoch)
-        entry = _look_up(partition, requested.timestamp, _end(partition, request))
+        entry = _look_up(partition, requested.timestamp, _end(partition, request), context.broker.remote_log, remote)
         if (
             request.replica_id == CONSUMER
             and partition.leader_replica.is_hw_behind_epoch_start
@@ -170,15 +214,44 @@ def _segments(partition: Partition, requested: ListOffsetsPartition, *, from_con
     return offsets
 
 
-def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimestamp:
+def _look_up(
+    partition: Partition,
+    timestamp: int,
+    end: int,
+    remote_log: RemoteLogManager | None,
+    remote: OffsetAndTimestamp | None,
+) -> OffsetAndTimestamp:
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
         # the epoch of the last record, not the leader's epoch, in which there may be no records
         return OffsetAndTimestamp(end, -1, log.leader_epochs.latest)
+    has_remote = log.log_start_offset < log.local_log_start_offset
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
-        start = log.log_start_offset
+        if has_remote and timestamp == EARLIEST_TIMESTAMP and not (remote_log and remote_log.store(partition)):
+            raise errors.LeaderNotAvailableError("a new leader does not know yet what is in remote storage")
+        start = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.local_log_start_offset
         return OffsetAndTimestamp(start, -1, log.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING
+        return _tiered_end(partition, timestamp, remote_log)
+    if has_remote and remote_log is not None:
+        if remote is None:
+            raise RemoteReadNeededError(partition, log.log_start_offset)
+        if remote is not NOTHING:
+            return remote if remote.offset < end else NOTHING
     entry = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
     return entry if entry is not None and entry.offset < end else NOTHING
+
+
+def _tiered_end(partition: Partition, timestamp: int, remote_log: RemoteLogManager | None) -> OffsetAndTimestamp:
+    """Return the last offset in remote storage (-1 if there is none), or the first one that is not there yet."""
+    log = partition.log
+    if remote_log is None or not log.config.remote_storage_enable:
+        return NOTHING
+    end = remote_log.copied_until(partition)
+    if end < 0:
+        raise errors.LeaderNotAvailableError("a new leader does not know yet what is in remote storage")
+    if timestamp == LATEST_TIERED:
+        end -= 1
+        if end < log.log_start_offset:
+            return NOTHING
+    return OffsetAndTimestamp(end, -1, log.epoch_for_offset(end))

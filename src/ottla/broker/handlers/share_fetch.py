@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from itertools import groupby
 
 from ottla.broker.request_context import RequestContext
+from ottla.broker.sessions.remote_reads import RemoteReadNeededError
 from ottla.broker.sessions.share_fetch import Acquired, SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.errors import InvalidRequestError, KafkaError, code_of
@@ -41,9 +42,9 @@ class ShareFetch:
         self._key = SessionKey(request.group_id, request.member_id)
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
-        self._not_cached: NotCachedError | None = None
-        """The error that describes data to be read from the disk before records can be acquired; None if there is
-        none.
+        self._not_cached: NotCachedError | RemoteReadNeededError | None = None
+        """The error that describes data to be read from the disk, or from remote storage, before records can be
+        acquired; None if there is none.
         """
 
     async def answer(self) -> m.ShareFetchResponse:
@@ -97,8 +98,10 @@ class ShareFetch:
         try:
             await self._reader.load(session.partitions)
             while not (self._client_gone or self._acquire_now(session)):
-                if self._not_cached is not None:
+                if isinstance(self._not_cached, NotCachedError):
                     await self._not_cached.load()
+                    continue
+                if self._not_cached is not None and await self._reader.read_remote(self._not_cached):
                     continue
                 remaining = deadline - loop.time()
                 if remaining <= 0 or not session.partitions:
@@ -122,7 +125,7 @@ class ShareFetch:
             try:
                 with cached_only():
                     acquired = self._reader.acquire(tip, size, records, strict=strict)
-            except NotCachedError as missing:
+            except (NotCachedError, RemoteReadNeededError) as missing:
                 self._not_cached = missing
                 continue
             except KafkaError as error:

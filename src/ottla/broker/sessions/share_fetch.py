@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.broker import topic_creation
 from ottla.broker.request_context import RequestContext
+from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
@@ -47,6 +48,8 @@ class SharePartitionReader:
         self._group_id, self._member_id = key
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         """Errors of partitions that could not be loaded."""
+        self._remote: dict[tuple[Partition, int], bytes] = {}
+        """Batches that were read from remote storage, by partition and the offset that was read."""
 
     def partition(self, tip: TopicIdPartition) -> Partition:
         """Return the partition; raise if it is unknown, unauthorized, or led by another broker."""
@@ -100,8 +103,12 @@ class SharePartitionReader:
         offset = shared.next_offset
         if offset >= partition.high_watermark or shared.is_full:
             return None
-        with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as file_slice:
-            data = file_slice.read()
+        data = self._remote.pop((partition, offset), None)
+        if data is None:
+            check_is_local(self._broker, partition, offset)
+            size = min(max_bytes, READ_BYTES)
+            with partition.read(offset, size, committed_only=False, at_least_one=True) as file_slice:
+                data = file_slice.read()
         now = self._broker.clock.monotonic()
         runs: list[RecordRange] = []
         first, last, count = -1, 0, 0
@@ -118,6 +125,19 @@ class SharePartitionReader:
             return None
         self._broker.share_partitions.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
         return Acquired(data[first:last], _joined(runs))
+
+    async def read_remote(self, needed: RemoteReadNeededError) -> bool:
+        """Read the records that `acquire` needs from remote storage. Return whether it has answered in time."""
+        partition, offset = needed.partition, needed.offset
+        try:
+            data, _ = await RemoteReads(self._broker).read(
+                partition, offset, READ_BYTES, at_least_one=True, committed_only=False
+            )
+        except KafkaError:
+            return False  # logged; the member fetches again
+        if data:
+            self._remote[partition, offset] = bytes(data)
+        return bool(data)
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
         """Apply and store acknowledgements. Returns the error code; 0 if successful."""

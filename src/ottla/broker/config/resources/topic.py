@@ -35,7 +35,8 @@ class TopicResource:
         return _topic(name, context).configs
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        return topic_creation.check_options(options)
+        topic = context.broker.image.topics.get(name)
+        return topic_creation.check_options(options, context.broker.config, {} if topic is None else topic.configs)
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
         await context.broker.config_store.set_topic(name, options)

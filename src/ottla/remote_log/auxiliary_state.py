@@ -1,0 +1,88 @@
+"""The state with which a follower starts where its leader's local log starts: the leader epochs and producers of the
+records before, which are only in remote storage. Kafka's TierStateMachine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from ottla.errors import CorruptMessageError, FencedLeaderEpochError, KafkaStorageError
+from ottla.remote_log.chunk_cache import ChunkReader
+from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
+from ottla.remote_log.remote_segment import RemoteSegment
+from ottla.remote_log.segment_metadata import RemotePartition
+from ottla.replication.partition import Partition
+from ottla.storage.files import sync_directory, sync_file
+from ottla.storage.leader_epochs import EpochEntry
+from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
+
+
+class LeaderLocalStart(NamedTuple):
+    """The start of a leader's local log: the offset, the leader epoch of the record before, and the leader's log start
+    offset.
+    """
+
+    offset: int
+    epoch_before: int
+    log_start_offset: int
+
+
+class AuxiliaryStateBuilder:
+    """Builds the state of followers. Not thread-safe: event loop only."""
+
+    def __init__(self, metadata: RemoteLogMetadataManager, chunks: ChunkReader) -> None:
+        self._metadata = metadata
+        self._chunks = chunks
+
+    async def build(self, partition: Partition, leader: LeaderLocalStart) -> None:
+        """Restart the log of a follower after the segment in remote storage that ends at the leader's local start, or
+        later. Raises KafkaError; the follower tries again then.
+        """
+        epoch, stats = partition.image.leader_epoch, partition.topic_stats
+        stats.aux_state_requests += 1
+        try:
+            await self._build(partition, leader, epoch)
+        except BaseException:
+            stats.aux_state_errors += 1
+            raise
+
+    async def _build(self, partition: Partition, leader: LeaderLocalStart, epoch: int) -> None:
+        tp = partition.topic_partition
+        store = self._metadata.store(RemotePartition(partition.topic_id, tp.topic, tp.partition))
+        if store is None or not store.is_ready:
+            raise KafkaStorageError(f"the metadata of {tp} in remote storage has not been read yet")
+        metadata = store.find(leader.epoch_before, leader.offset - 1)
+        if metadata is None:
+            raise KafkaStorageError(
+                f"no segment of {tp} in remote storage is known that has offset {leader.offset - 1} of leader epoch "
+                f"{leader.epoch_before}"
+            )
+        segment = RemoteSegment(metadata, self._chunks)
+        epochs = parse_leader_epochs(await segment.leader_epochs())
+        snapshot = await segment.producer_snapshot()
+        if partition.leads or partition.closed or partition.image.leader_epoch != epoch:
+            raise FencedLeaderEpochError(f"{tp} has another leader")
+        start = metadata.next_offset
+        log = partition.log
+        log.restart_after_tiered(start, leader.log_start_offset, epochs, snapshot)
+        log.remote_end_offset = start
+
+        def sync() -> None:
+            sync_file(log.dir / file_name(start, SNAPSHOT_SUFFIX))
+            log.leader_epochs.sync()
+            sync_directory(log.dir)
+
+        await asyncio.get_running_loop().run_in_executor(None, sync)
+
+
+def parse_leader_epochs(content: bytes) -> list[EpochEntry]:
+    """Return the entries of a leader epoch checkpoint in remote storage. Raises KafkaStorageError if it is damaged."""
+    try:
+        lines = content.decode().splitlines()
+        entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in (line.split() for line in lines[2:])]
+        if len(entries) != int(lines[1]):
+            raise CorruptMessageError(f"{len(entries)} entries instead of {lines[1]}")
+    except (ValueError, IndexError, CorruptMessageError) as error:
+        raise KafkaStorageError(f"a leader epoch checkpoint in remote storage is damaged: {error}") from None
+    return entries

@@ -1,0 +1,145 @@
+"""Ranges of objects in remote storage: a bounded cache of them, and their download, shared by all who want one.
+
+The least recently used chunks are dropped first. Not thread-safe: event loop only; downloads run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, NamedTuple
+
+from ottla import errors
+from ottla.clock import Clock
+from ottla.remote_log.remote_storage import RemoteStorage
+from ottla.replication.replication_quota import ReplicationQuota
+
+MAX_PAUSE_SECONDS: Final = 1.0
+"""Maximum time in seconds until a quota is checked again, because its rate may have been raised."""
+WHOLE: Final = -1
+"""The number of the chunk that is the whole object."""
+
+
+class TooManyRemoteReadsError(errors.ThrottlingQuotaExceededError):
+    """More reads from remote storage wait than remote.log.reader.max.pending.tasks."""
+
+
+async def wait_for_quota(quota: ReplicationQuota, clock: Clock) -> None:
+    """Wait until a quota, whose rate may change meanwhile, allows more traffic."""
+    while quota.is_exceeded(now := clock.monotonic()):  # noqa: ASYNC110 - the quota has no event
+        await asyncio.sleep(min(quota.available_at - now, MAX_PAUSE_SECONDS))
+
+
+class Chunk(NamedTuple):
+    """A part of an object: its name and the number of the chunk."""
+
+    name: str
+    number: int
+
+
+class ChunkCache:
+    """Chunks up to a total size in bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.nbytes = 0
+        self._chunks: OrderedDict[Chunk, bytes] = OrderedDict()
+
+    def get(self, chunk: Chunk) -> bytes | None:
+        data = self._chunks.get(chunk)
+        if data is not None:
+            self._chunks.move_to_end(chunk)
+        return data
+
+    def put(self, chunk: Chunk, data: bytes) -> None:
+        """Add a chunk, unless it is larger than the whole cache."""
+        self.drop(chunk)
+        if len(data) > self.max_bytes:
+            return
+        self._chunks[chunk] = data
+        self.nbytes += len(data)
+        while self.nbytes > self.max_bytes:
+            _, dropped = self._chunks.popitem(last=False)
+            self.nbytes -= len(dropped)
+
+    def drop(self, chunk: Chunk) -> None:
+        data = self._chunks.pop(chunk, None)
+        if data is not None:
+            self.nbytes -= len(data)
+
+
+class ChunkReader:
+    """Reads objects by chunks."""
+
+    def __init__(
+        self,
+        storage: RemoteStorage,
+        executor: Executor,
+        clock: Clock,
+        *,
+        chunk_bytes: int,
+        data_cache: ChunkCache,
+        index_cache: ChunkCache,
+        max_pending: int,
+        quota: ReplicationQuota,
+    ) -> None:
+        """`quota`: the limit of downloads in bytes per second, which may change at any time."""
+        self.chunk_bytes = chunk_bytes
+        self._storage = storage
+        self._executor = executor
+        self._clock = clock
+        self._data_cache = data_cache
+        self._index_cache = index_cache
+        self._max_pending = max_pending
+        self._quota = quota
+        self._downloads: dict[Chunk, asyncio.Task[bytes]] = {}
+        self.downloaded_bytes = 0
+
+    @property
+    def pending(self) -> int:
+        """The number of downloads in progress and waiting."""
+        return len(self._downloads)
+
+    async def read_whole(self, name: str) -> bytes:
+        """Return a whole object, such as an index. Raises RemoteStorageError or TooManyRemoteReadsError."""
+        return await self._read(Chunk(name, WHOLE), self._index_cache, functools.partial(self._storage.get, name))
+
+    async def read_chunk(self, name: str, number: int) -> bytes:
+        """Return a chunk of an object. Raises the errors of `read_whole`."""
+        read = functools.partial(self._storage.get_range, name, number * self.chunk_bytes, self.chunk_bytes)
+        return await self._read(Chunk(name, number), self._data_cache, read)
+
+    async def _read(self, chunk: Chunk, cache: ChunkCache, read: Callable[[], bytes]) -> bytes:
+        data = cache.get(chunk)
+        if data is not None:
+            return data
+        download = self._downloads.get(chunk)
+        if download is None:
+            if len(self._downloads) >= self._max_pending:
+                raise TooManyRemoteReadsError(f"{len(self._downloads)} reads from remote storage are in progress")
+            download = asyncio.get_running_loop().create_task(self._download(chunk, cache, read))
+            self._downloads[chunk] = download
+            download.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # a reader that gives up does not end the download: it repeats its fetch, and finds the chunk in the cache
+        return await asyncio.shield(download)
+
+    async def _download(self, chunk: Chunk, cache: ChunkCache, read: Callable[[], bytes]) -> bytes:
+        try:
+            await wait_for_quota(self._quota, self._clock)
+            data = await asyncio.get_running_loop().run_in_executor(self._executor, read)
+            self._quota.record(len(data), self._clock.monotonic())
+            self.downloaded_bytes += len(data)
+            cache.put(chunk, data)
+            return data
+        finally:
+            del self._downloads[chunk]
+
+    async def close(self) -> None:
+        """Cancel the downloads that wait, and wait for the others."""
+        downloads = list(self._downloads.values())
+        for download in downloads:
+            download.cancel()
+        await asyncio.gather(*downloads, return_exceptions=True)

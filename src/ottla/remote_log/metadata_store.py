@@ -1,0 +1,170 @@
+"""The segments of one partition in remote storage, as `__remote_log_metadata` describes them. Kafka's
+RemoteLogMetadataCache.
+
+Segments are found by leader epoch and offset, as a log that has diverged from the current one may have been copied, too
+(an unclean leader election). Not thread-safe: event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right, insort
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.remote_log.segment_metadata import (
+    TRANSITIONS,
+    RemoteLogEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemoteLogSegmentUpdate,
+    RemotePartition,
+)
+from ottla.storage.leader_epochs import LeaderEpochs
+
+
+class _EpochRange(NamedTuple):
+    """The offsets that a segment has of one epoch."""
+
+    start: int
+    end: int
+    order: int
+    """Increases with each segment, so that of two with the same start the newer one is found."""
+    id: UUID
+
+
+class RemotePartitionMetadataStore:
+    """The segments of one partition by id, and the readable ones by epoch and offset."""
+
+    def __init__(self, partition: RemotePartition) -> None:
+        self.partition = partition
+        self._ready = asyncio.Event()
+        self.readable_bytes = 0
+        """The size of all readable segments in bytes."""
+        self._segments: dict[UUID, RemoteLogSegmentMetadata] = {}
+        self._by_epoch: dict[int, list[_EpochRange]] = {}
+        self._with_aborted: dict[UUID, RemoteLogSegmentMetadata] = {}
+        """The readable segments that have aborted transactions."""
+        self._applied = 0
+        """The offset in `__remote_log_metadata` after the last event that was applied."""
+        self._added = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all records that were in `__remote_log_metadata` have been applied."""
+        return self._ready.is_set()
+
+    def set_ready(self) -> None:
+        self._ready.set()
+
+    async def wait_ready(self) -> None:
+        """Wait until all records that were in `__remote_log_metadata` have been applied."""
+        await self._ready.wait()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def segments(self) -> Collection[RemoteLogSegmentMetadata]:
+        """All segments that are not deleted completely, in the order in which their copying started."""
+        return self._segments.values()
+
+    def get(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
+        return self._segments.get(segment_id)
+
+    def apply(self, offset: int, event: RemoteLogEvent) -> None:
+        """Apply the event at an offset of `__remote_log_metadata`. One that was already applied is ignored, because the
+        topic is read again when a partition is added.
+        """
+        if offset < self._applied:
+            return
+        self._applied = offset + 1
+        if isinstance(event, RemoteLogSegmentMetadata):
+            if event.id not in self._segments:
+                self._segments[event.id] = event
+                if event.is_readable:
+                    self._index(event)
+        elif isinstance(event, RemoteLogSegmentUpdate):
+            self._update(event)
+
+    def _update(self, event: RemoteLogSegmentUpdate) -> None:
+        before = self._segments.get(event.id)
+        if before is None or event.state not in TRANSITIONS[before.state]:
+            return
+        if before.is_readable:
+            self._remove_from_index(before)
+        if event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            del self._segments[event.id]
+            return
+        after = self._segments[event.id] = before.update(event)
+        if after.is_readable:
+            self._index(after)
+
+    def _index(self, segment: RemoteLogSegmentMetadata) -> None:
+        self.readable_bytes += segment.size
+        self._added += 1
+        if not segment.txn_index_empty:
+            self._with_aborted[segment.id] = segment
+        for epoch, start, end in segment.epoch_ranges():
+            insort(self._by_epoch.setdefault(epoch, []), _EpochRange(start, end, self._added, segment.id))
+
+    def _remove_from_index(self, segment: RemoteLogSegmentMetadata) -> None:
+        self.readable_bytes -= segment.size
+        self._with_aborted.pop(segment.id, None)
+        for epoch, _, _ in segment.epoch_ranges():
+            ranges = [entry for entry in self._by_epoch[epoch] if entry.id != segment.id]
+            if ranges:
+                self._by_epoch[epoch] = ranges
+            else:
+                del self._by_epoch[epoch]
+
+    def find(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the readable segment with the record at `offset` of a leader epoch; None if there is none.
+
+        Of several, the one that starts last is returned, and then the one that was copied last.
+        """
+        ranges = self._by_epoch.get(epoch, ())
+        i = bisect_right(ranges, offset, key=lambda entry: entry.start)
+        while i:
+            i -= 1
+            if ranges[i].end >= offset:
+                return self._segments[ranges[i].id]
+        return None
+
+    def find_in(self, epochs: LeaderEpochs, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the readable segment with the record at `offset` of a log with these leader epochs."""
+        return self.find(epochs.epoch_for(offset), offset)
+
+    def chain(self, epochs: LeaderEpochs, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the readable segments from that with `offset` on, up to the first gap, of a log with these epochs."""
+        segment = self.find_in(epochs, offset)
+        while segment is not None:
+            yield segment
+            segment = self.find_in(epochs, segment.next_offset)
+
+    def with_aborted_transactions(self, epochs: LeaderEpochs, offset: int) -> list[RemoteLogSegmentMetadata]:
+        """Return the readable segments of a log with these epochs that end at `offset` or later and have aborted
+        transactions, in the order of their offsets.
+        """
+        later = (s for s in self._with_aborted.values() if s.end_offset >= offset)
+        current = [s for s in later if self.find_in(epochs, max(offset, s.start_offset)) is s]
+        return sorted(current, key=lambda segment: segment.start_offset)
+
+    def contiguous_end(self, epochs: LeaderEpochs, offset: int) -> int:
+        """Return the offset up to which all records from `offset` on are in readable segments.
+
+        Nothing after a gap counts.
+        """
+        for segment in self.chain(epochs, offset):
+            offset = segment.next_offset
+        return offset
+
+    def first_offset(self, epochs: LeaderEpochs) -> int | None:
+        """Return the first offset in readable segments of a log with these leader epochs; None if there are none."""
+        for epoch, first in epochs.entries:
+            starts = (max(entry.start, first) for entry in self._by_epoch.get(epoch, ()) if entry.end >= first)
+            start = min(starts, default=None)
+            if start is not None:
+                return start
+        return None

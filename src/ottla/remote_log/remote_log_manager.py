@@ -1,0 +1,433 @@
+"""Tiered storage of this broker's replicas. Kafka's RemoteLogManager.
+
+The leader of a tiered partition has a task that copies closed segments to remote storage and deletes expired ones
+there. All replicas delete local segments that were copied, serve consumers from remote storage, and know which segments
+are there. Not thread-safe: event loop only. What blocks runs in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from ottla.backoff import JITTER, ExponentialBackoff
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaError, KafkaStorageError, LeaderNotAvailableError, NotLeaderOrFollowerError
+from ottla.model import OffsetAndTimestamp, TopicPartition
+from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
+from ottla.remote_log.chunk_cache import ChunkReader, TooManyRemoteReadsError
+from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.remote_log_reader import RemoteLogReader, RemoteRead
+from ottla.remote_log.remote_retention import deletable, expired_before
+from ottla.remote_log.segment_copier import SegmentCopier, copy_candidates
+from ottla.remote_log.segment_deletion import SegmentDeleter
+from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata, RemotePartition
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.topic_stats import TopicStats
+from ottla.storage.files import DiskFailedError, sync_directory, sync_file
+from ottla.storage.log import Log
+from ottla.storage.retention import local_retention_offset
+from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
+
+log = logging.getLogger("ottla.remote_log")
+
+NOTHING: Final = RemoteRead(memoryview(b""), [])
+TopicExists = Callable[[str, UUID], Awaitable[bool]]
+"""Returns whether a topic with this name and id is in the metadata store."""
+
+
+class _LeaderTask(NamedTuple):
+    """The task of a partition that this broker leads in a leader epoch."""
+
+    partition: Partition
+    leader_epoch: int
+    task: asyncio.Task[None]
+
+
+def is_tiered(partition: Partition) -> bool:
+    """Return whether a partition's records are copied to remote storage, or have to be deleted there."""
+    config = partition.log.config
+    return config.remote_storage_enable or config.remote_log_delete_on_disable
+
+
+def remote_partition(partition: Partition) -> RemotePartition:
+    topic, number = partition.topic_partition
+    return RemotePartition(partition.topic_id, topic, number)
+
+
+class RemoteLogManager:
+    """The tiered partitions of this broker."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        partitions: Partitions,
+        image: Callable[[], ClusterImage],
+        metadata: RemoteLogMetadataManager,
+        chunks: ChunkReader,
+        copier: SegmentCopier,
+        deleter: SegmentDeleter,
+        topic_exists: TopicExists,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._image = image
+        self._metadata = metadata
+        self._chunks = chunks
+        self._copier = copier
+        self._deleter = deleter
+        self._topic_exists = topic_exists
+        self._reader = RemoteLogReader(chunks)
+        self.auxiliary_state = AuxiliaryStateBuilder(metadata, chunks)
+        self._replicas: dict[TopicPartition, tuple[Partition, RemotePartition]] = {}
+        """The tiered replicas of this broker."""
+        self._tasks: dict[TopicPartition, _LeaderTask] = {}
+        self._cancelled: set[asyncio.Task[None]] = set()
+        self._collector: asyncio.Task[None] | None = None
+        self._topics_deleted = asyncio.Event()
+        self.busy_tasks = 0
+        """The number of partitions whose segments are being copied or deleted."""
+
+    @property
+    def leader_tasks(self) -> int:
+        """The number of partitions whose segments this broker copies."""
+        return len(self._tasks)
+
+    @property
+    def pending_reads(self) -> int:
+        """The number of reads from remote storage in progress and waiting."""
+        return self._chunks.pending
+
+    # Roles
+
+    def start(self) -> None:
+        """Start the tasks of this broker's replicas."""
+        for partition in list(self._partitions):
+            self._apply_role(partition)
+        self._metadata.update_readers()
+        self._collector = asyncio.get_running_loop().create_task(self._collect_deleted_topics())
+
+    async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
+        """Follow the roles of replicas, the configs of topics, and deleted topics."""
+        for name, topic in after.topics.items():
+            if before.topics.get(name) is not topic:
+                for number in range(len(topic.partitions)):
+                    partition = self._partitions.get(TopicPartition(name, number))
+                    if partition is not None:
+                        self._apply_role(partition)
+        for tp, (partition, _) in list(self._replicas.items()):
+            if self._partitions.get(tp) is not partition:
+                self._remove(tp)
+                replacement = self._partitions.get(tp)
+                if replacement is not None:
+                    self._apply_role(replacement)
+        if before.names.keys() - after.names.keys():
+            self._topics_deleted.set()
+        self._metadata.update_readers()
+
+    def _apply_role(self, partition: Partition) -> None:
+        tp = partition.topic_partition
+        if not is_tiered(partition) or partition.closed:
+            self._remove(tp)
+            return
+        replica = self._replicas.get(tp)
+        if replica is None or replica[0] is not partition:
+            self._remove(tp)
+            self._replicas[tp] = partition, remote_partition(partition)
+            self._metadata.assign(remote_partition(partition))
+        running = self._tasks.get(tp)
+        epoch = partition.image.leader_epoch
+        if running is not None and (not partition.leads or running.leader_epoch != epoch):
+            self._cancel(tp)
+            running = None
+        if partition.leads and running is None:
+            task = asyncio.get_running_loop().create_task(self._run(partition, epoch))
+            self._tasks[tp] = _LeaderTask(partition, epoch, task)
+
+    def _remove(self, tp: TopicPartition) -> None:
+        self._cancel(tp)
+        replica = self._replicas.pop(tp, None)
+        if replica is not None:
+            self._metadata.unassign(replica[1])
+
+    def _cancel(self, tp: TopicPartition) -> None:
+        running = self._tasks.pop(tp, None)
+        if running is not None:
+            running.task.cancel()
+            self._cancelled.add(running.task)
+            running.task.add_done_callback(self._cancelled.discard)
+
+    async def close(self) -> None:
+        """Stop all tasks. Uploads in progress are finished first; they are deleted by the next leader."""
+        tasks = [*self._cancelled, *(running.task for running in self._tasks.values())]
+        tasks += [] if self._collector is None else [self._collector]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self._metadata.close()
+        await self._chunks.close()
+
+    # The leader's task
+
+    async def _run(self, partition: Partition, epoch: int) -> None:
+        """Copy and delete segments of a partition, as long as this broker leads it in this epoch."""
+        config = self._config()
+        backoff = ExponentialBackoff(
+            config.remote_log_manager_task_retry_backoff_ms / 1000,
+            config.remote_log_manager_task_retry_backoff_max_ms / 1000,
+            jitter=JITTER,
+        )
+        failures = 0
+        while not partition.closed:
+            delay = self._config().remote_log_manager_task_interval_ms / 1000
+            try:
+                await self._run_once(partition, epoch)
+                failures = 0
+            except NotLeaderOrFollowerError as error:
+                log.info("Stopped copying %s: %s", partition.topic_partition, error)
+            except KafkaError as error:
+                level = (
+                    logging.DEBUG if isinstance(error, LeaderNotAvailableError) and not failures else logging.WARNING
+                )
+                log.log(level, "Cannot copy or delete segments of %s; retrying: %s", partition.topic_partition, error)
+                delay = min(delay, backoff.backoff(failures))
+                failures += 1
+            except Exception:
+                # a bug must not stop the copying of a partition for ever: its disk would fill up
+                log.exception("Cannot copy or delete segments of %s; retrying", partition.topic_partition)
+                failures += 1
+            await asyncio.sleep(delay)
+
+    async def _run_once(self, partition: Partition, epoch: int) -> None:
+        await self._metadata.ensure_topic()
+        replica = self._replicas.get(partition.topic_partition)
+        store = None if replica is None else self._metadata.store(replica[1])
+        if store is None:
+            return
+        await store.wait_ready()
+        self.busy_tasks += 1
+        try:
+            await self._copy_and_clean(partition, store, epoch)
+        finally:
+            self.busy_tasks -= 1
+
+    async def _copy_and_clean(self, partition: Partition, store: RemotePartitionMetadataStore, epoch: int) -> None:
+        correct_log_start(partition.log, store)
+        update_remote_end(partition.log, store)
+
+        def is_leader() -> bool:
+            return partition.leads and partition.image.leader_epoch == epoch and not partition.closed
+
+        config = partition.log.config
+        if config.remote_storage_enable and not config.remote_log_copy_disable:
+            for candidate in copy_candidates(partition.log):
+                if not is_leader():
+                    return
+                await self._copier.copy(partition, store, candidate, is_leader, partition.topic_stats)
+                update_remote_end(partition.log, store)
+        if is_leader():
+            await self._clean(partition, store)
+
+    async def _clean(self, partition: Partition, store: RemotePartitionMetadataStore) -> None:
+        """Advance the log start offset by retention, and delete segments in remote storage."""
+        partition_log = partition.log
+        if partition_log.config.remote_storage_enable:
+            start = expired_before(partition_log, store, self._clock.now_ms())
+            if start > partition_log.log_start_offset:
+                log.info("Deleting expired segments of %s before offset %d", partition.topic_partition, start)
+                partition_log.delete_records_before(start)
+        for segment in deletable(partition_log, store):
+            await self._delete(store, segment, partition.topic_stats)
+
+    async def _delete(
+        self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata, stats: TopicStats
+    ) -> None:
+        stats.remote_delete_requests += 1
+        try:
+            await self._deleter.delete(store, segment)
+        except KafkaError:
+            stats.remote_delete_errors += 1
+            raise
+
+    # Local retention
+
+    async def apply_local_retention(self) -> None:
+        """Delete the local segments of all replicas that are in remote storage and exceed the local retention."""
+        for partition, remote in list(self._replicas.values()):
+            store = self._metadata.store(remote)
+            if (
+                partition.closed
+                or store is None
+                or not store.is_ready
+                or not partition.log.config.remote_storage_enable
+            ):
+                continue
+            try:
+                await self._apply_local_retention(partition, store)
+            except DiskFailedError as error:
+                partition.fail(error)
+            except (KafkaError, OSError) as error:
+                log.error("Cannot delete tiered segments of %s: %s", partition.topic_partition, error)
+
+    async def _apply_local_retention(self, partition: Partition, store: RemotePartitionMetadataStore) -> None:
+        partition_log = partition.log
+        update_remote_end(partition_log, store)
+        offset = local_retention_offset(partition_log, self._clock.now_ms())
+        if offset <= partition_log.segments[0].base_offset:
+            return
+        cuts = partition_log.cuts
+        snapshot = partition_log.dir / file_name(offset, SNAPSHOT_SUFFIX)
+
+        def sync() -> None:
+            sync_file(snapshot)
+            sync_directory(partition_log.dir)
+
+        await asyncio.get_running_loop().run_in_executor(None, sync)
+        # meanwhile, a follower may have truncated its log, or the partition may have moved to another directory
+        if partition.log is partition_log and partition_log.cuts == cuts and snapshot.exists() and not partition.closed:
+            partition_log.drop_local_before(offset)
+
+    # Reading
+
+    def store(self, partition: Partition) -> RemotePartitionMetadataStore | None:
+        """Return the metadata of a tiered replica; None if it is not tiered, or not all metadata was read yet."""
+        replica = self._replicas.get(partition.topic_partition)
+        store = None if replica is None or replica[0] is not partition else self._metadata.store(replica[1])
+        return store if store is not None and store.is_ready else None
+
+    async def read(
+        self,
+        partition: Partition,
+        offset: int,
+        max_bytes: int,
+        *,
+        seconds: float,
+        at_least_one: bool,
+        with_aborted: bool,
+    ) -> RemoteRead | None:
+        """Return batches from remote storage, from the one that contains `offset` on.
+
+        They are empty if remote storage does not answer within `seconds`; what it answers later is in the cache for the
+        client's next fetch. Return None if the first batch after `offset` is in the local log. Raises
+        OffsetOutOfRangeError and RemoteStorageError.
+        """
+        stats = partition.topic_stats
+        stats.remote_fetch_requests += 1
+        try:
+            async with asyncio.timeout(seconds):
+                store = await self._ready_store(partition)
+                result = await self._reader.read(
+                    partition.log, store, offset, max_bytes, at_least_one=at_least_one, with_aborted=with_aborted
+                )
+        except (TimeoutError, TooManyRemoteReadsError):
+            return NOTHING
+        except KafkaError as error:
+            stats.remote_fetch_errors += 1
+            log.warning("Cannot read offset %d of %s from remote storage: %s", offset, partition.topic_partition, error)
+            raise
+        if result is not None:
+            stats.remote_fetch_bytes += len(result.data)
+        return result
+
+    async def _ready_store(self, partition: Partition) -> RemotePartitionMetadataStore:
+        replica = self._replicas.get(partition.topic_partition)
+        store = None if replica is None or replica[0] is not partition else self._metadata.store(replica[1])
+        if store is None:
+            raise KafkaStorageError(f"{partition.topic_partition} is not tiered")
+        await store.wait_ready()
+        return store
+
+    async def offset_for_time(
+        self, partition: Partition, timestamp_ms: int, seconds: float
+    ) -> OffsetAndTimestamp | None:
+        """Return the first record below the local log at `timestamp_ms` or later; None if there is none. Raises
+        KafkaError, if remote storage does not answer within `seconds`, too.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                store = await self._ready_store(partition)
+                return await self._reader.offset_for_time(partition.log, store, timestamp_ms)
+        except TimeoutError:
+            raise KafkaStorageError(f"remote storage has not answered within {seconds:g} s") from None
+
+    def max_timestamp(self, partition: Partition) -> int:
+        """Return the highest timestamp in remote storage; -1 if it is unknown."""
+        store = self.store(partition)
+        return -1 if store is None else self._reader.max_timestamp(partition.log, store)
+
+    def copied_until(self, partition: Partition) -> int:
+        """Return the offset up to which a partition's records are in remote storage; -1 if it is unknown."""
+        store = self.store(partition)
+        if store is None:
+            return -1
+        update_remote_end(partition.log, store)
+        return partition.log.remote_end_offset
+
+    def replicas(self) -> Iterator[tuple[Partition, RemotePartitionMetadataStore]]:
+        """Yield the tiered replicas with their metadata."""
+        for partition, remote in self._replicas.values():
+            store = self._metadata.store(remote)
+            if store is not None:
+                yield partition, store
+
+    # Deleted topics
+
+    async def _collect_deleted_topics(self) -> None:
+        """Delete the segments of deleted topics. The broker that leads their partition of `__remote_log_metadata` does
+        this, so that it is done after failures of brokers, too.
+        """
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config().remote_log_manager_task_interval_ms / 1000):
+                    await self._topics_deleted.wait()
+            self._topics_deleted.clear()
+            try:
+                await self._delete_orphans()
+            except KafkaError as error:
+                log.warning("Cannot delete the segments of deleted topics; retrying: %s", error)
+            except Exception:
+                # a bug must not stop the deletion for ever
+                log.exception("Cannot delete the segments of deleted topics; retrying")
+
+    async def _delete_orphans(self) -> None:
+        image = self._image()
+        for metadata in self._metadata.led():
+            for remote, store in list(metadata.stores.items()):
+                if not len(store) or remote.topic_id in image.names or remote.topic_id in self._image().names:
+                    continue
+                if await self._topic_exists(remote.topic, remote.topic_id):
+                    continue  # this broker has not received the topic yet
+                log.info("Deleting %d segments of %s, whose topic was deleted", len(store), remote)
+                for segment in list(store.segments):
+                    await self._delete(store, segment, self._partitions.topic_stats.get(None))
+
+
+def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
+    """Advance the log start offset of a new leader to the first record that there is, in remote storage or locally: the
+    checkpointed one may be older, or missing.
+    """
+    if partition_log.log_start_offset >= partition_log.segments[0].base_offset:
+        return
+    first = store.first_offset(partition_log.leader_epochs)
+    local = partition_log.segments[0].base_offset
+    start = local if first is None else min(first, local)
+    if start > partition_log.log_start_offset:
+        partition_log.log_start_offset = start
+        partition_log.leader_epochs.truncate_from_start(start)
+
+
+def update_remote_end(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
+    """Store in the log up to which offset its records are in remote storage, without a gap."""
+    end = store.contiguous_end(partition_log.leader_epochs, partition_log.local_log_start_offset)
+    partition_log.remote_end_offset = min(end, partition_log.log_end_offset)

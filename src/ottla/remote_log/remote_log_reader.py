@@ -1,0 +1,98 @@
+"""Reading a partition's records and offsets in remote storage, for consumers. Kafka's RemoteLogReader.
+
+Not thread-safe: event loop only. Nothing here blocks: the downloads run in threads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.errors import OffsetOutOfRangeError
+from ottla.model import OffsetAndTimestamp
+from ottla.remote_log.chunk_cache import ChunkReader
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.remote_segment import RemoteSegment
+from ottla.storage.log import Log
+from ottla.storage.txn_index import AbortedTransaction
+
+
+class RemoteRead(NamedTuple):
+    """Whole batches from remote storage, and the aborted transactions that may have records in them."""
+
+    data: memoryview
+    aborted: list[AbortedTransaction]
+
+
+class RemoteLogReader:
+    """Reads the segments that the metadata store of a partition has, along the leader epochs of its log."""
+
+    def __init__(self, chunks: ChunkReader) -> None:
+        self._chunks = chunks
+
+    async def read(
+        self,
+        log: Log,
+        store: RemotePartitionMetadataStore,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        with_aborted: bool,
+    ) -> RemoteRead | None:
+        """Return batches from the one that contains `offset` on, of one segment.
+
+        Return None if there are none before the local log, as compaction has removed them. Raises OffsetOutOfRangeError
+        if no segment has the offset, and RemoteStorageError.
+        """
+        while offset < log.local_log_start_offset:
+            metadata = store.find_in(log.leader_epochs, offset)
+            if metadata is None:
+                raise OffsetOutOfRangeError(
+                    f"{log.topic_partition}: no segment in remote storage has offset {offset} of leader epoch "
+                    f"{log.epoch_for_offset(offset)}"
+                )
+            batches = await RemoteSegment(metadata, self._chunks).read(offset, max_bytes, at_least_one=at_least_one)
+            if batches is not None:
+                aborted = await self._aborted(log, store, offset, batches.until) if with_aborted else []
+                return RemoteRead(batches.data, aborted)
+            offset = metadata.next_offset
+        return None
+
+    async def _aborted(
+        self, log: Log, store: RemotePartitionMetadataStore, offset: int, until: int
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [offset, until). Their markers may be in later segments, in
+        remote storage or on this broker.
+        """
+        transactions: dict[int, AbortedTransaction] = {}
+        for metadata in store.with_aborted_transactions(log.leader_epochs, offset):
+            for aborted in await RemoteSegment(metadata, self._chunks).aborted_transactions():
+                if aborted.last_offset >= offset and aborted.first_offset < until:
+                    transactions[aborted.last_offset] = aborted
+                if aborted.last_stable_offset >= until:
+                    return list(transactions.values())
+        for aborted in log.aborted_transactions(log.local_log_start_offset, until):
+            if aborted.first_offset < until:
+                transactions[aborted.last_offset] = aborted
+        return list(transactions.values())
+
+    async def offset_for_time(
+        self, log: Log, store: RemotePartitionMetadataStore, timestamp_ms: int
+    ) -> OffsetAndTimestamp | None:
+        """Return the first record in remote storage, below the local log, at `timestamp_ms` or later; None if there is
+        none.
+        """
+        start = log.log_start_offset
+        for metadata in list(store.chain(log.leader_epochs, start)):
+            if metadata.start_offset >= log.local_log_start_offset:
+                return None
+            if metadata.max_timestamp_ms >= timestamp_ms:
+                result = await RemoteSegment(metadata, self._chunks).find_timestamp(timestamp_ms, start)
+                if result is not None:
+                    return result
+        return None
+
+    def max_timestamp(self, log: Log, store: RemotePartitionMetadataStore) -> int:
+        """Return the highest timestamp in remote storage; -1 if there is none."""
+        chain = store.chain(log.leader_epochs, log.log_start_offset)
+        return max((metadata.max_timestamp_ms for metadata in chain), default=-1)

@@ -1,0 +1,62 @@
+"""The choice of the segments that a leader deletes in remote storage. Kafka's RLMExpirationTask.
+
+Nothing here does I/O. In doubt a segment stays: only what is before the log start offset, or is also in another
+readable segment, is deleted.
+"""
+
+from __future__ import annotations
+
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from ottla.storage.log import Log
+
+
+def expired_before(log: Log, store: RemotePartitionMetadataStore, now_ms: int) -> int:
+    """Return the offset before which records in remote storage are older than retention.ms, or exceed
+    retention.bytes; the log start offset if none are.
+    """
+    config, start = log.config, log.log_start_offset
+    if not config.deletes or (config.retention_ms < 0 and config.retention_bytes < 0):
+        return start
+    chain = list(store.chain(log.leader_epochs, start))
+    excess = _total_bytes(log, chain) - config.retention_bytes if config.retention_bytes >= 0 else -1
+    for segment in chain:
+        too_old = config.retention_ms >= 0 and now_ms - _newest_ms(segment) > config.retention_ms
+        if not too_old and excess < segment.size:
+            break
+        excess -= segment.size
+        start = segment.next_offset
+    return min(start, log.high_watermark)
+
+
+def _newest_ms(segment: RemoteLogSegmentMetadata) -> int:
+    """Return the highest timestamp of a segment; the time of its copy if its records have none."""
+    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.event_timestamp_ms
+
+
+def _total_bytes(log: Log, chain: list[RemoteLogSegmentMetadata]) -> int:
+    """Return the size of a partition: its segments in remote storage, and those only on this broker."""
+    end = chain[-1].next_offset if chain else log.log_start_offset
+    return sum(s.size for s in chain) + sum(s.size for s in log.segments if s.base_offset >= end)
+
+
+def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSegmentMetadata]:
+    """Return the segments to be deleted: those before the log start offset, those whose records are also in other
+    readable segments, and those whose deletion was interrupted.
+
+    So the unfinished copies of earlier leaders are deleted as soon as the same offsets were copied again. Before, they
+    stay: the earlier leader may still finish one.
+    """
+    if not log.config.remote_storage_enable and log.config.remote_log_delete_on_disable:
+        return list(store.segments)
+    chain, end = set(), log.log_start_offset
+    for segment in store.chain(log.leader_epochs, end):
+        chain.add(segment.id)
+        end = segment.next_offset
+    return [
+        segment
+        for segment in store.segments
+        if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        or segment.end_offset < log.log_start_offset
+        or (segment.id not in chain and segment.end_offset < end)
+    ]

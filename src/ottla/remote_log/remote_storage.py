@@ -1,0 +1,162 @@
+"""The objects of tiered storage, in an object store that obstore accesses (the library over Rust's object_store): S3
+and what speaks its protocol, Google Cloud Storage, Azure Blob Storage, a directory, or memory. Kafka's
+RemoteStorageManager.
+
+A segment is one object per file, below `PREFIX/TOPIC-TOPIC_ID/PARTITION/`, with a name of its base offset, the id of
+this copy, and the file's suffix. All methods block and may be called by any thread.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ottla.errors import KafkaError, KafkaStorageError, StartupError
+from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+CLIENT_OPTIONS: Final = frozenset(
+    {"allow_http", "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url", "timeout"}
+)
+"""The `rsm.config.*` options that are those of the HTTP client."""
+TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "60s"}
+RETRIES: Final = {"max_retries": 3}
+"""Retries within a request. Failed copies are repeated by their task, and reads by their client."""
+
+
+class RemoteStorageError(KafkaStorageError):
+    """Remote storage cannot be reached, or has failed. Clients repeat the request."""
+
+
+class RemoteObjectMissingError(RemoteStorageError):
+    """An object is not in remote storage."""
+
+
+class RemoteFile(Enum):
+    """The files of a segment in remote storage. The value is the suffix of the object's name."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+    """The producers' state at the end of the segment."""
+    LEADER_EPOCHS = ".leader-epoch-checkpoint"
+    """The leader epochs of the log up to the end of the segment."""
+
+
+def object_name(segment: RemoteLogSegmentMetadata, file: RemoteFile) -> str:
+    """Return the name of an object without the prefix in the store's URL."""
+    partition = segment.partition
+    return (
+        f"{partition.topic}-{partition.topic_id}/{partition.partition}/"
+        f"{segment.start_offset:020d}-{segment.id}{file.value}"
+    )
+
+
+class RemoteStorage(Protocol):
+    """An object store. Methods raise RemoteStorageError."""
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        """Write an object. It appears as a whole, or not at all."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """Return the content of an object. Raises RemoteObjectMissingError if there is none."""
+        ...
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return bytes of an object; fewer only if it ends before. Raises RemoteObjectMissingError."""
+        ...
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects. Missing ones are ignored."""
+        ...
+
+
+class ObjectStorage:
+    """Remote storage by obstore."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        """Raises StartupError if the library is missing, or the URL or an option is invalid. Nothing is accessed."""
+        try:
+            import obstore
+        except ImportError:
+            raise StartupError(
+                "remote.log.storage.system.enable requires obstore: install it with pip install 'ottla[tiered]'"
+            ) from None
+        self.url = url
+        self._library = obstore
+        try:
+            self._store = _open(url, tuple(sorted(options.items())))
+        except Exception as error:
+            raise StartupError(f"rsm.config.url: {url} cannot be used: {error}") from None
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        try:
+            self._library.put(self._store, name, content)
+        except Exception as error:
+            raise self._error("write", name, error) from error
+
+    def get(self, name: str) -> bytes:
+        try:
+            return bytes(self._library.get(self._store, name).bytes())
+        except Exception as error:
+            raise self._error("read", name, error) from error
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        try:
+            return bytes(self._library.get_range(self._store, name, start=start, length=length))
+        except Exception as error:
+            raise self._error("read", name, error) from error
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                self._library.delete(self._store, name)
+            except FileNotFoundError:
+                continue
+            except Exception as error:
+                raise self._error("delete", name, error) from error
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Return the names of all objects that begin with `prefix`, sorted."""
+        try:
+            pages = self._library.list(self._store, prefix or None)
+            return sorted(item["path"] for page in pages for item in page)
+        except Exception as error:
+            raise self._error("list", prefix, error) from error
+
+    def _error(self, doing: str, name: str, error: Exception) -> KafkaError:
+        """Return the error for one of the library, whose messages have several lines."""
+        cause = str(error).partition("\n")[0]
+        if isinstance(error, FileNotFoundError):
+            return RemoteObjectMissingError(f"{self.url}: {name} is missing")
+        return RemoteStorageError(f"{self.url}: cannot {doing} {name}: {cause}")
+
+
+def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
+    if url.startswith("memory:"):
+        return _memory(url)
+    from obstore.store import from_url
+
+    if url.startswith("file:"):
+        return from_url(url, mkdir=True)
+    config: dict[str, Any] = {key: value for key, value in options if key not in CLIENT_OPTIONS}
+    client: dict[str, Any] = {**TIMEOUTS, **{key: value for key, value in options if key in CLIENT_OPTIONS}}
+    if any(key.endswith("endpoint") and value.startswith("http://") for key, value in config.items()):
+        client.setdefault("allow_http", True)
+    return from_url(url, config=config, client_options=client, retry_config=RETRIES)  # type: ignore[call-overload,no-any-return]
+
+
+@functools.cache
+def _memory(url: str) -> ObjectStore:
+    """Return a store in the memory of this process, which all its brokers share. Each `url` is another store."""
+    from obstore.store import MemoryStore
+
+    return MemoryStore()

@@ -1,0 +1,59 @@
+"""Deleting a segment in remote storage.
+
+The metadata is written before and after, so that a deletion that is interrupted is repeated by the next leader. An
+object is deleted only when DELETE_SEGMENT_STARTED has been read back: no broker begins to read the segment
+after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from uuid import UUID
+
+from ottla.clock import Clock
+from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.remote_storage import RemoteFile, RemoteStorage, object_name
+from ottla.remote_log.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemoteLogSegmentUpdate,
+    RemotePartition,
+)
+
+
+class SegmentDeleter:
+    """Deletes segments, a bounded number at the same time. Not thread-safe: event loop only."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        storage: RemoteStorage,
+        metadata: RemoteLogMetadataManager,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._storage = storage
+        self._metadata = metadata
+        self._executor = executor
+        self._clock = clock
+
+    async def delete(self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata) -> None:
+        """Delete a segment. Raises KafkaError; deleting can be repeated then.
+
+        The objects of a segment without metadata are deleted, too: while this broker copied it, another leader took the
+        copy for abandoned, and deleted it before all of its objects were written.
+        """
+        current = store.get(segment.id)
+        if current is not None and current.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            await self._publish(store.partition, segment.id, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+        names = [object_name(segment, file) for file in RemoteFile]
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._storage.delete, names)
+        if current is not None:
+            await self._publish(store.partition, segment.id, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+
+    async def _publish(self, partition: RemotePartition, segment_id: UUID, state: RemoteLogSegmentState) -> None:
+        event = RemoteLogSegmentUpdate(partition, segment_id, state, self._broker_id, self._clock.now_ms())
+        await self._metadata.publish(event)

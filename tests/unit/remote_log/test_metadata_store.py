@@ -1,0 +1,131 @@
+"""The segments of a partition by epoch and offset, their states, and which of them are deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.errors import MalformedMessageError
+from ottla.model import TopicPartition
+from ottla.remote_log.metadata_records import decode_event, encode_event, metadata_partition
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.remote_retention import deletable, expired_before
+from ottla.remote_log.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemoteLogSegmentUpdate,
+    RemotePartition,
+    RemotePartitionDeletion,
+    SegmentEpoch,
+)
+from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs
+from ottla.storage.recovery import open_log
+
+PARTITION = RemotePartition(UUID("7c7f19ba-9c2f-4e1c-8b0f-3f4d0c5a1e77"), "t", 3)
+STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
+
+
+def segment(
+    number: int, start: int, end: int, *epochs: tuple[int, int], state: RemoteLogSegmentState = FINISHED, ms: int = 0
+) -> RemoteLogSegmentMetadata:
+    """Return a segment of 100 bytes with these offsets. `ms`: its highest timestamp."""
+    segment_epochs = tuple(SegmentEpoch(*epoch) for epoch in epochs or ((0, start),))
+    return RemoteLogSegmentMetadata(PARTITION, UUID(int=number), start, end, ms, 1, 5, 100, segment_epochs, state)
+
+
+def store_of(*segments: RemoteLogSegmentMetadata) -> RemotePartitionMetadataStore:
+    store = RemotePartitionMetadataStore(PARTITION)
+    for offset, metadata in enumerate(segments):
+        store.apply(offset, metadata)
+    return store
+
+
+def epochs(tmp_path: Path, *entries: tuple[int, int]) -> LeaderEpochs:
+    leader_epochs = LeaderEpochs(tmp_path / "leader-epoch-checkpoint")
+    leader_epochs.restore([EpochEntry(*entry) for entry in entries])
+    return leader_epochs
+
+
+def test_records_keep_their_content_and_bad_ones_are_rejected() -> None:
+    events = [
+        segment(1, 10, 20, (3, 10), (5, 15), state=STARTED),
+        RemoteLogSegmentUpdate(PARTITION, UUID(int=1), FINISHED, 2, 7, b"custom"),
+        RemotePartitionDeletion(PARTITION, 0, 2, 8),
+    ]
+    assert [decode_event(encode_event(event)) for event in events] == events
+    good = encode_event(events[0])
+    for bad in (b"", b"\x00", b"\x09\x00", good[:-5], encode_event(segment(1, 20, 10))):
+        with pytest.raises(MalformedMessageError):
+            decode_event(bad)
+    assert {metadata_partition(PARTITION._replace(partition=n), 50) for n in range(500)} == set(range(50))
+
+
+def test_segments_are_found_only_when_they_are_copied_and_not_being_deleted(tmp_path: Path) -> None:
+    log_epochs = epochs(tmp_path, (0, 0))
+    store = store_of(segment(1, 0, 9, state=STARTED))
+    for offset, (state, visible) in enumerate(((FINISHED, True), (STARTED, True), (DELETING, False)), 1):
+        store.apply(offset, RemoteLogSegmentUpdate(PARTITION, UUID(int=1), state, 1, 1))
+        assert (store.find_in(log_epochs, 5) is not None) == visible
+    store.apply(9, RemoteLogSegmentUpdate(PARTITION, UUID(int=1), FINISHED, 1, 1))
+    assert store.find_in(log_epochs, 5) is None, "a former leader has finished a copy that is being deleted"
+    store.apply(10, RemoteLogSegmentUpdate(PARTITION, UUID(int=1), DELETED, 1, 1))
+    store.apply(0, segment(1, 0, 9))
+    assert not len(store), "the topic is read again"
+    assert store.readable_bytes == 0
+
+
+def test_nothing_after_a_gap_counts_and_segments_of_another_lineage_are_not_found(tmp_path: Path) -> None:
+    current = epochs(tmp_path, (0, 0), (2, 20))
+    diverged = segment(9, 20, 29, (1, 20))
+    store = store_of(segment(1, 0, 9), segment(2, 10, 24, (0, 10), (2, 20)), diverged, segment(4, 35, 39, (2, 35)))
+    assert store.contiguous_end(current, 0) == 25
+    assert store.find_in(current, 22) == segment(2, 10, 24, (0, 10), (2, 20))
+    assert store.find(1, 22) is diverged
+    assert store.first_offset(current) == 0
+    store.apply(5, segment(3, 25, 34, (2, 25)))
+    assert store.contiguous_end(current, 3) == 40
+    current.truncate_from_start(12)
+    assert store.first_offset(current) == 12
+    assert store.first_offset(epochs(tmp_path, (7, 50))) is None
+
+
+def test_what_is_deleted_is_before_the_start_or_also_elsewhere(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-3", TopicPartition("t", 3), LogConfig(remote_storage_enable=True))
+    log.leader_epochs.restore([EpochEntry(0, 0)])
+    log.log_start_offset, log.log_end_offset, log.high_watermark = 15, 100, 100
+    chain = [segment(1, 10, 19), segment(2, 20, 29), segment(3, 30, 39)]
+    store = store_of(
+        *chain,
+        segment(4, 0, 9),  # before the log start
+        segment(5, 20, 29, state=STARTED),  # an abandoned copy
+        segment(6, 22, 27, (1, 22)),  # of another lineage
+        segment(7, 30, 49, state=STARTED),  # not copied again yet
+        segment(8, 60, 69, (1, 60)),  # after what is copied
+        segment(9, 20, 35, state=DELETING),
+    )
+    assert sorted(s.id.int for s in deletable(log, store)) == [4, 5, 6, 9]
+    log.config = LogConfig(remote_log_delete_on_disable=True)
+    assert len(deletable(log, store)) == 9
+
+
+@pytest.mark.parametrize(
+    ("config", "start"),
+    [
+        ({"retention_ms": -1, "retention_bytes": -1}, 0),
+        ({"retention_ms": 50, "retention_bytes": -1}, 20),
+        ({"retention_ms": -1, "retention_bytes": 150}, 10),
+        ({"retention_ms": -1, "retention_bytes": 0}, 30),
+        ({"retention_ms": 0, "cleanup_policy": ()}, 0),
+    ],
+)
+def test_expired_segments_end_at_the_first_one_that_is_retained(
+    tmp_path: Path, config: dict[str, int], start: int
+) -> None:
+    log = open_log(tmp_path / "t-3", TopicPartition("t", 3), LogConfig(remote_storage_enable=True)._replace(**config))
+    log.leader_epochs.restore([EpochEntry(0, 0)])
+    log.log_end_offset = log.high_watermark = 30
+    store = store_of(segment(1, 0, 9, ms=100), segment(2, 10, 19, ms=149), segment(3, 20, 29, ms=150))
+    assert expired_before(log, store, 200) == start

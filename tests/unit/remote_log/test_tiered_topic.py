@@ -1,0 +1,185 @@
+"""A tiered topic of one broker: copied, deleted locally, read, expired, deleted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.remote_log.tiered_topic import SEGMENT_RECORDS, TieredTopic, configs, wait_until
+
+from ottla import KafkaProducer
+from ottla.broker.embedded import Broker
+from ottla.client.admin.configs import ConfigResource, ConfigResourceType
+from ottla.client.admin.topics.offsets import OffsetSpec
+from ottla.errors import InvalidConfigError, KafkaError
+from ottla.remote_log import remote_storage
+from ottla.remote_log.remote_storage import RemoteFile, RemoteStorageError
+
+
+def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store"
+    with Broker({**configs(url), "rsm.config.chunk.bytes": 65536}, data_dir=tmp_path / "data") as broker:
+        topic = TieredTopic(broker)
+        topic.produce(60)
+        topic.wait_local_start(56)
+        assert topic.copied_bases() == list(range(0, 56, SEGMENT_RECORDS))
+        assert topic.read(60) == list(range(60))
+        assert topic.read(60, 33, max_partition_fetch_bytes=1, isolation_level="read_committed") == list(range(33, 60))
+
+        def offsets(spec: OffsetSpec) -> int:
+            return topic.admin.list_offsets({topic.tp: spec})[topic.tp].offset
+
+        specs = [OffsetSpec.earliest(), OffsetSpec(-4), OffsetSpec(-5), OffsetSpec(-6), OffsetSpec.latest()]
+        assert [offsets(spec) for spec in specs] == [0, 56, 55, 56, 60]
+        assert [offsets(OffsetSpec(time)) for time in (0, 1_000, 1_031, 1_057, 2_000)] == [0, 0, 31, 57, -1]
+        assert offsets(OffsetSpec(-3)) == 59
+        topic.admin.delete_records({topic.tp: 10})
+        wait_until(lambda: topic.copied_bases()[0] == 7)
+        assert offsets(OffsetSpec.earliest()) == 10
+        stats = topic.partition().topic_stats
+        assert stats.remote_copy_requests == 8
+        assert stats.remote_fetch_bytes > 0
+
+    # without its checkpoint, the log start offset is found in remote storage again
+    (tmp_path / "data" / "log-start-offset-checkpoint").unlink()
+    with Broker(configs(url), data_dir=tmp_path / "data") as broker:
+        topic = TieredTopic(broker)
+        wait_until(lambda: topic.partition().log.log_start_offset == 10)
+        topic.produce(40, 60)
+        topic.wait_local_start(98)
+        assert topic.read(100, 10) == list(range(10, 100))
+        topic.admin.delete_topics(["t"])
+        wait_until(lambda: not topic.objects())
+
+
+def test_retention_deletes_in_remote_storage_and_the_disabled_topic_keeps_nothing_there() -> None:
+    with Broker(configs()) as broker:
+        topic = TieredTopic(broker)
+        topic.produce(60)
+        topic.wait_local_start(56)
+        alter(topic, **{"retention.bytes": "5000", "local.retention.bytes": "1"})
+        wait_until(lambda: topic.copied_bases() == [35, 42, 49])
+        assert topic.partition().log.log_start_offset == 35
+        assert topic.read(60, 35) == list(range(35, 60))
+        with pytest.raises(InvalidConfigError, match="without deleting remote data"):
+            alter(topic, **{"remote.storage.enable": "false"})
+        alter(topic, **{"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
+        wait_until(lambda: not topic.objects())
+        wait_until(lambda: topic.partition().log.log_start_offset == 56)
+        assert topic.read(60, 56) == list(range(56, 60))
+
+
+def alter(topic: TieredTopic, **settings: str) -> None:
+    topic.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic.tp.topic, settings)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cleanup.policy": "compact"}, "compacted"),
+        ({"retention.ms": "10", "local.retention.ms": "11"}, "must not be more"),
+        ({"retention.bytes": "10", "local.retention.bytes": "-1"}, "must not be more"),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "1"}, "identical"),
+    ],
+)
+def test_contradictory_configs_are_rejected(settings: dict[str, str], message: str, tiered: Broker) -> None:
+    with pytest.raises(KafkaError, match=message):
+        TieredTopic(tiered, "bad", **{key.replace(".", "_"): value for key, value in settings.items()})
+
+
+@pytest.fixture(scope="module")
+def tiered() -> object:
+    with Broker(configs()) as broker:
+        yield broker
+
+
+def test_aborted_transactions_are_skipped_wherever_their_markers_are(tiered: Broker) -> None:
+    topic = TieredTopic(tiered, "transactions")
+    committed: list[int] = []
+    with KafkaProducer(
+        bootstrap_servers=tiered.bootstrap_servers, transactional_id="x", linger_ms=0, batch_size=1
+    ) as producer:
+        producer.init_transactions()
+        for number in range(20):
+            producer.begin_transaction()
+            for i in range(3):
+                producer.send("transactions", b"%06d" % (number * 3 + i) + b"x" * 194)
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed += range(number * 3, number * 3 + 3)
+    end = 20 * 4
+    wait_until(lambda: topic.partition().log.local_log_start_offset > end - 10)
+    assert topic.read(end, isolation_level="read_committed") == committed
+    assert topic.read(end) == list(range(60))
+    assert any(name.endswith(RemoteFile.TRANSACTION_INDEX.value) for name in topic.objects())
+
+
+def test_an_outage_delays_copies_and_reads_and_loses_nothing(
+    tiered: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="ottla.remote_log")
+    topic = TieredTopic(tiered, "outage")
+    storage = tiered.nodes[0]._tiered_storage
+    assert storage is not None
+    put = storage.storage.put
+    written: list[str] = []
+
+    def failing_put(name: str, content: Path | bytes) -> None:
+        put(name, content)
+        written.append(name)
+        if len(written) % 3 == 0:
+            raise RemoteStorageError("the answer was lost")
+
+    monkeypatch.setattr(storage.storage, "put", failing_put)
+    topic.produce(20)
+    wait_until(lambda: len(written) > 6)
+    assert topic.partition().log.local_log_start_offset == 0, "nothing is copied completely"
+    monkeypatch.setattr(storage.storage, "put", put)
+    topic.wait_local_start(14)
+    wait_until(lambda: sum("outage" in name for name in remote_names(tiered)) == 2 * 5)
+
+    def no_get(name: str, start: int = 0, length: int = 0) -> bytes:
+        raise RemoteStorageError("the store is down")
+
+    get_range = storage.storage.get_range
+    monkeypatch.setattr(storage.storage, "get_range", no_get)
+    with pytest.raises(AssertionError, match="only"):
+        topic.read_within(20, 0.3)
+    monkeypatch.setattr(storage.storage, "get_range", get_range)
+    assert topic.read(20) == list(range(20))
+
+
+def remote_names(broker: Broker) -> Sequence[str]:
+    storage = broker.nodes[0]._tiered_storage
+    assert storage is not None
+    assert isinstance(storage.storage, remote_storage.ObjectStorage)
+    return storage.storage.list()
+
+
+def test_a_slow_store_delays_its_readers_only(tiered: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = TieredTopic(tiered, "slow")
+    topic.produce(30)
+    topic.wait_local_start(28)
+    storage = tiered.nodes[0]._tiered_storage
+    assert storage is not None
+    get_range = storage.storage.get_range
+    calls: list[str] = []
+
+    def slow_get(name: str, start: int, length: int) -> bytes:
+        calls.append(name)
+        time.sleep(0.7)  # longer than remote.fetch.max.wait.ms
+        return get_range(name, start, length)
+
+    monkeypatch.setattr(storage.storage, "get_range", slow_get)
+    began = time.monotonic()
+    assert topic.read(30, 28) == [28, 29]
+    assert time.monotonic() - began < 0.6 or not calls
+    assert topic.read(7) == list(range(7))
+    assert calls, "the data is in the cache"
+    assert len(set(calls)) == len(calls), "what a reader has not waited for is in the cache, not read again"
