@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.model import TopicPartition
+    from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
     from ottla.remote_log.tiered_storage import TieredStorage
     from ottla.replication.alter_partition_manager import AlterPartitionManager
     from ottla.replication.fetcher import ReplicaFetcherManager
@@ -546,7 +547,9 @@ class BrokerNode:
         self._isr_updates = AlterPartitionManager(
             broker_id, lifecycle.interbroker, lambda: cache.image, lifecycle.controller.isr_updates.alter_partition
         )
-        self._fetchers = ReplicaFetcherManager(broker_id, lifecycle.interbroker, epoch, options, follower_quota)
+        self._fetchers = ReplicaFetcherManager(
+            broker_id, lifecycle.interbroker, epoch, options, follower_quota, self._auxiliary_state
+        )
         return build(
             isr_updates=self._isr_updates,
             followers=self._fetchers,
@@ -554,6 +557,9 @@ class BrokerNode:
             lag_seconds=config.replica_lag_time_max_ms / 1000,
             on_dir_failure=self._report_disk_failure,
         )
+
+    def _auxiliary_state(self) -> AuxiliaryStateBuilder | None:
+        return None if self._tiered_storage is None else self._tiered_storage.manager.auxiliary_state
 
     def _stop_replica(self, tp: TopicPartition, delete: bool) -> None:
         assert self._context is not None

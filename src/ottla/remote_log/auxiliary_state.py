@@ -5,7 +5,6 @@ records before, which are only in remote storage. Kafka's TierStateMachine.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from ottla.errors import CorruptMessageError, FencedLeaderEpochError, KafkaStorageError
 from ottla.remote_log.chunk_cache import ChunkReader
@@ -13,19 +12,10 @@ from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
 from ottla.remote_log.remote_segment import RemoteSegment
 from ottla.remote_log.segment_metadata import RemotePartition
 from ottla.replication.partition import Partition
+from ottla.replication.tiered_follower import LeaderLocalStart
 from ottla.storage.files import sync_directory, sync_file
 from ottla.storage.leader_epochs import EpochEntry
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
-
-
-class LeaderLocalStart(NamedTuple):
-    """The start of a leader's local log: the offset, the leader epoch of the record before, and the leader's log start
-    offset.
-    """
-
-    offset: int
-    epoch_before: int
-    log_start_offset: int
 
 
 class AuxiliaryStateBuilder:

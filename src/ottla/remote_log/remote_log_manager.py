@@ -18,7 +18,7 @@ from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.errors import KafkaError, KafkaStorageError, LeaderNotAvailableError, NotLeaderOrFollowerError
+from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
 from ottla.remote_log.chunk_cache import ChunkReader, TooManyRemoteReadsError
@@ -39,6 +39,8 @@ from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 log = logging.getLogger("ottla.remote_log")
 
+WARN_EVERY: Final = 10
+"""Of repeated failures of a task, one in so many is a warning; the others are debug messages."""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
 """Returns whether a topic with this name and id is in the metadata store."""
@@ -197,9 +199,7 @@ class RemoteLogManager:
             except NotLeaderOrFollowerError as error:
                 log.info("Stopped copying %s: %s", partition.topic_partition, error)
             except KafkaError as error:
-                level = (
-                    logging.DEBUG if isinstance(error, LeaderNotAvailableError) and not failures else logging.WARNING
-                )
+                level = logging.DEBUG if failures % WARN_EVERY else logging.WARNING
                 log.log(level, "Cannot copy or delete segments of %s; retrying: %s", partition.topic_partition, error)
                 delay = min(delay, backoff.backoff(failures))
                 failures += 1

@@ -100,6 +100,8 @@ class ObjectStorage:
     def put(self, name: str, content: Path | bytes) -> None:
         try:
             self._library.put(self._store, name, content)
+        except FileNotFoundError:
+            raise RemoteStorageError(f"{content!s} was deleted before it was copied") from None
         except Exception as error:
             raise self._error("write", name, error) from error
 

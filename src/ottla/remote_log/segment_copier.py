@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -167,7 +168,12 @@ class SegmentCopier:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            await asyncio.wait([work])  # what is written after the copy was deleted would stay for ever
+            # this broker does not lead the partition any more: what is written after the new leader has deleted the
+            # copy would stay for ever
+            await asyncio.wait([work])
+            work.exception()  # marks it as retrieved
+            with suppress(KafkaError):
+                await self._deleter.delete_objects(segment)
             raise
 
     def _put_files(self, directory: Path, segment: RemoteLogSegmentMetadata, checkpoint: bytes) -> None:

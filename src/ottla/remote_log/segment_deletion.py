@@ -49,10 +49,14 @@ class SegmentDeleter:
         current = store.get(segment.id)
         if current is not None and current.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             await self._publish(store.partition, segment.id, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-        names = [object_name(segment, file) for file in RemoteFile]
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._storage.delete, names)
+        await self.delete_objects(segment)
         if current is not None:
             await self._publish(store.partition, segment.id, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+
+    async def delete_objects(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Delete the objects of a segment that is not readable. Raises RemoteStorageError."""
+        names = [object_name(segment, file) for file in RemoteFile]
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._storage.delete, names)
 
     async def _publish(self, partition: RemotePartition, segment_id: UUID, state: RemoteLogSegmentState) -> None:
         event = RemoteLogSegmentUpdate(partition, segment_id, state, self._broker_id, self._clock.now_ms())

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.interbroker.client import RequestSender
-from ottla.errors import KafkaError, UnknownServerError, for_code
+from ottla.errors import KafkaError, OffsetMovedToTieredStorageError, UnknownServerError, for_code
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
@@ -23,6 +23,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.replication.follower import Follower, NextStep, describe
 from ottla.replication.partition import Partition
 from ottla.replication.replication_quota import ReplicationQuota
+from ottla.replication.tiered_follower import AuxiliaryState, LeaderLocalStarts
 
 log = logging.getLogger("ottla.replication")
 
@@ -68,6 +69,7 @@ class ReplicaFetcher:
         epoch: Callable[[], int],
         options: FetchOptions,
         quota: ReplicationQuota,
+        auxiliary_state: Callable[[], AuxiliaryState | None],
     ) -> None:
         self._own_id = own_id
         self._leader = leader
@@ -76,6 +78,10 @@ class ReplicaFetcher:
         self._epoch = epoch
         self._options = options
         self._quota = quota
+        self._auxiliary_state = auxiliary_state
+        self._local_starts = LeaderLocalStarts(
+            own_id, leader, sender, options.timeout_ms / 1000, f"fetch-{number}-tiered"
+        )
         self._followers: dict[TopicPartition, Follower] = {}
         self._session = FetchSessionHandler()
         self._partition_added = asyncio.Event()
@@ -87,7 +93,8 @@ class ReplicaFetcher:
         self._partition_backoff = ExponentialBackoff(PARTITION_BACKOFF_SECONDS, backoff_max)
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
-        self._waiting_for_disk: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
+        """The tasks that wait for the disk or remote storage, for single partitions."""
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -110,7 +117,7 @@ class ReplicaFetcher:
 
     def close(self) -> None:
         """Stop the task. The response to a request in flight is dropped."""
-        for task in (self._task, self._abandoned, *self._waiting_for_disk):
+        for task in (self._task, self._abandoned, *self._waiting):
             if task is not None:
                 task.cancel()
 
@@ -228,14 +235,41 @@ class ReplicaFetcher:
             start, end = [await self._list_offset(follower, time) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
             if follower.is_current:
                 follower.apply_range(start, end)
+        elif then is NextStep.BUILD_AUXILIARY_STATE:
+            # neither do other partitions wait for remote storage
+            follower.awaits_remote = True
+            self._start(self._build_auxiliary_state(follower))
         elif log_.written_end_offset < log_.log_end_offset:
             # partitions on other disks do not wait for this one
             follower.awaits_disk = True
-            waiting = asyncio.get_running_loop().create_task(self._wait_for_disk(follower))
-            self._waiting_for_disk.add(waiting)
-            waiting.add_done_callback(self._waiting_for_disk.discard)
+            self._start(self._wait_for_disk(follower))
         else:
             await self._flush_if_required(follower)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _build_auxiliary_state(self, follower: Follower) -> None:
+        """Restart a follower's log where its leader's local log starts, with the state that remote storage has."""
+        tp, partition = follower.tp, follower.partition
+        try:
+            builder = self._auxiliary_state()
+            if builder is None:
+                raise OffsetMovedToTieredStorageError("remote.log.storage.system.enable is not set on this broker")
+            start = await self._local_starts.request(tp, follower.epoch)
+            if follower.is_current:
+                log.info("Starting %s at offset %d, with the state in remote storage", tp, start.offset)
+                await builder.build(partition, start)
+                await partition.checkpoint_truncation()
+        except KafkaError as error:
+            self._delay_partition(follower, error)
+        except OSError as error:
+            partition.fail(error)
+        finally:
+            follower.awaits_remote = False
+            self._partition_added.set()
 
     async def _wait_for_disk(self, follower: Follower) -> None:
         """Fetch a partition again only when its queued writes are complete, because a fetch reports which records this
@@ -308,8 +342,12 @@ class ReplicaFetcherManager:
         epoch: Callable[[], int],
         options: FetchOptions,
         quota: ReplicationQuota,
+        auxiliary_state: Callable[[], AuxiliaryState | None] = lambda: None,
     ) -> None:
-        """`epoch`: returns the broker epoch of this broker's registration."""
+        """`epoch`: returns the broker epoch of this broker's registration. `auxiliary_state`: returns the builder of
+        followers' state from remote storage; None if there is no tiered storage.
+        """
+        self._auxiliary_state = auxiliary_state
         self._quota = quota
         self._own_id = own_id
         self._sender = sender
@@ -334,7 +372,14 @@ class ReplicaFetcherManager:
             return  # only the replicas have changed
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(
-                self._own_id, leader, key[1], self._sender, self._epoch, self._options, self._quota
+                self._own_id,
+                leader,
+                key[1],
+                self._sender,
+                self._epoch,
+                self._options,
+                self._quota,
+                self._auxiliary_state,
             )
         self._keys[tp] = key
         fetcher.add(partition)

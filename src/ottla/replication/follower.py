@@ -25,6 +25,7 @@ class NextStep(Enum):
 
     CONTINUE = "fetch from the end of the log"
     LIST_OFFSETS = "request the leader's log start and end offsets, because the fetch offset is outside its log"
+    BUILD_AUXILIARY_STATE = "start at the leader's local log start, because earlier records are only in remote storage"
     AWAIT_IMAGE = "wait for a new image: the partition has another leader, or another leader epoch"
 
 
@@ -36,6 +37,7 @@ class Follower:
         "_place",
         "awaits_disk",
         "awaits_image",
+        "awaits_remote",
         "due",
         "epoch",
         "has_truncated",
@@ -51,6 +53,8 @@ class Follower:
         """The earliest time of the next fetch, in seconds of the loop's clock."""
         self.awaits_image = False
         self.awaits_disk = False
+        self.awaits_remote = False
+        """Whether the state at the leader's local log start is being read from remote storage."""
         self.has_truncated = False
         """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
@@ -72,8 +76,8 @@ class Follower:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the partition may be fetched: it waits neither for a new image nor for the disk."""
-        return not self.awaits_image and not self.awaits_disk
+        """Whether the partition may be fetched: it waits neither for a new image nor for the disk or remote storage."""
+        return not self.awaits_image and not self.awaits_disk and not self.awaits_remote
 
     def fetch_position(self) -> FetchPosition:
         """Return the offset and epochs to fetch with."""
@@ -100,6 +104,8 @@ class Follower:
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
+        if data.error_code == errors.OffsetMovedToTieredStorageError.code:
+            return NextStep.BUILD_AUXILIARY_STATE
         if data.error_code == errors.FencedLeaderEpochError.code:
             return NextStep.AWAIT_IMAGE
         if data.error_code != errors.NONE:

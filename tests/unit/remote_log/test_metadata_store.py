@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from ottla.remote_log.metadata_records import decode_event, encode_event, metada
 from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
 from ottla.remote_log.remote_retention import deletable, expired_before
 from ottla.remote_log.segment_metadata import (
+    RemoteLogEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemoteLogSegmentUpdate,
@@ -50,7 +52,7 @@ def epochs(tmp_path: Path, *entries: tuple[int, int]) -> LeaderEpochs:
 
 
 def test_records_keep_their_content_and_bad_ones_are_rejected() -> None:
-    events = [
+    events: list[RemoteLogEvent] = [
         segment(1, 10, 20, (3, 10), (5, 15), state=STARTED),
         RemoteLogSegmentUpdate(PARTITION, UUID(int=1), FINISHED, 2, 7, b"custom"),
         RemotePartitionDeletion(PARTITION, 0, 2, 8),
@@ -122,7 +124,7 @@ def test_what_is_deleted_is_before_the_start_or_also_elsewhere(tmp_path: Path) -
     ],
 )
 def test_expired_segments_end_at_the_first_one_that_is_retained(
-    tmp_path: Path, config: dict[str, int], start: int
+    tmp_path: Path, config: dict[str, Any], start: int
 ) -> None:
     log = open_log(tmp_path / "t-3", TopicPartition("t", 3), LogConfig(remote_storage_enable=True)._replace(**config))
     log.leader_epochs.restore([EpochEntry(0, 0)])

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.remote_log.tiered_topic import SEGMENT_RECORDS, TieredTopic, configs, wait_until
@@ -85,7 +86,7 @@ def alter(topic: TieredTopic, **settings: str) -> None:
         ({"remote.log.copy.disable": "true", "local.retention.ms": "1"}, "identical"),
     ],
 )
-def test_contradictory_configs_are_rejected(settings: dict[str, str], message: str, tiered: Broker) -> None:
+def test_contradictory_configs_are_rejected(settings: dict[str, Any], message: str, tiered: Broker) -> None:
     with pytest.raises(KafkaError, match=message):
         TieredTopic(tiered, "bad", **{key.replace(".", "_"): value for key, value in settings.items()})
 
