@@ -27,6 +27,7 @@ from ottla.remote_log.segment_metadata import (
     SegmentEpoch,
 )
 
+FRAME_VERSION: Final = 1
 VERSION: Final = 0
 RECORD_TYPES: Final[tuple[type[Data], ...]] = (
     RemoteLogSegmentMetadataRecord,
@@ -57,6 +58,7 @@ def encode_event(event: RemoteLogEvent) -> bytes:
     """Return the value of a record."""
     record = _record(event)
     out = bytearray()
+    write_uvarint(out, FRAME_VERSION)
     write_uvarint(out, RECORD_TYPES.index(type(record)))
     write_uvarint(out, VERSION)
     return bytes(encode(record, VERSION, out))
@@ -66,10 +68,13 @@ def decode_record(value: bytes | memoryview) -> Data:
     """Return the message in the value of a record. Raises MalformedMessageError."""
     view = memoryview(value)
     try:
-        number, position = read_uvarint(view, 0)
+        frame, position = read_uvarint(view, 0)
+        number, position = read_uvarint(view, position)
         version, position = read_uvarint(view, position)
     except IndexError:
         raise MalformedMessageError("the value is too short for its type and version") from None
+    if frame != FRAME_VERSION:
+        raise MalformedMessageError(f"frame version {frame} is unknown")
     if number >= len(RECORD_TYPES):
         raise MalformedMessageError(f"type {number} is unknown")
     return decode(RECORD_TYPES[number], view, min(version, VERSION), position)

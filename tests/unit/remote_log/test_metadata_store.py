@@ -59,7 +59,7 @@ def test_records_keep_their_content_and_bad_ones_are_rejected() -> None:
     ]
     assert [decode_event(encode_event(event)) for event in events] == events
     good = encode_event(events[0])
-    for bad in (b"", b"\x00", b"\x09\x00", good[:-5], encode_event(segment(1, 20, 10))):
+    for bad in (b"", b"\x01", b"\x01\x09\x00", b"\x02" + good[1:], good[:-5], encode_event(segment(1, 20, 10))):
         with pytest.raises(MalformedMessageError):
             decode_event(bad)
     assert {metadata_partition(PARTITION._replace(partition=n), 50) for n in range(500)} == set(range(50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.broker.monitoring.scraping import scraped
 from tests.unit.remote_log.tiered_topic import SEGMENT_RECORDS, TieredTopic, configs, wait_until
 
 from ottla import KafkaProducer
@@ -40,9 +42,15 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
         topic.admin.delete_records({topic.tp: 10})
         wait_until(lambda: topic.copied_bases()[0] == 7)
         assert offsets(OffsetSpec.earliest()) == 10
-        stats = topic.partition().topic_stats
-        assert stats.remote_copy_requests == 8
-        assert stats.remote_fetch_bytes > 0
+        metrics = asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
+        prefix = "kafka_server_brokertopicmetrics_"
+        for name, value in (
+            ("remotecopyrequests_total", 8),
+            ("remotecopylagsegments", 0),
+            ("remotelogmetadatacount", 7),
+        ):
+            assert metrics.value(prefix + name, topic="t") == value
+        assert metrics.value(f"{prefix}remotefetchbytes_total", topic="t") > 10_000
 
     # without its checkpoint, the log start offset is found in remote storage again
     (tmp_path / "data" / "log-start-offset-checkpoint").unlink()

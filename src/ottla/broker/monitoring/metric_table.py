@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.monitoring.metric import BrokerMetric, Kind
+from ottla.broker.monitoring.remote_log_metrics import REMOTE_LOG_METRICS
 from ottla.broker.monitoring.sources import controller, coordinators, logs, network, process, replicas, requests
 
 COUNTER, GAUGE, SUMMARY, SIZES, COUNT = Kind.COUNTER, Kind.GAUGE, Kind.SUMMARY, Kind.SIZES, Kind.COUNT
@@ -907,4 +908,5 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "Transactional ids by the state of their transaction.",
         coordinators.transactional_ids,
     ),
+    *REMOTE_LOG_METRICS,
 )

@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla.errors import CorruptMessageError, MalformedMessageError
@@ -30,6 +30,14 @@ from ottla.protocol.versioned import decode_versioned, version_of
 from ottla.protocol.wire import read_uvarint
 from ottla.records.decoder import Record
 
+if TYPE_CHECKING:
+    from ottla.remote_log.segment_metadata import RemoteLogEvent
+
+DELETION_STATES: Final = {
+    0: "DELETE_PARTITION_MARKED",
+    1: "DELETE_PARTITION_STARTED",
+    2: "DELETE_PARTITION_FINISHED",
+}
 DELETE: Final = "<DELETE>"
 """Printed instead of the value of a tombstone."""
 Classes = Mapping[int, tuple[type[Data], type[Data]]]
@@ -208,3 +216,49 @@ def _camel(name: str) -> str:
 def as_json(value: Any) -> str:
     """Return JSON in one line, without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def remote_log_texts(record: Record) -> tuple[None, str]:
+    """Return the value of a record of `__remote_log_metadata` as text, as Kafka's classes print themselves."""
+    from ottla.remote_log.metadata_records import decode_event
+
+    try:
+        event = decode_event(record.value or b"")
+    except MalformedMessageError as error:
+        return None, f"Error at offset {record.offset}, skipping. {error.message}"
+    return None, _remote_log_text(event)
+
+
+def _remote_log_text(event: RemoteLogEvent | None) -> str:
+    from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata, RemotePartitionDeletion
+
+    if event is None:
+        return "RemoteLogSegmentMetadataSnapshot"
+    partition = f"{_kafka_uuid(event.partition.topic_id)}:{event.partition}"
+    if isinstance(event, RemotePartitionDeletion):
+        state = DELETION_STATES.get(event.state, str(event.state))
+        return (
+            f"RemotePartitionDeleteMetadata{{topicPartition={partition}, state={state}, "
+            f"eventTimestampMs={event.event_timestamp_ms}, brokerId={event.broker_id}}}"
+        )
+    segment_id = f"RemoteLogSegmentId{{topicIdPartition={partition}, id={_kafka_uuid(event.id)}}}"
+    custom = "Optional.empty"
+    if event.custom_metadata is not None:
+        custom = f"Optional[CustomMetadata{{{len(event.custom_metadata)} bytes}}]"
+    if not isinstance(event, RemoteLogSegmentMetadata):
+        return (
+            f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={segment_id}, customMetadata={custom}, "
+            f"state={event.state.name}, eventTimestampMs={event.event_timestamp_ms}, brokerId={event.broker_id}}}"
+        )
+    epochs = ", ".join(f"{epoch}={offset}" for epoch, offset in event.leader_epochs)
+    return (
+        f"RemoteLogSegmentMetadata{{remoteLogSegmentId={segment_id}, startOffset={event.start_offset}, "
+        f"endOffset={event.end_offset}, brokerId={event.broker_id}, maxTimestampMs={event.max_timestamp_ms}, "
+        f"eventTimestampMs={event.event_timestamp_ms}, segmentLeaderEpochs={{{epochs}}}, "
+        f"segmentSizeInBytes={event.size}, customMetadata={custom}, state={event.state.name}, "
+        f"txnIdxEmpty={str(event.txn_index_empty).lower()}}}"
+    )
+
+
+def _kafka_uuid(value: UUID) -> str:
+    return urlsafe_b64encode(value.bytes).decode().rstrip("=")

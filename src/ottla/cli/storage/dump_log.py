@@ -24,8 +24,13 @@ from ottla.storage.txn_index import VERSION, TransactionIndex
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 """The suffix of snapshots of Kafka's metadata log (KRaft)."""
-DECODERS = ("offsets_decoder", "transaction_log_decoder", "share_group_state_decoder", "cluster_metadata_decoder")
-NO_REMOTE_LOG = "there is no topic __remote_log_metadata: Ottla has no tiered storage yet"
+DECODERS = (
+    "offsets_decoder",
+    "transaction_log_decoder",
+    "share_group_state_decoder",
+    "cluster_metadata_decoder",
+    "remote_log_metadata_decoder",
+)
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
@@ -34,9 +39,6 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 def run(args: argparse.Namespace) -> int:
     """Print each file; fails at the first that cannot be read."""
-    if args.remote_log_metadata_decoder:
-        print(f"ottla dump-log: --remote-log-metadata-decoder: {NO_REMOTE_LOG}", file=sys.stderr)
-        return 1
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):
             print(f"ottla dump-log: there is no decoder {option}; only StringDecoder is supported", file=sys.stderr)
@@ -202,6 +204,8 @@ def _decoder(args: argparse.Namespace) -> Decoder | None:
 
     if args.cluster_metadata_decoder:
         return texts.metadata_texts
+    if args.remote_log_metadata_decoder:
+        return texts.remote_log_texts
     if args.offsets_decoder:
         return partial(texts.coordinator_texts, texts.GROUP_RECORDS)
     if args.transaction_log_decoder:
@@ -370,7 +374,7 @@ COMMAND = Command(
         Flag("--transaction-log-decoder", "decode records of __transaction_state"),
         Flag("--share-group-state-decoder", "decode records of __share_group_state"),
         Flag("--cluster-metadata-decoder", "decode records of Kafka's __cluster_metadata (KRaft)"),
-        Flag("--remote-log-metadata-decoder", "not supported: Ottla has no tiered storage yet"),
+        Flag("--remote-log-metadata-decoder", "decode records of __remote_log_metadata"),
         Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
         Flag("--verify-index-only", "only print differences between indexes and their log"),
         Option("--max-bytes N", "maximum number of bytes to read from each log", int, default=(1 << 31) - 1),

@@ -1,6 +1,7 @@
 """Values of the records in `__remote_log_metadata` (KIP-405), which have no keys.
 
-A value begins with the number of its type and its version, both as unsigned varints (`remote_log.metadata_records`).
+A value begins with the version of the frame, the number of its type and its version, all as unsigned varints
+(`remote_log.metadata_records`).
 """
 
 from __future__ import annotations

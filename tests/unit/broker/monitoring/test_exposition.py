@@ -22,6 +22,7 @@ NOT_OF_A_STANDALONE_BROKER = {
     "transaction",
     "sessionexpire",
     "busy_seconds",
+    "remote",  # of tiered storage
     "load_time",
     "consumergroup",
 }

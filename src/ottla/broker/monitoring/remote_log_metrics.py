@@ -1,0 +1,81 @@
+"""The metrics of tiered storage, one row each, as in `metric_table`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.monitoring.metric import BrokerMetric, Kind
+from ottla.broker.monitoring.sources import remote_log
+
+_TOPICS: Final = "kafka.server:type=BrokerTopicMetrics,name="
+TOPIC: Final = ("topic",)
+
+
+def _counter(name: str, text: str, counter: str) -> BrokerMetric:
+    return BrokerMetric(f"{_TOPICS}{name}", Kind.COUNTER, TOPIC, text, remote_log.counted(counter))
+
+
+REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
+    _counter("RemoteCopyBytesPerSec", "Bytes of segments copied to remote storage.", "remote_copy_bytes"),
+    _counter("RemoteCopyRequestsPerSec", "Segments that were to be copied.", "remote_copy_requests"),
+    _counter(
+        "RemoteCopyErrorsPerSec", "Segments that could not be copied; they are copied again.", "remote_copy_errors"
+    ),
+    _counter(
+        "RemoteFetchBytesPerSec", "Bytes of records that consumers got from remote storage.", "remote_fetch_bytes"
+    ),
+    _counter("RemoteFetchRequestsPerSec", "Reads of partitions from remote storage.", "remote_fetch_requests"),
+    _counter("RemoteFetchErrorsPerSec", "Reads from remote storage that failed.", "remote_fetch_errors"),
+    _counter(
+        "RemoteDeleteRequestsPerSec", "Segments that were to be deleted in remote storage.", "remote_delete_requests"
+    ),
+    _counter("RemoteDeleteErrorsPerSec", "Segments that could not be deleted there yet.", "remote_delete_errors"),
+    _counter(
+        "BuildRemoteLogAuxStateRequestsPerSec",
+        "Followers that started where their leader's disk starts.",
+        "aux_state_requests",
+    ),
+    _counter("BuildRemoteLogAuxStateErrorsPerSec", "Followers that could not start there yet.", "aux_state_errors"),
+    BrokerMetric(
+        f"{_TOPICS}RemoteCopyLagBytes",
+        Kind.GAUGE,
+        TOPIC,
+        "Bytes of closed segments that are not in remote storage yet. The disk fills up if it grows.",
+        remote_log.copy_lag_bytes,
+    ),
+    BrokerMetric(
+        f"{_TOPICS}RemoteCopyLagSegments",
+        Kind.GAUGE,
+        TOPIC,
+        "Number of closed segments that are not in remote storage yet.",
+        remote_log.copy_lag_segments,
+    ),
+    BrokerMetric(
+        f"{_TOPICS}RemoteLogMetadataCount",
+        Kind.GAUGE,
+        TOPIC,
+        "Number of segments in remote storage, with those that are being copied or deleted.",
+        remote_log.metadata_count,
+    ),
+    BrokerMetric(
+        f"{_TOPICS}RemoteLogSizeBytes",
+        Kind.GAUGE,
+        TOPIC,
+        "Bytes of segments in remote storage.",
+        remote_log.size_bytes,
+    ),
+    BrokerMetric(
+        "kafka.log.remote:type=RemoteLogManager,name=RemoteLogManagerTasksAvgIdlePercent",
+        Kind.GAUGE,
+        (),
+        "Share of the tiered partitions that are neither copied nor cleaned at the moment, 0 to 1.",
+        remote_log.tasks_idle_fraction,
+    ),
+    BrokerMetric(
+        "org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool,name=RemoteLogReaderTaskQueueSize",
+        Kind.GAUGE,
+        (),
+        "Number of ranges that are being read from remote storage, or wait for a thread.",
+        remote_log.task_queue_size,
+    ),
+)
