@@ -686,7 +686,7 @@ class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
 class LogTruncationError(OffsetOutOfRangeError):
     """The log was truncated below the position of the consumer, and auto.offset.reset is none."""
 
-    code = None
+    code: ClassVar[int | None] = None
     name = ""
 
     def __init__(self, divergent: Mapping[Any, Any]) -> None:
@@ -696,7 +696,7 @@ class LogTruncationError(OffsetOutOfRangeError):
                 f"{tp} diverges at {'an unknown offset' if at is None else at.offset}" for tp, at in divergent.items()
             )
         )
-        self.divergent_offsets = dict(divergent)
+        self.divergent_offsets: dict[Any, Any] = dict(divergent)
         """The first divergent offset of each partition as an OffsetAndMetadata; None if it is unknown."""
 
 
@@ -704,9 +704,9 @@ NONE = 0
 """The code for success."""
 
 BY_CODE: dict[int, type[KafkaError]] = {
-    code: error
+    vars(error)["code"]: error
     for error in globals().copy().values()
-    if isinstance(error, type) and issubclass(error, KafkaError) and (code := vars(error).get("code")) is not None
+    if isinstance(error, type) and issubclass(error, KafkaError) and vars(error).get("code") is not None
 }
 """The error classes by their codes."""
 

@@ -78,49 +78,49 @@ class _NumberSerde(Serde):
 class ShortSerde(_NumberSerde):
     """A serde for ints of 16 bits."""
 
-    types = (int,)
+    types: tuple[type, ...] = (int,)
     expected = "an int of 16 bits"
-    layout = struct.Struct(">h")
+    layout: struct.Struct = struct.Struct(">h")
 
 
 class IntegerSerde(_NumberSerde):
     """A serde for ints of 32 bits."""
 
-    types = (int,)
+    types: tuple[type, ...] = (int,)
     expected = "an int of 32 bits"
-    layout = struct.Struct(">i")
+    layout: struct.Struct = struct.Struct(">i")
 
 
 class LongSerde(_NumberSerde):
     """A serde for ints of 64 bits."""
 
-    types = (int,)
+    types: tuple[type, ...] = (int,)
     expected = "an int of 64 bits"
-    layout = struct.Struct(">q")
+    layout: struct.Struct = struct.Struct(">q")
 
 
 class FloatSerde(_NumberSerde):
     """A serde for floats of 32 bits."""
 
-    types = (float, int)
+    types: tuple[type, ...] = (float, int)
     expected = "a float of 32 bits"
-    layout = struct.Struct(">f")
+    layout: struct.Struct = struct.Struct(">f")
 
 
 class DoubleSerde(_NumberSerde):
     """A serde for floats of 64 bits."""
 
-    types = (float, int)
+    types: tuple[type, ...] = (float, int)
     expected = "a float"
-    layout = struct.Struct(">d")
+    layout: struct.Struct = struct.Struct(">d")
 
 
 class BooleanSerde(Serde):
     """A serde for bools."""
 
-    types = (bool,)
+    types: tuple[type, ...] = (bool,)
     expected = "a bool"
-    size = 1
+    size: int | None = 1
 
     def _write(self, topic: str, value: Any) -> bytes:
         return b"\1" if value else b"\0"
@@ -138,7 +138,7 @@ class StringSerde(Serde):
     expected = "a str"
 
     def __init__(self, encoding: str = "utf-8") -> None:
-        self.encoding = encoding
+        self.encoding: str = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Set the encoding from the configs. The config for keys or values takes precedence over the common one."""
@@ -168,7 +168,7 @@ class StringSerde(Serde):
 class UUIDSerde(StringSerde):
     """A serde for UUIDs, which are serialized as strings of 36 characters."""
 
-    types = (uuid.UUID,)
+    types: tuple[type, ...] = (uuid.UUID,)
     expected = "a uuid.UUID"
 
     def _read(self, topic: str, data: bytes) -> uuid.UUID:
@@ -178,7 +178,7 @@ class UUIDSerde(StringSerde):
 class BytesSerde(Serde):
     """A serde for bytes, which are not changed."""
 
-    types = (bytes, bytearray, memoryview)
+    types: tuple[type, ...] = (bytes, bytearray, memoryview)
     expected = "bytes"
 
     def _write(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
@@ -200,7 +200,7 @@ class VoidSerde(Serde):
 class JsonSerde(Serde):
     """A serde for JSON values in UTF-8. None is a tombstone, not JSON's null."""
 
-    types = (object,)
+    types: tuple[type, ...] = (object,)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the value as JSON; None for None (a tombstone)."""
@@ -225,7 +225,7 @@ class ListSerde(Serde):
     with their sizes.
     """
 
-    types = (list, tuple)
+    types: tuple[type, ...] = (list, tuple)
     expected = "a list"
 
     def __init__(self, inner: Any = None) -> None:

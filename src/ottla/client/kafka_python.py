@@ -19,7 +19,7 @@ UpdateFeatureType = UpgradeType
 class DefaultSerializer(StringSerde):
     """Encodes a str as UTF-8; bytes are not changed."""
 
-    types = (str, bytes, bytearray, memoryview)
+    types: tuple[type, ...] = (str, bytes, bytearray, memoryview)
     expected = "a str or bytes"
 
     def _write(self, topic: str, value: Any) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.config.client import MAX_INT, ClientConfig, addresses, integer
 from ottla.config.options import Option
 from ottla.errors import ConfigurationError
@@ -26,13 +28,13 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     bootstrap_controllers: Option[tuple[tuple[str, int], ...]] = Option(
         (), addresses, "Kafka's KRaft controllers to connect to, instead of bootstrap.servers (KIP-919)."
     )
-    connections_max_idle_ms = Option(
+    connections_max_idle_ms: Option[int] = Option(
         300_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
     )
-    default_api_timeout_ms = Option(
+    default_api_timeout_ms: Final = Option(
         60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
     )
-    retries = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
+    retries: Final = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
 
     def check(self) -> None:
         """Require exactly one kind of address, and time for at least one request per call."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from ottla.config.jaas import MECHANISMS, Jaas, login
 from ottla.config.metric_reporters import REPORTERS
@@ -26,7 +26,7 @@ from ottla.config.options import (
 )
 from ottla.config.tls import TlsConfig
 
-log = logging.getLogger("ottla.config")
+log: Final = logging.getLogger("ottla.config")
 
 T = TypeVar("T")
 
@@ -119,63 +119,67 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
         REQUIRED, addresses, "Brokers to connect to first, as host:port, separated by commas or as a list."
     )
-    client_dns_lookup = Option(
+    client_dns_lookup: Final = Option(
         "use_all_dns_ips",
         one_of(*DNS_LOOKUPS, aliases={"default": "use_all_dns_ips"}),
         "use_all_dns_ips: try every address of a host; resolve_canonical_bootstrap_servers_only: also replace"
         " the bootstrap servers by the canonical names of their addresses.",
     )
-    client_id = Option(
+    client_id: Final = Option(
         "", absent("", text), "Name of the client in the broker's logs, metrics and quotas; by default a generated one."
     )
-    request_timeout_ms = Option(
+    request_timeout_ms: Final = Option(
         30_000, integer(0), "Time in milliseconds to wait for a response before the request fails or is retried."
     )
-    retry_backoff_ms = Option(100, integer(0), "Initial delay in milliseconds before a request is retried.")
-    retry_backoff_max_ms = Option(
+    retry_backoff_ms: Final = Option(100, integer(0), "Initial delay in milliseconds before a request is retried.")
+    retry_backoff_max_ms: Final = Option(
         1000, integer(0), "Maximum delay in milliseconds between retries; the delay doubles until then."
     )
-    reconnect_backoff_ms = Option(
+    reconnect_backoff_ms: Final = Option(
         50, integer(0), "Initial delay in milliseconds before the client connects again to a lost broker."
     )
-    reconnect_backoff_max_ms = Option(
+    reconnect_backoff_max_ms: Final = Option(
         1000, integer(0), "Maximum delay in milliseconds between connection attempts to one broker."
     )
-    connections_max_idle_ms = Option(
+    connections_max_idle_ms: Option[int] = Option(
         540_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
     )
-    socket_connection_setup_timeout_ms = Option(
+    socket_connection_setup_timeout_ms: Final = Option(
         10_000, integer(1), "Time in milliseconds to establish a connection; it doubles after each failure."
     )
-    socket_connection_setup_timeout_max_ms = Option(
+    socket_connection_setup_timeout_max_ms: Final = Option(
         30_000, integer(1), "Maximum in milliseconds of the connection setup timeout, which doubles after each failure."
     )
-    metadata_max_age_ms = Option(300_000, integer(0), "Maximum age of metadata in milliseconds before it is refreshed.")
-    metadata_recovery_strategy = Option(
+    metadata_max_age_ms: Final = Option(
+        300_000, integer(0), "Maximum age of metadata in milliseconds before it is refreshed."
+    )
+    metadata_recovery_strategy: Final = Option(
         "rebootstrap",
         one_of("none", "rebootstrap"),
         "If no known broker is reachable: rebootstrap (connect to the bootstrap servers again) or none.",
     )
-    metadata_recovery_rebootstrap_trigger_ms = Option(
+    metadata_recovery_rebootstrap_trigger_ms: Final = Option(
         300_000,
         integer(0),
         "With metadata.recovery.strategy=rebootstrap: time in milliseconds without metadata after which the client "
         "bootstraps again.",
     )
-    receive_buffer_bytes = Option(65_536, absent(-1, integer(-1)), "SO_RCVBUF in bytes; -1: the system's default.")
-    send_buffer_bytes = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF in bytes; -1: the system's default.")
+    receive_buffer_bytes: Option[int] = Option(
+        65_536, absent(-1, integer(-1)), "SO_RCVBUF in bytes; -1: the system's default."
+    )
+    send_buffer_bytes: Final = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF in bytes; -1: the system's default.")
     socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
         (), each(tuple), "Option of kafka-python: further socket options, as arguments of setsockopt()."
     )
-    allow_auto_create_topics = Option(
+    allow_auto_create_topics: Final = Option(
         True, boolean, "Whether a request for the metadata of an unknown topic may create it."
     )
-    security_protocol = Option(
+    security_protocol: Final = Option(
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "Protocol to connect with: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL (SASL over TLS).",
     )
-    sasl_mechanism = Option(
+    sasl_mechanism: Final = Option(
         "PLAIN",
         one_of(*MECHANISMS, aliases={None: "PLAIN"}),
         "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
@@ -183,23 +187,23 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     sasl_jaas_config: Option[Jaas | None] = Option(
         None, nullable(login), "JAAS line with user and password, or with the parameters of OAUTHBEARER."
     )
-    sasl_oauth_token_provider = Option[Any](
+    sasl_oauth_token_provider: Final = Option[Any](
         None,
         anything,
         "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token().",
     )
-    sasl_plain_username = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
-    sasl_plain_password = Option(None, nullable(text), "Password for PLAIN and SCRAM.")
-    sasl_tokenauth = Option(
+    sasl_plain_username: Final = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
+    sasl_plain_password: Final = Option(None, nullable(text), "Password for PLAIN and SCRAM.")
+    sasl_tokenauth: Final = Option(
         False,
         boolean,
         "Whether user name and password for SCRAM are the id and the HMAC (base64) of a delegation token. The same as "
         'tokenauth="true" in a JAAS line.',
     )
-    metric_reporters = Option((), reporters, "Reporters of metrics: prometheus, logging, classes or objects.")
-    metrics_num_samples = Option(2, integer(1), "Number of windows over which metrics are computed.")
-    metrics_sample_window_ms = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
-    metrics_recording_level = Option(
+    metric_reporters: Final = Option((), reporters, "Reporters of metrics: prometheus, logging, classes or objects.")
+    metrics_num_samples: Final = Option(2, integer(1), "Number of windows over which metrics are computed.")
+    metrics_sample_window_ms: Final = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
+    metrics_recording_level: Final = Option(
         "INFO", one_of("INFO", "DEBUG", "TRACE"), "Level of detail of metrics: INFO, DEBUG or TRACE."
     )
 

@@ -82,98 +82,104 @@ NO_EFFECT: Final = {
 class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     """Options of a consumer."""
 
-    group_id = Option(
+    group_id: Final = Option(
         None,
         nullable(text),
         "Consumer group, whose members share the partitions and the committed offsets; None: no group.",
     )
-    group_protocol = Option(
+    group_protocol: Final = Option(
         "classic",
         one_of("classic", "consumer"),
         "Protocol of the group: consumer (the broker assigns partitions, KIP-848) or classic (a member does).",
     )
-    group_remote_assignor = Option(
+    group_remote_assignor: Final = Option(
         None, nullable(text), "Server-side assignor for group.protocol=consumer; None: the broker's default."
     )
-    group_instance_id = Option(
+    group_instance_id: Final = Option(
         None, nullable(text), "Id of a static member, which may restart within session.timeout.ms without a rebalance."
     )
-    key_deserializer = Option(
+    key_deserializer: Final = Option(
         None, anything, "Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."
     )
-    value_deserializer = Option(
+    value_deserializer: Final = Option(
         None, anything, "Converts values from bytes: a callable or a Deserializer; None: values stay bytes."
     )
-    fetch_min_bytes = Option(
+    fetch_min_bytes: Final = Option(
         1, integer(0), "Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."
     )
-    fetch_max_wait_ms = Option(
+    fetch_max_wait_ms: Final = Option(
         500, integer(0), "Maximum time in milliseconds that the broker waits for fetch.min.bytes."
     )
-    fetch_max_bytes = Option(52_428_800, integer(0), "Maximum bytes of a fetch response.")
-    max_partition_fetch_bytes = Option(1_048_576, integer(0), "Maximum bytes of one partition in a fetch response.")
-    auto_offset_reset = Option(
+    fetch_max_bytes: Final = Option(52_428_800, integer(0), "Maximum bytes of a fetch response.")
+    max_partition_fetch_bytes: Final = Option(
+        1_048_576, integer(0), "Maximum bytes of one partition in a fetch response."
+    )
+    auto_offset_reset: Final = Option(
         "latest",
         reset_policy,
         "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
         "by_duration:PT1H (the first record of the last hour).",
     )
-    enable_auto_commit = Option(True, boolean, "Commit offsets automatically, within poll().")
-    auto_commit_interval_ms = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
-    max_poll_records = Option(500, integer(1), "Maximum number of records that poll() returns.")
-    max_poll_interval_ms = Option(
+    enable_auto_commit: Final = Option(True, boolean, "Commit offsets automatically, within poll().")
+    auto_commit_interval_ms: Final = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
+    max_poll_records: Final = Option(500, integer(1), "Maximum number of records that poll() returns.")
+    max_poll_interval_ms: Final = Option(
         300_000, integer(1), "Maximum time in milliseconds between calls of poll(); a slower member leaves the group."
     )
-    session_timeout_ms = Option(
+    session_timeout_ms: Final = Option(
         45_000,
         integer(1),
         "Time in milliseconds without a heartbeat after which the broker removes the member from the group.",
     )
-    heartbeat_interval_ms = Option(
+    heartbeat_interval_ms: Final = Option(
         3000,
         integer(1),
         "Interval in milliseconds between heartbeats; at most a third of session.timeout.ms is recommended.",
     )
-    partition_assignment_strategy = Option(
+    partition_assignment_strategy: Final = Option(
         ("range", "cooperative-sticky"),
         each(assignor),
         "Assignors of a classic group, in order of preference: names or classes.",
     )
-    isolation_level = Option(
+    isolation_level: Final = Option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
         "read_committed returns only records of committed transactions; read_uncommitted returns all.",
     )
-    max_decompressed_batch_bytes = Option(
+    max_decompressed_batch_bytes: Final = Option(
         268_435_456,
         integer(1),
         "Maximum size in bytes of a batch after decompression; poll() raises CorruptBatchError for a larger one.",
     )
-    check_crcs = Option(True, boolean, "Verify the checksum of each batch.")
-    client_rack = Option("", text, "The consumer's rack or availability zone, to fetch from the nearest replica.")
-    exclude_internal_topics = Option(True, boolean, "Whether a subscription by pattern leaves out internal topics.")
-    default_api_timeout_ms = Option(
+    check_crcs: Final = Option(True, boolean, "Verify the checksum of each batch.")
+    client_rack: Final = Option(
+        "", text, "The consumer's rack or availability zone, to fetch from the nearest replica."
+    )
+    exclude_internal_topics: Final = Option(
+        True, boolean, "Whether a subscription by pattern leaves out internal topics."
+    )
+    default_api_timeout_ms: Final = Option(
         60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
     )
-    default_offset_commit_callback = Option(
+    default_offset_commit_callback: Final = Option(
         None,
         nullable(anything),
         "Option of kafka-python: called with (offsets, error) after commits without a callback of their own.",
     )
-    enable_incremental_fetch_sessions = Option(
+    enable_incremental_fetch_sessions: Final = Option(
         True,
         boolean,
         "Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition.",
     )
-    consumer_timeout_ms = Option(
+    consumer_timeout_ms: Final = Option(
         float("inf"),
         number(0),
         "Option of kafka-python: end an iteration after this time in milliseconds without a record.",
     )
-    enable_metrics_push = Option(
+    enable_metrics_push: Final = Option(
         True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."
     )
-    interceptor_classes = Option(
+    interceptor_classes: Final = Option(
         (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.options import Config, Option, boolean, integer, nullable, text, words
 
@@ -32,34 +32,34 @@ def file_of(address: str) -> Path | None:
 class OAuthLoginConfig(Config):
     """The source of tokens, for clients and for connections between brokers."""
 
-    sasl_oauthbearer_token_endpoint_url = Option[str | None](
+    sasl_oauthbearer_token_endpoint_url: Final = Option[str | None](
         None,
         nullable(url),
         "OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file "
         "with a token.",
     )
-    sasl_oauthbearer_client_credentials_client_id = Option[str | None](
+    sasl_oauthbearer_client_credentials_client_id: Final = Option[str | None](
         None, nullable(text), "Client id for the token endpoint; or clientId in sasl.jaas.config."
     )
-    sasl_oauthbearer_client_credentials_client_secret = Option[str | None](
+    sasl_oauthbearer_client_credentials_client_secret: Final = Option[str | None](
         None, nullable(text), "Client secret for the token endpoint; or clientSecret in sasl.jaas.config."
     )
-    sasl_oauthbearer_scope = Option[str | None](
+    sasl_oauthbearer_scope: Final = Option[str | None](
         None, nullable(text), "Scope to request for the token; or scope in sasl.jaas.config."
     )
-    sasl_oauthbearer_header_urlencode = Option(
+    sasl_oauthbearer_header_urlencode: Final = Option(
         False, boolean, "URL-encode client id and secret (RFC 6749), as some endpoints require."
     )
-    sasl_login_connect_timeout_ms = Option[int | None](
+    sasl_login_connect_timeout_ms: Final = Option[int | None](
         None, nullable(integer(1)), "Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."
     )
-    sasl_login_read_timeout_ms = Option[int | None](
+    sasl_login_read_timeout_ms: Final = Option[int | None](
         None, nullable(integer(1)), "As sasl.login.connect.timeout.ms; the longer of the two timeouts is used."
     )
-    sasl_login_retry_backoff_ms = Option(
+    sasl_login_retry_backoff_ms: Final = Option(
         100, integer(0), "Initial delay in milliseconds before a failed request to the token endpoint is retried."
     )
-    sasl_login_retry_backoff_max_ms = Option(
+    sasl_login_retry_backoff_max_ms: Final = Option(
         10_000, integer(0), "Maximum time in milliseconds for which failed requests to the token endpoint are retried."
     )
 
@@ -67,23 +67,23 @@ class OAuthLoginConfig(Config):
 class OAuthCheckConfig(Config):
     """The rules by which a broker validates tokens."""
 
-    sasl_oauthbearer_jwks_endpoint_url = Option[str | None](
+    sasl_oauthbearer_jwks_endpoint_url: Final = Option[str | None](
         None,
         nullable(url),
         "OAUTHBEARER: URL or file of the keys (JWKS) that verify tokens. Without it unsigned tokens are "
         "accepted, as in Kafka, which anyone can make: for tests only.",
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(
         3_600_000, integer(0), "Interval in milliseconds between refreshes of the keys."
     )
-    sasl_oauthbearer_expected_audience = Option[tuple[str, ...]](
+    sasl_oauthbearer_expected_audience: Final = Option[tuple[str, ...]](
         (), words(), "Accepted audiences (aud claim), separated by commas; empty: any."
     )
-    sasl_oauthbearer_expected_issuer = Option[str | None](
+    sasl_oauthbearer_expected_issuer: Final = Option[str | None](
         None, nullable(text), "Accepted issuer (iss claim); not set: any."
     )
-    sasl_oauthbearer_scope_claim_name = Option("scope", text, "Name of the claim with the scope.")
-    sasl_oauthbearer_sub_claim_name = Option("sub", text, "Name of the claim with the user's name.")
-    sasl_oauthbearer_clock_skew_seconds = Option(
+    sasl_oauthbearer_scope_claim_name: Final = Option("scope", text, "Name of the claim with the scope.")
+    sasl_oauthbearer_sub_claim_name: Final = Option("sub", text, "Name of the claim with the user's name.")
+    sasl_oauthbearer_clock_skew_seconds: Final = Option(
         30, integer(0), "Accepted difference in seconds between clocks when times of a token are checked."
     )

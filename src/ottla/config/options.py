@@ -38,12 +38,12 @@ class Option(Generic[T]):
     __slots__ = ("attribute", "default", "doc", "key", "parse")
 
     def __init__(self, default: T, parse: Parser[T], doc: str, *, key: str = "") -> None:
-        self.default = default
-        self.parse = parse
-        self.doc = doc
-        self.key = key
+        self.default: T = default
+        self.parse: Parser[T] = parse
+        self.doc: str = doc
+        self.key: str = key
         """Kafka's name, if it is not that of the attribute with dots."""
-        self.attribute = ""
+        self.attribute: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from ottla.config.client import (
     MAX_INT,
@@ -21,7 +21,7 @@ from ottla.config.client import (
 from ottla.config.options import Option, gzip_level
 from ottla.errors import ConfigurationError
 
-log = logging.getLogger("ottla.config")
+log: Final = logging.getLogger("ottla.config")
 
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 
@@ -65,114 +65,128 @@ def named(value: Any) -> str:
 class ProducerConfig(ClientConfig, subject="producer"):
     """Options of a producer."""
 
-    key_serializer = Option(
+    key_serializer: Final = Option(
         None,
         anything,
         "Converts keys to bytes: a callable or a Serializer; None: keys are bytes, or str, encoded as UTF-8.",
     )
-    value_serializer = Option(
+    value_serializer: Final = Option(
         None,
         anything,
         "Converts values to bytes: a callable or a Serializer; None: values are bytes, or str, encoded as UTF-8.",
     )
-    serializer_encoding = Option(None, nullable(text), "Encoding of the String and UUID serializers; UTF-8 by default.")
-    key_serializer_encoding = Option(
+    serializer_encoding: Final = Option(
+        None, nullable(text), "Encoding of the String and UUID serializers; UTF-8 by default."
+    )
+    key_serializer_encoding: Final = Option(
         None, nullable(text), "Encoding of the serializer of keys; takes precedence over serializer.encoding."
     )
-    value_serializer_encoding = Option(
+    value_serializer_encoding: Final = Option(
         None, nullable(text), "Encoding of the serializer of values; takes precedence over serializer.encoding."
     )
-    default_list_key_serde_inner = Option(None, anything, "Serde of the items of keys, for the List serializer.")
-    default_list_value_serde_inner = Option(None, anything, "Serde of the items of values, for the List serializer.")
-    acks = Option(-1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica).")
-    enable_idempotence = Option(
+    default_list_key_serde_inner: Final = Option(None, anything, "Serde of the items of keys, for the List serializer.")
+    default_list_value_serde_inner: Final = Option(
+        None, anything, "Serde of the items of values, for the List serializer."
+    )
+    acks: Final = Option(
+        -1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."
+    )
+    enable_idempotence: Final = Option(
         True, boolean, "Prevent duplicates and reordering when batches are retried. Requires acks=all."
     )
-    transactional_id = Option(
+    transactional_id: Final = Option(
         None,
         nullable(named),
         "Id of the producer's transactions, which stays the same across restarts; None: no transactions.",
     )
-    transaction_timeout_ms = Option(
+    transaction_timeout_ms: Final = Option(
         60_000, integer(), "Time in milliseconds after which the coordinator aborts an open transaction."
     )
-    transaction_two_phase_commit_enable = Option(
+    transaction_two_phase_commit_enable: Final = Option(
         False, boolean, "Begin transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."
     )
-    compression_type = Option(
+    compression_type: Final = Option(
         "none",
         one_of("none", "gzip", "snappy", "lz4", "zstd", aliases={None: "none"}),
         "Codec of batches: none, gzip, snappy, lz4 or zstd.",
     )
-    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
-    compression_lz4_level = Option(
+    compression_gzip_level: Final = Option(
+        -1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default."
+    )
+    compression_lz4_level: Final = Option(
         9, integer(1, 17), "Compression level of lz4, 1 to 17; the default is the fast compressor, as in Kafka."
     )
-    compression_zstd_level = Option(3, integer(-131_072, 22), "Compression level of zstd, up to 22.")
-    compression_level = Option(
+    compression_zstd_level: Final = Option(3, integer(-131_072, 22), "Compression level of zstd, up to 22.")
+    compression_level: Final = Option(
         None,
         nullable(integer()),
         "Compression level of whichever codec is used; takes precedence over the codec's own config.",
     )
-    batch_size = Option(
+    batch_size: Final = Option(
         16_384,
         integer(0),
         "Maximum size in bytes of a batch, before compression; a larger record gets a batch of its own.",
     )
-    linger_ms = Option(
+    linger_ms: Final = Option(
         5.0,
         number(0),
         "Time in milliseconds that a batch waits for more records. More: larger batches, higher latency.",
     )
-    buffer_memory = Option(
+    buffer_memory: Final = Option(
         33_554_432, integer(0), "Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."
     )
-    max_block_ms = Option(60_000, integer(0), "Maximum time in milliseconds that send() waits for metadata and memory.")
-    block_on_buffer_full = Option(False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit.")
-    metadata_fetch_timeout_ms = Option(None, nullable(integer(0)), "Kafka before 0.11: the older name of max.block.ms.")
-    timeout_ms = Option(
+    max_block_ms: Final = Option(
+        60_000, integer(0), "Maximum time in milliseconds that send() waits for metadata and memory."
+    )
+    block_on_buffer_full: Final = Option(
+        False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit."
+    )
+    metadata_fetch_timeout_ms: Final = Option(
+        None, nullable(integer(0)), "Kafka before 0.11: the older name of max.block.ms."
+    )
+    timeout_ms: Final = Option(
         None,
         nullable(integer(0)),
         "Kafka before 0.11: time in milliseconds that the leader waits for replicas; now request.timeout.ms.",
     )
-    max_request_size = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")
-    max_in_flight_requests_per_connection = Option(
+    max_request_size: Final = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")
+    max_in_flight_requests_per_connection: Final = Option(
         5, integer(1), "Maximum number of unacknowledged requests per broker; at most 5 with idempotence."
     )
-    retries = Option(
+    retries: Final = Option(
         MAX_INT, integer(0), "Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."
     )
-    delivery_timeout_ms = Option(
+    delivery_timeout_ms: Final = Option(
         120_000, integer(0), "Time in milliseconds from send() on within which a record is acknowledged or fails."
     )
-    partitioner = Option(
+    partitioner: Final = Option(
         "default",
         partitioner_of,
         "Chooses the partition: default, sticky, roundrobin, random, or a callable or object.",
     )
-    partitioner_class = Option(
+    partitioner_class: Final = Option(
         None, nullable(partitioner_of), "Kafka's name for partitioner; the names of Java's classes are accepted."
     )
-    partitioner_ignore_keys = Option(False, boolean, "Distribute records with keys as if they had none.")
-    partitioner_adaptive_partitioning_enable = Option(
+    partitioner_ignore_keys: Final = Option(False, boolean, "Distribute records with keys as if they had none.")
+    partitioner_adaptive_partitioning_enable: Final = Option(
         True, boolean, "Send fewer records without keys to slow partitions."
     )
-    partitioner_availability_timeout_ms = Option(
+    partitioner_availability_timeout_ms: Final = Option(
         0,
         integer(0),
         "Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled.",
     )
-    interceptor_classes = Option(
+    interceptor_classes: Final = Option(
         (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."
     )
-    enable_metrics_push = Option(
+    enable_metrics_push: Final = Option(
         True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."
     )
-    metadata_max_idle_ms = Option(
+    metadata_max_idle_ms: Final = Option(
         300_000, integer(5000), "Time in milliseconds after which the metadata of an unused topic is dropped."
     )
 
-    receive_buffer_bytes = Option(32_768, integer(-1), "SO_RCVBUF in bytes; -1: the system's default.")
+    receive_buffer_bytes: Option[int] = Option(32_768, integer(-1), "SO_RCVBUF in bytes; -1: the system's default.")
 
     @property
     def codec_level(self) -> int | None:

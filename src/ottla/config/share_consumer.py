@@ -31,13 +31,13 @@ UNSUPPORTED: Final = (
 class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     """Options of a share consumer."""
 
-    share_acknowledgement_mode = Option(
+    share_acknowledgement_mode: Final = Option(
         IMPLICIT,
         one_of(IMPLICIT, EXPLICIT),
         "implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application"
         " acknowledges each record.",
     )
-    share_acquire_mode = Option(
+    share_acquire_mode: Final = Option(
         BATCH_OPTIMIZED,
         one_of(BATCH_OPTIMIZED, RECORD_LIMIT),
         "batch_optimized: whole batches, which may exceed max.poll.records; record_limit: at most max.poll.records.",

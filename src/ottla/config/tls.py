@@ -30,33 +30,37 @@ def identification(value: Any) -> str:
 class SslConfig(Config, no_effect=NO_EFFECT):
     """Encryption, trusted authorities and own certificate: Kafka's options, the same for brokers and clients."""
 
-    ssl_truststore_location = Option(
+    ssl_truststore_location: Final = Option(
         None, nullable(text), "Trust store file: certificates of the trusted certificate authorities."
     )
-    ssl_truststore_password = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
-    ssl_truststore_type = Option(
+    ssl_truststore_password: Final = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
+    ssl_truststore_type: Final = Option(
         "JKS", one_of(*STORES), "Type of the trust store: JKS (or PKCS12, detected from the file) or PEM."
     )
-    ssl_truststore_certificates = Option(None, nullable(text), "Trusted certificates as PEM text, instead of a file.")
-    ssl_keystore_location = Option(
+    ssl_truststore_certificates: Final = Option(
+        None, nullable(text), "Trusted certificates as PEM text, instead of a file."
+    )
+    ssl_keystore_location: Final = Option(
         None, nullable(text), "Key store file: the private key and the certificate chain with which to authenticate."
     )
-    ssl_keystore_password = Option(None, nullable(text), "Password of the key store; PEM files have none.")
-    ssl_keystore_type = Option(
+    ssl_keystore_password: Final = Option(None, nullable(text), "Password of the key store; PEM files have none.")
+    ssl_keystore_type: Final = Option(
         "JKS", one_of(*STORES), "Type of the key store: JKS (or PKCS12, detected from the file) or PEM."
     )
-    ssl_keystore_key = Option(None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file.")
-    ssl_keystore_certificate_chain = Option(
+    ssl_keystore_key: Final = Option(
+        None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file."
+    )
+    ssl_keystore_certificate_chain: Final = Option(
         None,
         nullable(text),
         "The own certificate chain as PEM text, beginning with the key's, together with ssl.keystore.key.",
     )
-    ssl_key_password = Option(None, nullable(text), "Password of the key; by default that of the key store.")
-    ssl_endpoint_identification_algorithm = Option(
+    ssl_key_password: Final = Option(None, nullable(text), "Password of the key; by default that of the key store.")
+    ssl_endpoint_identification_algorithm: Final = Option(
         "https", identification, "https: the broker's certificate must match its host name; empty: any name."
     )
     ssl_enabled_protocols: Option[tuple[str, ...]] = Option(PROTOCOLS, words(*PROTOCOLS), "Enabled TLS versions.")
-    ssl_protocol = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use.")
+    ssl_protocol: Final = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use.")
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
         (), words(), "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."
     )
@@ -65,16 +69,18 @@ class SslConfig(Config, no_effect=NO_EFFECT):
 class TlsConfig(SslConfig):
     """The TLS options of clients: those of Kafka and of kafka-python."""
 
-    ssl_context = Option(None, anything, "An ssl.SSLContext, instead of all other ssl configs.")
-    ssl_check_hostname = Option(
+    ssl_context: Final = Option(None, anything, "An ssl.SSLContext, instead of all other ssl configs.")
+    ssl_check_hostname: Final = Option(
         True, boolean, "Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm."
     )
-    ssl_cafile = Option(None, nullable(text), "Option of kafka-python: PEM file with the trusted certificates.")
-    ssl_certfile = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's certificate chain.")
-    ssl_keyfile = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's key.")
-    ssl_password = Option(None, nullable(text), "Option of kafka-python: password of the client's key.")
-    ssl_crlfile = Option(None, nullable(text), "Option of kafka-python: PEM file with revoked certificates.")
-    ssl_ciphers = Option(None, nullable(text), "Option of kafka-python: cipher suites in OpenSSL's notation.")
+    ssl_cafile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with the trusted certificates.")
+    ssl_certfile: Final = Option(
+        None, nullable(text), "Option of kafka-python: PEM file with the client's certificate chain."
+    )
+    ssl_keyfile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's key.")
+    ssl_password: Final = Option(None, nullable(text), "Option of kafka-python: password of the client's key.")
+    ssl_crlfile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with revoked certificates.")
+    ssl_ciphers: Final = Option(None, nullable(text), "Option of kafka-python: cipher suites in OpenSSL's notation.")
 
     @property
     def checks_hostname(self) -> bool:

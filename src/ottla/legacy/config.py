@@ -8,11 +8,11 @@ import inspect
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ottla.config.options import Config, Parser, loaded, nearest, text
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 MAX_INT = 2**31 - 1
 LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")

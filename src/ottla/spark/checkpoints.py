@@ -11,8 +11,9 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 OFFSETS = "offsets"
 

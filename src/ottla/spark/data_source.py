@@ -42,7 +42,7 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.raw_options = dict(options)
+        self.raw_options: dict[str, str] = dict(options)
 
     @classmethod
     def name(cls) -> str:

@@ -120,7 +120,7 @@ class AsyncClients:
 
     def __init__(self, bootstrap_servers: str, before_close: Callable[[], object]) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.stack = AsyncExitStack()
+        self.stack: AsyncExitStack[bool | None] = AsyncExitStack()
         self._before_close = before_close
 
     def closing(self, test: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:

@@ -60,7 +60,7 @@ class Fault:
         self._outcome: Outcome | None = None
         self._hit = threading.Event()
         self._described = ""
-        self.hits = 0
+        self.hits: int = 0
         """The number of requests that the fault has been applied to."""
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
 from ottla.client.consumer.async_consumer import KafkaConsumer as AsyncKafkaConsumer
 from ottla.client.consumer.core import CommitCallback, Offsets, Records, check_max_records, topic_names
@@ -29,6 +29,7 @@ from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.consumer import ConsumerOptions
+    from ottla.config.consumer import ConsumerConfig
 
 T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
@@ -56,7 +57,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
         self._asynchronous = AsyncKafkaConsumer(*topics, **options)
-        self.config = self._asynchronous.config
+        self.config: ConsumerConfig = self._asynchronous.config
         self._core = self._asynchronous._core
         self._io = IoThread(f"ottla-{self._core.client_id}")
         self._io.on_fork = self._forked
@@ -101,7 +102,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         else:
             self._do(lambda: self._core.subscribe(names, pattern, listener))
 
-    unsubscribe = synchronous(AsyncKafkaConsumer.unsubscribe)
+    unsubscribe: Final = synchronous(AsyncKafkaConsumer.unsubscribe)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group management; offsets can still be committed for a group."""
@@ -111,7 +112,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         else:
             self.unsubscribe()
 
-    enforce_rebalance = in_io_thread(AsyncKafkaConsumer.enforce_rebalance)
+    enforce_rebalance: Final = in_io_thread(AsyncKafkaConsumer.enforce_rebalance)
 
     # Records
 
@@ -209,19 +210,19 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         at = self._core.subscription.state(TopicPartition(*partition)).position
         return at if at is not None else self._run(self._asynchronous.position(partition, timeout_ms))
 
-    seek = in_io_thread(AsyncKafkaConsumer.seek)
-    seek_to_beginning = in_io_thread(AsyncKafkaConsumer.seek_to_beginning)
-    seek_to_end = in_io_thread(AsyncKafkaConsumer.seek_to_end)
-    seek_to_time = synchronous(AsyncKafkaConsumer.seek_to_time)
-    pause = in_io_thread(AsyncKafkaConsumer.pause)
-    resume = in_io_thread(AsyncKafkaConsumer.resume)
+    seek: Final = in_io_thread(AsyncKafkaConsumer.seek)
+    seek_to_beginning: Final = in_io_thread(AsyncKafkaConsumer.seek_to_beginning)
+    seek_to_end: Final = in_io_thread(AsyncKafkaConsumer.seek_to_end)
+    seek_to_time: Final = synchronous(AsyncKafkaConsumer.seek_to_time)
+    pause: Final = in_io_thread(AsyncKafkaConsumer.pause)
+    resume: Final = in_io_thread(AsyncKafkaConsumer.resume)
 
     # Commits
 
-    commit = synchronous(AsyncKafkaConsumer.commit)
+    commit: Final = synchronous(AsyncKafkaConsumer.commit)
     commit_sync = commit
 
-    commit_async = in_io_thread(AsyncKafkaConsumer.commit_async)
+    commit_async: Final = in_io_thread(AsyncKafkaConsumer.commit_async)
 
     @overload
     def committed(
@@ -252,14 +253,14 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
 
     # Metadata
 
-    partitions_for_topic = synchronous(AsyncKafkaConsumer.partitions_for_topic)
-    partitions_for = synchronous(AsyncKafkaConsumer.partitions_for)
-    topics = synchronous(AsyncKafkaConsumer.topics)
-    list_topics = synchronous(AsyncKafkaConsumer.list_topics)
-    beginning_offsets = synchronous(AsyncKafkaConsumer.beginning_offsets)
-    end_offsets = synchronous(AsyncKafkaConsumer.end_offsets)
-    offsets_for_times = synchronous(AsyncKafkaConsumer.offsets_for_times)
-    client_instance_id = synchronous(AsyncKafkaConsumer.client_instance_id)
+    partitions_for_topic: Final = synchronous(AsyncKafkaConsumer.partitions_for_topic)
+    partitions_for: Final = synchronous(AsyncKafkaConsumer.partitions_for)
+    topics: Final = synchronous(AsyncKafkaConsumer.topics)
+    list_topics: Final = synchronous(AsyncKafkaConsumer.list_topics)
+    beginning_offsets: Final = synchronous(AsyncKafkaConsumer.beginning_offsets)
+    end_offsets: Final = synchronous(AsyncKafkaConsumer.end_offsets)
+    offsets_for_times: Final = synchronous(AsyncKafkaConsumer.offsets_for_times)
+    client_instance_id: Final = synchronous(AsyncKafkaConsumer.client_instance_id)
 
     # Closing
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, synchronous
@@ -56,6 +56,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         clock: Clock = SYSTEM_CLOCK,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        self.config: ProducerConfig
         if configs is not None:
             self.config = ProducerConfig.from_kafka(configs, **options)
         else:
@@ -187,8 +188,8 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
             self._break_transaction(error)
             raise
 
-    flush = synchronous(ProducerCalls.flush)
-    init_transactions = synchronous(ProducerCalls.init_transactions)
+    flush: Final = synchronous(ProducerCalls.flush)
+    init_transactions: Final = synchronous(ProducerCalls.init_transactions)
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Raises IllegalStateError if one is open, ProducerFencedError if this producer was
@@ -198,9 +199,9 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
 
-    send_offsets_to_transaction = synchronous(ProducerCalls.send_offsets_to_transaction)
-    commit_transaction = synchronous(ProducerCalls.commit_transaction)
-    abort_transaction = synchronous(ProducerCalls.abort_transaction)
+    send_offsets_to_transaction: Final = synchronous(ProducerCalls.send_offsets_to_transaction)
+    commit_transaction: Final = synchronous(ProducerCalls.commit_transaction)
+    abort_transaction: Final = synchronous(ProducerCalls.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -226,7 +227,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
             info = self._io.run(self._metadata.wait_for_topic(topic, self._core.max_block))
         return {p.partition for p in info.partitions}
 
-    client_instance_id = synchronous(ProducerCalls.client_instance_id)
+    client_instance_id: Final = synchronous(ProducerCalls.client_instance_id)
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
         """Send pending records within `timeout` seconds (None: no limit), and close. Records that are still pending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ottla.config.broker import zookeeper_address
 from ottla.config.options import REQUIRED, Option, boolean, integer, nullable, one_of
@@ -32,58 +32,60 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     ConsumerConfig({"zookeeper.connect": "localhost:2181", "group.id": "visits"})
     """
 
-    group_id = Option(REQUIRED, path_name, "The group id. Partitions are assigned to the members of the group.")
-    zookeeper_connect = Option(
+    group_id: Final = Option(REQUIRED, path_name, "The group id. Partitions are assigned to the members of the group.")
+    zookeeper_connect: Final = Option(
         REQUIRED,
         zookeeper_address,
         "ZooKeeper servers: host:port, separated by commas, with an optional chroot at the end.",
     )
-    zookeeper_session_timeout_ms = Option(
+    zookeeper_session_timeout_ms: Final = Option(
         6_000,
         integer(1, MAX_INT),
         "ZooKeeper session timeout in ms. A member that sends no heartbeat for this time is removed from the group.",
     )
-    zookeeper_connection_timeout_ms = Option(
+    zookeeper_connection_timeout_ms: Final = Option(
         None, nullable(integer(1, MAX_INT)), "Timeout for connecting to ZooKeeper in ms; None: the session timeout."
     )
-    zookeeper_sync_time_ms = Option(
+    zookeeper_sync_time_ms: Final = Option(
         2_000, integer(0, MAX_INT), "Time in ms that a ZooKeeper follower may lag behind its leader."
     )
-    consumer_id = Option(
+    consumer_id: Final = Option(
         None,
         nullable(path_name),
         "Second part of the member id, after the group id; None: host name, time in ms and eight hex digits.",
     )
-    client_id = Option(None, nullable(client_id), "Client id for brokers' logs and quotas; None: the group id.")
-    socket_timeout_ms = Option(30_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
-    socket_receive_buffer_bytes = Option(
+    client_id: Final = Option(None, nullable(client_id), "Client id for brokers' logs and quotas; None: the group id.")
+    socket_timeout_ms: Final = Option(30_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
+    socket_receive_buffer_bytes: Final = Option(
         65_536, integer(-1, MAX_INT), "Size of the socket's receive buffer (SO_RCVBUF); -1: the system default."
     )
-    fetch_message_max_bytes = Option(
+    fetch_message_max_bytes: Final = Option(
         1_048_576,
         integer(1, MAX_INT),
         "Maximum bytes per partition in a fetch, and thus the maximum size of a message.",
     )
-    fetch_min_bytes = Option(
+    fetch_min_bytes: Final = Option(
         1, integer(0, MAX_INT), "Minimum number of bytes for which the broker waits before it responds to a fetch."
     )
-    fetch_wait_max_ms = Option(
+    fetch_wait_max_ms: Final = Option(
         100, integer(0, MAX_INT), "Maximum time in ms that the broker waits for fetch.min.bytes."
     )
-    num_consumer_fetchers = Option(1, integer(1, MAX_INT), "Number of fetcher threads per broker.")
-    queued_max_message_chunks = Option(
+    num_consumer_fetchers: Final = Option(1, integer(1, MAX_INT), "Number of fetcher threads per broker.")
+    queued_max_message_chunks: Final = Option(
         2, integer(1, MAX_INT), "Maximum number of fetch responses in the queue of a stream."
     )
-    refresh_leader_backoff_ms = Option(200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again.")
-    auto_commit_enable = Option(True, boolean, "Whether offsets are committed periodically.")
-    auto_commit_interval_ms = Option(60_000, integer(1, MAX_INT), "Interval in ms between automatic commits.")
+    refresh_leader_backoff_ms: Final = Option(
+        200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again."
+    )
+    auto_commit_enable: Final = Option(True, boolean, "Whether offsets are committed periodically.")
+    auto_commit_interval_ms: Final = Option(60_000, integer(1, MAX_INT), "Interval in ms between automatic commits.")
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),
         "Where to start if there is no committed offset, or if the offset is out of range: smallest or largest.",
     )
-    rebalance_max_retries = Option(4, integer(1, MAX_INT), "Maximum number of attempts to rebalance.")
-    rebalance_backoff_ms = Option(
+    rebalance_max_retries: Final = Option(4, integer(1, MAX_INT), "Maximum number of attempts to rebalance.")
+    rebalance_backoff_ms: Final = Option(
         None, nullable(integer(0, MAX_INT)), "Delay in ms between attempts to rebalance; None: zookeeper.sync.time.ms."
     )
     partition_assignment_strategy: Option[str] = Option(
@@ -91,29 +93,29 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         one_of(RANGE, ROUND_ROBIN),
         "Strategy by which partitions are assigned to the threads of the group: range or roundrobin.",
     )
-    consumer_timeout_ms = Option(
+    consumer_timeout_ms: Final = Option(
         -1,
         integer(-1, MAX_INT),
         "Time in ms without a message after which ConsumerTimeoutError is raised; -1: never.",
     )
-    exclude_internal_topics = Option(
+    exclude_internal_topics: Final = Option(
         True, boolean, "Whether topic filters exclude internal topics such as __consumer_offsets."
     )
     offsets_storage: Option[str] = Option(
         ZOOKEEPER, one_of(ZOOKEEPER, KAFKA), "Storage of committed offsets: zookeeper or kafka."
     )
-    dual_commit_enabled = Option(
+    dual_commit_enabled: Final = Option(
         None,
         nullable(boolean),
         "Whether offsets are also committed to ZooKeeper if offsets.storage is kafka; None: yes.",
     )
-    offsets_channel_backoff_ms = Option(
+    offsets_channel_backoff_ms: Final = Option(
         1_000, integer(0, MAX_INT), "Delay in ms before a request to the coordinator is retried."
     )
-    offsets_channel_socket_timeout_ms = Option(
+    offsets_channel_socket_timeout_ms: Final = Option(
         10_000, integer(1, MAX_INT), "Response timeout of the coordinator in ms."
     )
-    offsets_commit_max_retries = Option(
+    offsets_commit_max_retries: Final = Option(
         5,
         integer(0, MAX_INT),
         "Maximum number of retries of a commit by the application, before partitions are released or at shutdown.",

@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.store.zk_client import ZkClient
@@ -31,7 +31,7 @@ from ottla.legacy.decoder import Decoder, DefaultDecoder
 from ottla.legacy.errors import MessageStreamsExistError
 from ottla.model import TopicPartition
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 _BYTES = DefaultDecoder()
 
@@ -41,7 +41,7 @@ class ConsumerConnector:
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
-        self.consumer_id = consumer_id_string(config.group_id, config.consumer_id, clock.now_ms())
+        self.consumer_id: str = consumer_id_string(config.group_id, config.consumer_id, clock.now_ms())
         self._clock = clock
         self._zk = ZkClient(config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.connection_timeout_ms)
         self._queues: dict[tuple[str | None, int], ChunkQueue] = {}

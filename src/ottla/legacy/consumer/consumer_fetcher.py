@@ -29,7 +29,7 @@ from ottla.legacy.requests import (
 )
 from ottla.model import TopicPartition
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 Infos = dict[TopicPartition, PartitionTopicInfo]
 Address = tuple[str, int]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.store.zk_client import ZkClient
@@ -25,7 +26,7 @@ from ottla.legacy.requests import (
 )
 from ottla.model import OffsetAndMetadata, TopicPartition
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -23,7 +23,7 @@ class PartitionTopicInfo:
     def __init__(self, partition: TopicPartition, queue: ChunkQueue, offset: int) -> None:
         self.partition = partition
         self.queue = queue
-        self.fetch_offset = offset
+        self.fetch_offset: int = offset
         self._consume_offset = offset
         self._dropped = False
         self._lock = threading.Lock()

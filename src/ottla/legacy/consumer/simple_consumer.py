@@ -42,7 +42,7 @@ class SimpleConsumer:
     ) -> None:
         self.host = host
         self.port = port
-        self.client_id = checked_client_id(client_id)
+        self.client_id: str = checked_client_id(client_id)
         self._channel = BlockingChannel(host, port, buffer_size, USE_DEFAULT_BUFFER_SIZE, so_timeout)
         self._lock = threading.Lock()
         self._closed = False

@@ -17,7 +17,7 @@ class TopicFilter:
     """Whether matching topics are included (True) or excluded (False)."""
 
     def __init__(self, raw_regex: str) -> None:
-        self.regex = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+        self.regex: str = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
         try:
             self._compiled = re.compile(self.regex)
         except re.error as error:
@@ -36,15 +36,15 @@ class TopicFilter:
 class Whitelist(TopicFilter):
     """Includes the topics that match."""
 
-    PATTERN = "white_list"
-    CHOOSES = True
+    PATTERN: ClassVar[str] = "white_list"
+    CHOOSES: ClassVar[bool] = True
 
 
 class Blacklist(TopicFilter):
     """Excludes the topics that match."""
 
-    PATTERN = "black_list"
-    CHOOSES = False
+    PATTERN: ClassVar[str] = "black_list"
+    CHOOSES: ClassVar[bool] = False
 
 
 FILTERS: dict[str, type[TopicFilter]] = {cls.PATTERN: cls for cls in (Whitelist, Blacklist)}

@@ -31,7 +31,7 @@ from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount
 from ottla.legacy.errors import ConsumerRebalanceFailedError
 from ottla.model import TopicPartition
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 CLAIMS_AT_ONCE: Final = 500
 """The maximum number of claims in a transaction (multi), because ZooKeeper rejects messages over 1 MB."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla import errors
 from ottla.legacy.producer.client_utils import ClientUtils
@@ -13,7 +13,7 @@ from ottla.legacy.producer.producer_pool import ProducerPool
 from ottla.model import Node
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 
 class PartitionAndLeader(NamedTuple):
@@ -28,7 +28,7 @@ class BrokerPartitionInfo:
     """Fetches and caches metadata. Each update also reopens the connections to the leaders."""
 
     def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
-        self.brokers = config.metadata_broker_list
+        self.brokers: tuple[tuple[str, int], ...] = config.metadata_broker_list
         self._config = config
         self._pool = producer_pool
         self._topics: dict[str, MetadataResponseTopic] = {}

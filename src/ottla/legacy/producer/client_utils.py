@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from ottla.errors import BrokerNotAvailableError, KafkaError
 from ottla.legacy.producer.producer_config import ProducerConfig
 from ottla.legacy.producer.sync_producer import SyncProducer
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 
 class ClientUtils:

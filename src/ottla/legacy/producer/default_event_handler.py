@@ -15,7 +15,7 @@ import logging
 import random
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -37,7 +37,7 @@ from ottla.records.compression import NONE
 from ottla.records.decoder import Record
 from ottla.records.legacy_message_set import encode_set
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 Serialized = KeyedMessage[Any, Message]
 PartitionedData = dict[TopicPartition, list[Serialized]]
@@ -59,7 +59,7 @@ class DefaultEventHandler:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.config = config
-        self.broker_partition_info = BrokerPartitionInfo(config, producer_pool)
+        self.broker_partition_info: BrokerPartitionInfo = BrokerPartitionInfo(config, producer_pool)
         self._partitioner = partitioner
         self._encoder = encoder
         self._key_encoder = key_encoder

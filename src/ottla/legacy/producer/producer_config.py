@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ottla.config.client import addresses
 from ottla.config.options import REQUIRED, Option, integer, one_of, text, words
@@ -31,59 +31,63 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     metadata_broker_list: Option[tuple[tuple[str, int], ...]] = Option(
         REQUIRED, addresses, "Brokers to fetch metadata from: host:port, separated by commas."
     )
-    request_required_acks = Option(
+    request_required_acks: Final = Option(
         0,
         integer(-1, 1),
         "Acknowledgements to wait for. 0: none, 1: that of the leader, -1: those of all in-sync replicas.",
     )
-    request_timeout_ms = Option(10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
-    producer_type = Option(
+    request_timeout_ms: Final = Option(
+        10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms."
+    )
+    producer_type: Final = Option(
         "sync",
         one_of("sync", "async"),
         "sync: send() waits until messages are sent; async: send() adds them to a queue for a thread.",
     )
-    serializer_class = Option(
+    serializer_class: Final = Option(
         DefaultEncoder, plug_in("to_bytes", ENCODERS), "Encoder of messages: a class or object with `to_bytes`."
     )
-    key_serializer_class = Option(
+    key_serializer_class: Final = Option(
         None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: that of serializer.class."
     )
-    serializer_encoding = Option("UTF8", text, "Character encoding of StringEncoder.")
-    partitioner_class = Option(
+    serializer_encoding: Final = Option("UTF8", text, "Character encoding of StringEncoder.")
+    partitioner_class: Final = Option(
         DefaultPartitioner,
         plug_in("partition", PARTITIONERS),
         "Partitioner of messages with a key: a class or object with `partition(key, num_partitions)`.",
     )
-    compression_codec = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
+    compression_codec: Final = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
     compressed_topics: Option[tuple[str, ...]] = Option(
         (), words(), "Topics whose messages are compressed if compression.codec is set; empty: all topics."
     )
-    message_send_max_retries = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
-    retry_backoff_ms = Option(
+    message_send_max_retries: Final = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
+    retry_backoff_ms: Final = Option(
         100, integer(0, MAX_INT), "Delay in ms before metadata is refreshed and failed messages are sent again."
     )
-    topic_metadata_refresh_interval_ms = Option(
+    topic_metadata_refresh_interval_ms: Final = Option(
         600_000,
         integer(-1, MAX_INT),
         "Maximum age of metadata in ms. Older metadata is refreshed, and connections are reopened, before sending. 0:"
         " before every send, -1: only after failures.",
     )
-    queue_buffering_max_ms = Option(
+    queue_buffering_max_ms: Final = Option(
         5_000, integer(0, MAX_INT), "async: maximum time in ms for which messages are collected before a batch is sent."
     )
-    queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: maximum number of queued messages.")
-    queue_enqueue_timeout_ms = Option(
+    queue_buffering_max_messages: Final = Option(
+        10_000, integer(1, MAX_INT), "async: maximum number of queued messages."
+    )
+    queue_enqueue_timeout_ms: Final = Option(
         -1,
         integer(-1, MAX_INT),
         "async: maximum time in ms that send() waits for space in the queue; 0: no wait, -1: no limit.",
     )
-    batch_num_messages = Option(
+    batch_num_messages: Final = Option(
         200, integer(1, MAX_INT), "async: maximum number of messages in a batch. A full batch is sent immediately."
     )
-    send_buffer_bytes = Option(
+    send_buffer_bytes: Final = Option(
         102_400, integer(-1, MAX_INT), "Size of the socket's send buffer (SO_SNDBUF); -1: the system default."
     )
-    client_id = Option("", client_id, "Client id for the brokers' logs and quotas.")
+    client_id: Final = Option("", client_id, "Client id for the brokers' logs and quotas.")
 
     def check(self) -> None:
         """Raise ConfigurationError if batch.num.messages is more than queue.buffering.max.messages."""

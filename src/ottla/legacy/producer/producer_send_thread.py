@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ottla.legacy.producer.event_queue import Event, EventQueue
 
-log = logging.getLogger("ottla.legacy")
+log: Final = logging.getLogger("ottla.legacy")
 
 
 class ProducerSendThread(threading.Thread):

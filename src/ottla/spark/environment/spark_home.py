@@ -18,11 +18,12 @@ import tempfile
 from collections.abc import MutableMapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from ottla.errors import ConfigurationError
 from ottla.java import cache_dir
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 
 def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> None:

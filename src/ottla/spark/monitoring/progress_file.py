@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ottla.errors import ConfigurationError
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 FORMAT: Final = 1
 WRITE_SECONDS: Final = 1.0
@@ -48,7 +48,7 @@ class ProgressFile:
     def __init__(self, directory: Path, kind: str, name: str, content: Callable[[], Mapping[str, Any]]) -> None:
         host = socket.gethostname()
         file_name = f"{kind}-{re.sub(r'[^A-Za-z0-9.-]', '_', name)[:60]}-{uuid.uuid4().hex[:12]}{SUFFIX}"
-        self.path = directory / file_name
+        self.path: Path = directory / file_name
         self._head = {"format": FORMAT, "kind": kind, "name": name, "host": host, "pid": os.getpid()}
         self._started_ms = _now_ms()
         self._content = content

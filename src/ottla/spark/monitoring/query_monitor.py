@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ottla.metrics.metrics import MetricsReporter
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 LAST_WORDS_SECONDS: Final = 10.0
 """Maximum time in seconds for which `close` waits for Spark's termination events of queries that have ended."""
@@ -52,8 +52,8 @@ class QueryMonitor:
         reporters: Iterable[MetricsReporter],
         progress_dir: Path | None = None,
     ) -> None:
-        self.histories = Histories()
-        self.metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
+        self.histories: Histories = Histories()
+        self.metrics: Metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
         """The metrics of the queries. Reporters get them."""
         self._spark = spark
         self._listener = _Listener(self.histories, QueryMetrics(self.metrics, self.histories))

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
@@ -39,7 +39,7 @@ from ottla.spark.options.option_values import (
     strategy,
 )
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 
 class OptionRow(NamedTuple):

@@ -21,7 +21,7 @@ class SpillBuffer:
     """Record batches that can be iterated over more than once. A context manager, which deletes the file at the end."""
 
     def __init__(self, most_in_memory: int = HELD_BYTES) -> None:
-        self.count = 0
+        self.count: int = 0
         """The number of rows."""
         # Where Spark keeps what does not fit into memory; the system's directory for temporary files may be memory.
         place = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -159,9 +159,9 @@ class SqlSink:
 
     def __init__(self, options: SqlOptions, types: Mapping[str, Any]) -> None:
         self.options = options
-        self.sink_id = options.sink_id
-        self.batch_id = options.batch_id
-        self.types = dict(types)
+        self.sink_id: str | None = options.sink_id
+        self.batch_id: int | None = options.batch_id
+        self.types: dict[str, Any] = dict(types)
 
     def make_tables(self) -> None:
         """Create the tables that do not exist, and check the others. Runs in the driver, because tasks would interfere

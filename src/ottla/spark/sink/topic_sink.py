@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.spark.sink.producer_pool import TaskProducer
     from ottla.spark.sink.row_groups import RowGroup
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 
 class TopicSink:
@@ -37,8 +37,8 @@ class TopicSink:
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
-        self.sink_id = options.sink_id
-        self.batch_id = options.batch_id
+        self.sink_id: str | None = options.sink_id
+        self.batch_id: int | None = options.batch_id
 
     def name(self, task: Task) -> str:
         """Return a task's transactional id. It is also the id of the consumer group with its marker.

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.errors import IllegalStateError
 from ottla.spark.environment.python_workers import SentToWorkers, keep_what_is_loaded
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -134,7 +134,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.job = uuid.uuid4().hex
+        self.job: str = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""

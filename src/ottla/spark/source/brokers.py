@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from ottla.client.consumer.fetch import ranges
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -20,7 +20,7 @@ from ottla.spark.source.ranges import check_exists
 if TYPE_CHECKING:
     from ottla.client.admin.admin import KafkaAdminClient
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 T = TypeVar("T")
 

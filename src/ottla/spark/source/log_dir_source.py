@@ -48,7 +48,9 @@ class LogDirPartition(InputPartition):
         super().__init__(offsets)
         self.range = offsets
         self.directory = directory
-        self.aborted = tuple(a for a in aborted if a.first < offsets.end and a.marker >= offsets.start)
+        self.aborted: tuple[Aborted, ...] = tuple(
+            a for a in aborted if a.first < offsets.end and a.marker >= offsets.start
+        )
 
 
 class LogDirReader(RangeReader, DataSourceReader):
@@ -89,7 +91,7 @@ class LogFiles:
     """The logs in the directories. Implements `Lookup`."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.logs = offline_logs([Path(path) for path in options.log_dirs])
+        self.logs: dict[TopicPartition, ReadOnlyLog] = offline_logs([Path(path) for path in options.log_dirs])
         self._where = f"ottla.log.dirs {','.join(options.log_dirs)}"
         self._committed = _only_committed(options.kafka.get("isolation.level", "read_uncommitted"))
         self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyspark.sql.datasource import Filter
 
@@ -21,7 +21,7 @@ from ottla.spark.source.arrow import column_names
 from ottla.spark.source.filters import Bounds
 from ottla.spark.source.offsets import Lookup, OffsetRange, batch_ranges, resolve
 
-log = logging.getLogger("ottla.spark")
+log: Final = logging.getLogger("ottla.spark")
 
 
 class TopicLookup(Lookup, Protocol):
@@ -52,7 +52,7 @@ class RangeReader(SentToWorkers):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self.bounds = Bounds()
+        self.bounds: Bounds = Bounds()
 
     @property
     def columns(self) -> tuple[str, ...]:

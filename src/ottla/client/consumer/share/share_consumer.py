@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ottla.client.consumer.consumer import STOP_MARGIN_SECONDS
 from ottla.client.consumer.share.acknowledgements import AcknowledgeType
@@ -23,6 +23,7 @@ from ottla.records.consumer_record import ConsumerRecord
 
 if TYPE_CHECKING:
     from ottla.client.options.share_consumer import ShareConsumerOptions
+    from ottla.config.share_consumer import ShareConsumerConfig
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ShareConsumerOptions]) -> None:
         self._asynchronous = AsyncKafkaShareConsumer(*topics, **options)
-        self.config = self._asynchronous.config
+        self.config: ShareConsumerConfig = self._asynchronous.config
         self._core = self._asynchronous._core
         self._io = IoThread(f"ottla-{self._core.client_id}")
         self._io.on_fork = self._forked
@@ -72,8 +73,8 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     ) -> None:
         self.close()
 
-    subscribe = synchronous(AsyncKafkaShareConsumer.subscribe)
-    unsubscribe = synchronous(AsyncKafkaShareConsumer.unsubscribe)
+    subscribe: Final = synchronous(AsyncKafkaShareConsumer.subscribe)
+    unsubscribe: Final = synchronous(AsyncKafkaShareConsumer.unsubscribe)
 
     def subscription(self) -> set[str]:
         """Return the subscribed topics."""
@@ -122,9 +123,9 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         self._check_open()
         self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
 
-    commit = synchronous(AsyncKafkaShareConsumer.commit)
+    commit: Final = synchronous(AsyncKafkaShareConsumer.commit)
     commit_sync = commit
-    commit_async = in_io_thread(AsyncKafkaShareConsumer.commit_async)
+    commit_async: Final = in_io_thread(AsyncKafkaShareConsumer.commit_async)
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
         """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). It is
@@ -141,7 +142,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._asynchronous.metrics(raw)
 
-    client_instance_id = synchronous(AsyncKafkaShareConsumer.client_instance_id)
+    client_instance_id: Final = synchronous(AsyncKafkaShareConsumer.client_instance_id)
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send pending acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
