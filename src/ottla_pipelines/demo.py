@@ -251,7 +251,7 @@ def report(run: Run, rates: Rates, console: Console) -> bool:
     made = build_report(run, rates)
     terminal.show(made, console)
     chart.draw(made, run.chart)
-    page.write(made, run.chart, run.page, PAGE_TEMPLATE)
+    page.write(made, run.page, PAGE_TEMPLATE)
     _line(console)("")
     for label, path in (("Page", run.page), ("Chart", run.chart), ("Parquet", run.datasets), ("Logs", run.logs)):
         _line(console)(f"{label:<12} {path}")

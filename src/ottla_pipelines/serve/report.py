@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.spark.report.report import Bars, Report, TableData
+from ottla.spark.report.report import Bars, Calendar, Multiples, Report, TableData
 from ottla_pipelines.catalog import WEATHER_CLASSES
 from ottla_pipelines.serve.account import Account
 
@@ -101,7 +101,27 @@ def flight_report(
         ],
         rates,
         account=account,
+        figures=[
+            _bars("Flights 15 minutes late or more, by weather", "%", weather, lambda g: g.delayed_percent),
+            _bars("Mean delay by airline", "min", carriers, lambda g: g.mean_delay),
+            Multiples("Mean delay by airport and weather", _by_airport(statistics)),
+            Calendar("Mean delay of each day", "min", {dt.date.fromisoformat(g.name): g.mean_delay for g in days}),
+            _bars("Cancelled by month", "%", months, lambda g: g.cancelled_percent)._replace(is_series=True),
+        ],
     )
+
+
+def _by_airport(statistics: Statistics) -> list[Bars]:
+    airports = sorted({str(row["airport"]) for row in statistics})
+    return [
+        _bars(
+            airport,
+            "min",
+            grouped([row for row in statistics if row["airport"] == airport], lambda row: str(row["weather"])),
+            lambda group: group.mean_delay,
+        )
+        for airport in airports
+    ]
 
 
 def _flight_findings(weather: Sequence[Group], airports: Sequence[Group], days: Sequence[Group]) -> list[str]:
@@ -166,7 +186,7 @@ def count_report(name: str, statistics: Statistics, account: Account, rates: Seq
         [TableData("The largest groups", ("group", "events"), [(g, f"{n:,}") for g, n in groups])],
         [
             Bars("The largest groups", "events", [g for g, _ in groups], [n for _, n in groups]),
-            Bars("Events by hour", "events", [h or "no time" for h, _ in hours], [n for _, n in hours]),
+            Bars("Events by hour", "events", [h or "no time" for h, _ in hours], [n for _, n in hours], is_series=True),
         ],
         rates,
         account=account,

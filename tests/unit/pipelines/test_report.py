@@ -61,11 +61,13 @@ def test_the_terminal_shows_tables_findings_and_rates() -> None:
 def test_the_page_is_whole_and_escaped(tmp_path: Path) -> None:
     chart.draw(flights(), tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    page.write(flights(), tmp_path / "c.png", tmp_path / "r.html", PAGE_TEMPLATE)
+    page.write(flights(), tmp_path / "r.html", PAGE_TEMPLATE)
     html = (tmp_path / "r.html").read_text()
     assert "United &lt;Air&gt; Lines" in html
     assert "30 of 30 flights, 0 lost, 0 doubled" in html
-    assert "data:image/png;base64," in html
+    assert html.count("<figure>") == 5
+    assert "Tuesday, 01 January 2013: 3 min" in html  # a day of the calendar
+    assert "Python" in html.partition("<footer>")[2]
     assert "http" not in html.replace("http-equiv", "")
 
 

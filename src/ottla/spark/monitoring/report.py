@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -24,10 +23,7 @@ def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
     if path.suffix == ".png":
         chart.draw(report, path)
         return path
-    with tempfile.TemporaryDirectory(prefix="ottla-report-") as folder:
-        image = Path(folder) / "chart.png"
-        chart.draw(report, image)
-        page.write(report, image, path)
+    page.write(report, path)
     return path
 
 
@@ -97,7 +93,7 @@ def _bars(query: QueryHistory) -> list[Bars]:
     labels = [str(group[0].batch_id) for group in groups]
 
     def bars(what: str, unit: str, value: Callable[[MicroBatch], float]) -> Bars:
-        return Bars(f"{query.name}: {what} by micro-batch", unit, labels, [fmean(map(value, g)) for g in groups])
+        return Bars(f"{query.name}: {what} by micro-batch", unit, labels, [fmean(map(value, g)) for g in groups], True)
 
     made = [
         bars("rate", "rows/s", lambda batch: batch.rows_per_second),

@@ -1,8 +1,11 @@
-"""The content of a report: sentences, tables, bar charts and rates. `chart` and `page` render it."""
+"""The content of a report: sentences, figures, tables and rates. `chart` and `page` render it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+import os
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +25,26 @@ class Bars(NamedTuple):
     unit: str
     labels: Sequence[str]
     values: Sequence[float]
+    is_series: bool = False
+    """Whether the labels have an order of their own, such as months; other bars are sorted by value."""
+
+
+class Multiples(NamedTuple):
+    """Several bar charts with the same labels and one scale, to be compared with each other."""
+
+    title: str
+    parts: Sequence[Bars]
+
+
+class Calendar(NamedTuple):
+    """A value for each day, as a heat map."""
+
+    title: str
+    unit: str
+    days: Mapping[dt.date, float]
+
+
+Figure = Bars | Multiples | Calendar
 
 
 @dataclass(frozen=True)
@@ -33,3 +56,24 @@ class Report:
     tables: Sequence[TableData]
     bars: Sequence[Bars]
     rates: Sequence[tuple[str, str]] = field(default=())
+    figures: Sequence[Figure] = field(default=(), kw_only=True)
+    """The figures of the page, if they are not `bars`."""
+
+
+def provenance(*packages: str) -> list[tuple[str, str]]:
+    """Return where and with what a report was made: versions of Ottla, Python and these packages, machine, time."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    rows = []
+    for package in ("ottla", *packages):
+        try:
+            rows.append((package, version(package)))
+        except PackageNotFoundError:  # run from a checkout, or not installed
+            continue
+    made = dt.datetime.now(dt.UTC)
+    return [
+        *rows,
+        ("Python", platform.python_version()),
+        ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+        ("made", f"{made:%Y-%m-%d %H:%M} UTC"),
+    ]
