@@ -78,7 +78,7 @@ def contradiction(args: argparse.Namespace) -> str | None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ottla_pipelines.declarative import projects, topics
+    from ottla_pipelines.declarative import projects, summary, topics
     from ottla_pipelines.declarative.runs import RunOptions
     from ottla_pipelines.declarative.runs import run as run_pipeline
     from ottla_pipelines.declarative.session import DEFAULT_MASTER
@@ -103,6 +103,8 @@ def _run(args: argparse.Namespace) -> int:
         run_pipeline(options, _show_json if args.json else _shown_since(began))
     if not args.json:
         print(f"{'checked' if dry else 'done'} in {time.monotonic() - began:.0f} s")
+        if not dry and args.demo:
+            print("\n".join(summary.lines(spec.parent)))
     return 0
 
 
