@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ottla.config.client import (
     ClientConfig,
+    absent,
     anything,
     boolean,
     each,
@@ -103,6 +104,12 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
     value_deserializer: Final = Option(
         None, anything, "Converts values from bytes: a callable or a Deserializer; None: values stay bytes."
+    )
+    receive_buffer_bytes: Option[int] = Option(
+        -1,
+        absent(-1, integer(-1)),
+        "SO_RCVBUF in bytes; -1: the system's default, which grows with the connection. Java's default is 65536, which "
+        "takes more CPU, and limits a connection to 64 KiB per round trip.",
     )
     fetch_min_bytes: Final = Option(
         1, integer(0), "Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."

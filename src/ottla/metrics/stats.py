@@ -49,18 +49,17 @@ class Sampled(abc.ABC):
     @abc.abstractmethod
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
-    def _sample(self, config: MetricConfig, now: float) -> Sample:
-        """Return the current window, or start a new one if it has ended. A record is counted in it."""
-        if now >= self._open_until:
-            if len(self._samples) >= config.samples:
-                self._samples.popleft()
-            self._open = Sample(now, self.initial)
-            self._open_until = now + config.window_seconds
-            self._samples.append(self._open)
-        sample = self._open
-        sample.count += 1
-        sample.last = now
-        return sample
+    def _next_sample(self, config: MetricConfig, now: float) -> Sample:
+        """Start a new window, because the current one has ended.
+
+        The `record` methods count in the window themselves, without a call: clients record 45 values for each batch.
+        """
+        if len(self._samples) >= config.samples:
+            self._samples.popleft()
+        self._open = Sample(now, self.initial)
+        self._open_until = now + config.window_seconds
+        self._samples.append(self._open)
+        return self._open
 
     def alive(self, config: MetricConfig, now: float) -> deque[Sample]:
         """Return the windows that have not expired."""
@@ -82,7 +81,10 @@ class WindowedSum(Sampled):
     """The sum of the values in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        self._sample(config, now).value += value
+        sample = self._open if now < self._open_until else self._next_sample(config, now)
+        sample.count += 1
+        sample.last = now
+        sample.value += value
 
     def _together(self, samples: deque[Sample]) -> float:
         return sum(sample.value for sample in samples)
@@ -92,7 +94,10 @@ class WindowedCount(WindowedSum):
     """The number of records in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        self._sample(config, now).value += 1.0
+        sample = self._open if now < self._open_until else self._next_sample(config, now)
+        sample.count += 1
+        sample.last = now
+        sample.value += 1.0
 
 
 class Avg(WindowedSum):
@@ -109,7 +114,9 @@ class Max(Sampled):
     initial = -math.inf
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        sample = self._sample(config, now)
+        sample = self._open if now < self._open_until else self._next_sample(config, now)
+        sample.count += 1
+        sample.last = now
         if value > sample.value:
             sample.value = value
 
@@ -123,7 +130,9 @@ class Min(Sampled):
     initial = math.inf
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        sample = self._sample(config, now)
+        sample = self._open if now < self._open_until else self._next_sample(config, now)
+        sample.count += 1
+        sample.last = now
         if value < sample.value:
             sample.value = value
 

@@ -75,6 +75,11 @@ class FrameReader:
         """The number of bytes of an unfinished frame that have been received."""
         return self._end - self._start
 
+    @property
+    def missing(self) -> int:
+        """The number of bytes that an unfinished frame still needs."""
+        return 4 + self._size() - self.waiting if self.waiting >= 4 else 4 - self.waiting
+
     def _size(self) -> int:
         size = int.from_bytes(self._view[self._start : self._start + 4], "big", signed=True)
         if not 0 <= size <= self.max_bytes:

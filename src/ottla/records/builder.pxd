@@ -1,6 +1,6 @@
 cimport cython
 
-from ottla.records.varint cimport put, size_of_varlong, write_varlong
+from ottla.records.varint cimport put
 
 
 @cython.final
@@ -47,3 +47,9 @@ cdef class BatchBuilder:
         key_size=Py_ssize_t, value_size=Py_ssize_t, pos=Py_ssize_t, i=Py_ssize_t, row=Py_ssize_t, p="unsigned char *",
     )
     cpdef append_columns(self, object timestamps, object keys, object values, object rows, Py_ssize_t start=*)
+
+    @cython.locals(
+        fixed_time=bint, fixed="long long", times="const long long[::1]", row_numbers="const long long[::1]", row_count=Py_ssize_t, key=bytes, timestamp="long long", i=Py_ssize_t,
+        row=Py_ssize_t,
+    )
+    cpdef append_list(self, object timestamps, list keys, list values, object rows, Py_ssize_t start=*)

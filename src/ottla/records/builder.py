@@ -6,7 +6,7 @@ builder.pxd; without a compiler the same code runs as plain Python, about 15 tim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 try:
@@ -31,10 +31,14 @@ from ottla.records.batch import (
     BatchHeader,
     write_header,
 )
-from ottla.records.varint import append_varlong, size_of_varlong
+from ottla.records.varint import append_varlong
 
-if not cython.compiled:
-    from ottla.records.varint import put, write_varlong
+if cython.compiled:
+    from cython.cimports.ottla.records.fast_varint import put_varlong, varlong_size
+else:
+    from ottla.records.varint import put
+    from ottla.records.varint import size_of_varlong as varlong_size
+    from ottla.records.varint import write_varlong as put_varlong
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -190,10 +194,10 @@ class BatchBuilder:
         if pos < 0:
             return False
         p = self.buffer
-        pos = write_varlong(p, pos, key_size)
+        pos = put_varlong(p, pos, key_size)
         if key is not None:
             pos = put(p, pos, key, 0, key_size)
-        pos = write_varlong(p, pos, value_size)
+        pos = put_varlong(p, pos, value_size)
         if value is not None:
             pos = put(p, pos, value, 0, value_size)
         self.position = put(p, pos, tail, 0, tail_size)
@@ -208,15 +212,15 @@ class BatchBuilder:
         delta = offset - self.base_offset
         if delta <= self.last_delta or delta > 0x7FFFFFFF:
             raise ValueError(f"offset {offset} cannot follow in a batch that begins at {self.base_offset}")
-        body = 1 + size_of_varlong(time_delta) + size_of_varlong(delta) + tail_size
-        body += size_of_varlong(key_size) + max(key_size, 0) + size_of_varlong(value_size) + max(value_size, 0)
-        if body > self.limit - self.position - size_of_varlong(body):
+        body = 1 + varlong_size(time_delta) + varlong_size(delta) + tail_size
+        body += varlong_size(key_size) + max(key_size, 0) + varlong_size(value_size) + max(value_size, 0)
+        if body > self.limit - self.position - varlong_size(body):
             return -1
         p = self.buffer
-        pos = write_varlong(p, self.position, body)
+        pos: int = put_varlong(p, self.position, body)
         p[pos] = 0
-        pos = write_varlong(p, pos + 1, time_delta)
-        pos = write_varlong(p, pos, delta)
+        pos = put_varlong(p, pos + 1, time_delta)
+        pos = put_varlong(p, pos, delta)
         self.base_timestamp = base
         if timestamp > self.max_timestamp or self.count == 0:
             self.max_timestamp = timestamp
@@ -226,21 +230,31 @@ class BatchBuilder:
             self.largest = body
         return pos
 
-    def append_rows(
+    def append_list(
         self,
-        timestamps: Sequence[int] | int,
-        keys: Sequence[bytes | None] | None,
-        values: Sequence[bytes | None],
+        timestamps: memoryview | int,
+        keys: list[bytes | None] | None,
+        values: list[bytes | None],
+        rows: memoryview,
         start: int = 0,
-        stop: int | None = None,
     ) -> int:
-        """Add rows `start` to `stop` of lists, and return the first row that did not fit, or `stop`."""
-        end = len(values) if stop is None else stop
-        for row in range(start, end):
-            timestamp = timestamps if isinstance(timestamps, int) else timestamps[row]
-            if not self.append(timestamp, None if keys is None else keys[row], values[row]):
-                return row
-        return end
+        """Add the rows with the numbers in `rows[start:]` of lists, like `append_columns`."""
+        fixed_time = isinstance(timestamps, int)
+        fixed = timestamps if isinstance(timestamps, int) else 0
+        times = memoryview(_ONE_TIME) if isinstance(timestamps, int) else timestamps
+        row_numbers = rows
+        row_count = len(values) if keys is None else min(len(keys), len(values))
+        key = None
+        for i in range(start, len(row_numbers)):
+            row = row_numbers[i]
+            if row < 0 or row >= row_count:
+                raise IndexError(f"row {row} of {row_count} rows")
+            if keys is not None:
+                key = keys[row]
+            timestamp = fixed if fixed_time else times[row]
+            if not self._append(self.base_offset + self.last_delta + 1, timestamp, key, values[row], NO_HEADERS):
+                return i
+        return len(row_numbers)
 
     def append_columns(
         self,
@@ -276,10 +290,10 @@ class BatchBuilder:
             pos = self._begin(self.base_offset + self.last_delta + 1, timestamp, key_size, value_size, 1)
             if pos < 0:
                 return i
-            pos = write_varlong(p, pos, key_size)
+            pos = put_varlong(p, pos, key_size)
             if key_size > 0:
                 pos = put(p, pos, k.p, k.start, key_size)
-            pos = write_varlong(p, pos, value_size)
+            pos = put_varlong(p, pos, value_size)
             if value_size > 0:
                 pos = put(p, pos, v.p, v.start, value_size)
             p[pos] = 0

@@ -16,7 +16,6 @@ cdef unsigned int _hash(const unsigned char *p, Py_ssize_t start, Py_ssize_t siz
 
 @cython.locals(
     numbers="int[::1]",
-    out="long long[::1]",
     at="long long[::1]",
     number=Py_ssize_t,
     first=Py_ssize_t,
@@ -32,3 +31,17 @@ cdef unsigned int _hash(const unsigned char *p, Py_ssize_t start, Py_ssize_t siz
     size=Py_ssize_t,
 )
 cpdef list rows_by_partition(object keys, Py_ssize_t rows, Py_ssize_t count)
+
+@cython.locals(numbers="int[::1]", at="long long[::1]", number=Py_ssize_t, row=Py_ssize_t, rows=Py_ssize_t, key=bytes)
+cpdef list list_rows_by_partition(list keys, Py_ssize_t count)
+
+@cython.locals(out="long long[::1]", row=Py_ssize_t)
+cpdef object all_rows(Py_ssize_t rows)
+
+@cython.locals(total=Py_ssize_t)
+cpdef Py_ssize_t bytes_in_list(list items) except? -2
+
+@cython.locals(
+    numbers="int[::1]", out="long long[::1]", at="long long[::1]", number=Py_ssize_t, row=Py_ssize_t, rows=Py_ssize_t,
+)
+cdef list _sorted_rows(object chosen, Py_ssize_t count, object ends)

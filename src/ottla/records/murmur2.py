@@ -52,10 +52,8 @@ def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[i
     key.
     """
     chosen = array("i", bytes(4 * rows))
-    sorted_rows = array("q", bytes(8 * rows))
     ends = array("q", bytes(8 * (count + 2)))
     numbers = memoryview(chosen)
-    out = memoryview(sorted_rows)
     at = memoryview(ends)
     offsets = memoryview(keys.offsets)
     data = memoryview(keys.data).cast("B")
@@ -76,6 +74,53 @@ def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[i
             number = (_hash(p, start, size) & 0x7FFFFFFF) % count
         numbers[row] = number
         at[number + 1] += 1
+    return _sorted_rows(chosen, count, ends)
+
+
+def list_rows_by_partition(keys: list[bytes | None], count: int) -> list[array[int]]:
+    """Return the row numbers like `rows_by_partition`, for a list of keys."""
+    rows = len(keys)
+    chosen = array("i", bytes(4 * rows))
+    ends = array("q", bytes(8 * (count + 2)))
+    numbers = memoryview(chosen)
+    at = memoryview(ends)
+    for row in range(rows):
+        key = keys[row]
+        number = count if key is None else (_hash(key, 0, len(key)) & 0x7FFFFFFF) % count
+        numbers[row] = number
+        at[number + 1] += 1
+    return _sorted_rows(chosen, count, ends)
+
+
+def all_rows(rows: int) -> array[int]:
+    """Return the numbers of all rows."""
+    numbers = array("q", bytes(8 * rows))
+    out = memoryview(numbers)
+    for row in range(rows):
+        out[row] = row
+    return numbers
+
+
+def bytes_in_list(items: list[bytes | None]) -> int:
+    """Return the number of bytes in a list of bytes and None; -1 if it has other items."""
+    total = 0
+    for item in items:
+        if item is not None:
+            if type(item) is not bytes:
+                return -1
+            total += len(item)
+    return total
+
+
+def _sorted_rows(chosen: array[int], count: int, ends: array[int]) -> list[array[int]]:
+    """Return the row numbers of each partition. `chosen` has the partition of each row, and `ends`, from the second
+    item on, how many rows each has.
+    """
+    rows = len(chosen)
+    sorted_rows = array("q", bytes(8 * rows))
+    numbers = memoryview(chosen)
+    out = memoryview(sorted_rows)
+    at = memoryview(ends)
     # A counting sort: `at` has how many rows each partition has, then where they begin, and in the end where they end.
     for number in range(count + 1):
         at[number + 1] += at[number]

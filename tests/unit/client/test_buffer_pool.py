@@ -21,6 +21,22 @@ def test_a_larger_buffer_is_only_counted() -> None:
     assert pool.try_allocate(500) is not buffer
 
 
+def test_the_last_small_buffers_of_other_sizes_are_used_again() -> None:
+    pool = BufferPool(8000, 100)
+    buffers = [pool.try_allocate(500) for _ in range(9)]
+    for buffer in buffers:
+        assert buffer is not None
+        pool.release(buffer)
+    assert pool.available == 8000
+    reused = [pool.try_allocate(500) for _ in range(9)]
+    assert [id(buffer) for buffer in reused[:8]] == [id(buffer) for buffer in buffers[1:]]
+    assert pool.available == 8000 - 4500
+    for buffer in reused:
+        assert buffer is not None
+        pool.release(buffer)
+    assert pool.try_allocate(8000) is not None, "they make room for a larger one"
+
+
 def test_kept_buffers_make_room_for_a_larger_one() -> None:
     pool = BufferPool(1000, 100)
     for buffer in [pool.try_allocate(100) for _ in range(10)]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -10,9 +11,11 @@ from tests.unit.net.channel_peers import answer, echo, receive
 from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
 from ottla.net.client.channel import Channel
 from ottla.net.client.connect import SocketOptions
+from ottla.protocol.framing import FrameReader
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -72,6 +75,44 @@ def test_a_large_request_arrives_whole() -> None:
             with contextlib.suppress(MalformedMessageError, NetworkError):
                 await second
             assert seen[0] > 2 * size
+
+    run(test)
+
+
+def test_a_large_response_is_read_in_few_pieces_and_small_ones_before_and_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads: list[int] = []
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(3):
+            header, _pos = decode_request_header(await receive(reader))
+            if header.api_key != FetchRequest.API_KEY:
+                writer.write(answer(header.correlation_id))
+                continue
+            part = PartitionData(records=memoryview(bytes(900_000)))
+            topic = FetchableTopicResponse(topic="t", partitions=[part])
+            body = header.correlation_id.to_bytes(4, "big") + encode(FetchResponse(responses=[topic]), 4)
+            frame = len(body).to_bytes(4, "big") + body
+            for start in range(0, len(frame), 30_000):
+                writer.write(frame[start : start + 30_000])
+                await writer.drain()
+                await asyncio.sleep(0)
+        header, _pos = decode_request_header(await receive(reader))
+        writer.write((900_000).to_bytes(4, "big") + bytes(100_000))
+        writer.close()
+
+    async def test() -> None:
+        async with connected(peer) as channel:
+            received = FrameReader.received
+            monkeypatch.setattr(FrameReader, "received", lambda self, n: reads.append(n) or received(self, n))  # type: ignore[func-returns-value]
+            assert (await channel.send(HeartbeatRequest(), 1, 5)).error_code == 0
+            response = await channel.send(FetchRequest(), 4, 5)
+            assert response.responses[0].partitions[0].records.nbytes == 900_000  # type: ignore[union-attr]
+            assert (await channel.send(HeartbeatRequest(), 1, 5)).error_code == 0
+            assert sys.platform != "linux" or len(reads) < 12, reads
+            with pytest.raises(NetworkError, match="the peer closed the connection"):
+                await channel.send(FetchRequest(), 4, 5)
 
     run(test)
 

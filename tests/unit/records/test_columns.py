@@ -231,6 +231,25 @@ def test_columns_become_the_same_batches_again(
         assert bytes(builder.close()) == expected
 
 
+def test_lists_are_appended_like_columns(hot: SimpleNamespace) -> None:
+    keys, vals = [b"k", None, b""], [None, b"v" * 50, b"w"]
+    rows = memoryview(array("q", [2, 0, 1]))
+    for timestamps in (NOW, memoryview(array("q", [NOW, NOW + 1, NOW + 2]))):
+        for key_list in (keys, None):
+            builder = hot.builder.BatchBuilder(bytearray(200))
+            assert builder.append_list(timestamps, key_list, vals, rows) == 3
+            batch = bytes(builder.close())
+            decoded = hot.decoder.decode_records(batch, 0, read_header(batch))
+            times = [timestamps] * 3 if isinstance(timestamps, int) else [NOW + 2, NOW, NOW + 1]
+            assert [(r.timestamp, r.value) for r in decoded] == list(zip(times, [b"w", None, b"v" * 50], strict=True))
+            assert [r.key for r in decoded] == ([None] * 3 if key_list is None else [b"", b"k", None])
+    builder = hot.builder.BatchBuilder(bytearray(100))
+    assert builder.append_list(NOW, None, vals, rows) == 2
+    assert builder.append_list(NOW, None, vals, rows, 2) == 2
+    with pytest.raises(IndexError, match="row 3 of 3 rows"):
+        builder.append_list(NOW, None, vals, memoryview(array("q", [3])))
+
+
 def test_append_columns_stops_where_the_batch_is_full(hot: SimpleNamespace) -> None:
     c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x" * 50)] * 10))
     numbers = memoryview(array("q", range(10)))

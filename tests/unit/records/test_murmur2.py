@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from array import array
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,3 +28,13 @@ def test_a_column_of_keys_is_dealt_out_as_single_keys_are(keys: list[bytes | Non
         place = count if key is None else (murmur2(key) & 0x7FFFFFFF) % count
         assert row in actual[place]
     assert sum(map(len, actual)) == len(keys)
+
+
+def test_lists_are_dealt_out_and_measured_like_columns(hot: SimpleNamespace) -> None:
+    keys = [b"a", None, b"b" * 300, b"", b"c"]
+    by_column = hot.murmur2.rows_by_partition(column(keys), len(keys), 3)
+    assert hot.murmur2.list_rows_by_partition(keys, 3) == by_column
+    assert hot.murmur2.list_rows_by_partition([], 2) == [array("q")] * 3
+    assert list(hot.murmur2.all_rows(3)) == [0, 1, 2]
+    assert hot.murmur2.bytes_in_list(keys) == 302
+    assert hot.murmur2.bytes_in_list([b"a", "b"]) == hot.murmur2.bytes_in_list([bytearray(2)]) == -1

@@ -1,7 +1,7 @@
 """Memory for batches, limited by buffer.memory. Kafka's `BufferPool`.
 
-Buffers of batch.size bytes are reused; larger ones are allocated and freed, and only their size is counted. If memory
-is short, callers wait in a queue and get memory in its order, even if a later one needs less.
+Buffers of batch.size bytes are reused, and the last few of other sizes, as `send_batch` needs the same size again. If
+memory is short, callers wait in a queue and get memory in its order, even if a later one needs less.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from ottla.errors import BufferExhaustedError, IllegalStateError
+
+MAX_SPARES: Final = 8
+"""Maximum number of buffers of other sizes than batch.size that are kept."""
 
 
 class Waiter:
@@ -35,6 +39,8 @@ class BufferPool:
         self._available = total
         """Bytes that are neither used nor part of a free buffer."""
         self._free: deque[bytearray] = deque()
+        self._spares: deque[bytearray] = deque()
+        """The last released buffers of other sizes. New memory costs page faults, half as much as filling it."""
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
         self.closed = False
@@ -44,7 +50,7 @@ class BufferPool:
     def available(self) -> int:
         """The number of bytes that could be allocated now."""
         with self._lock:
-            return self._available + len(self._free) * self.poolable
+            return self._available + len(self._free) * self.poolable + sum(map(len, self._spares))
 
     @property
     def queued(self) -> int:
@@ -58,6 +64,10 @@ class BufferPool:
                 return None
             if size == self.poolable and self._free:
                 return self._free.pop()
+            for number, spare in enumerate(self._spares):
+                if len(spare) == size:
+                    del self._spares[number]  # not remove(), which would compare the bytes
+                    return spare
             if not self._reserve(size):
                 return None
         return bytearray(size)
@@ -123,6 +133,9 @@ class BufferPool:
             if len(buffer) == self.poolable and not self._waiters:
                 self._free.append(buffer)
                 return
+            if not self._waiters and len(buffer) <= self.total // MAX_SPARES:
+                self._spares.append(buffer)
+                buffer = self._spares.popleft() if len(self._spares) > MAX_SPARES else bytearray()
             self._available += len(buffer)
             served = self._serve()
         _notify(served)
@@ -149,6 +162,8 @@ class BufferPool:
         while self._available < size and self._free:
             self._free.pop()
             self._available += self.poolable
+        while self._available < size and self._spares:
+            self._available += len(self._spares.popleft())
         if self._available < size:
             return False
         self._available -= size

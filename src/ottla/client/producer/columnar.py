@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.columns import BinaryColumn, Columns
-from ottla.records.murmur2 import rows_by_partition
+from ottla.records.murmur2 import all_rows, bytes_in_list, list_rows_by_partition, rows_by_partition
 
 LARGE_BATCH_BYTES: Final = 256 * 1024
 """Maximum size in bytes of a columnar batch; batch.size if that is larger."""
@@ -33,8 +33,11 @@ class Table(NamedTuple):
     rows: int
     timestamps: memoryview | int
     """The timestamp of each row (int64), or one for all rows, in milliseconds since 1970."""
-    keys: BinaryColumn | None
-    values: BinaryColumn
+    keys: BinaryColumn | list[bytes | None] | None
+    values: BinaryColumn | list[bytes | None]
+    """Both are columns, or lists of bytes and None."""
+    nbytes: int
+    """Bytes of all keys and values."""
 
 
 class SentRange(NamedTuple):
@@ -90,43 +93,58 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
     if keys is not None and len(keys) != rows:
         raise ValueError(f"{len(keys)} keys for {rows} values")
     times = _timestamps(timestamps_ms, rows)
-    return Table(rows, times, None if keys is None else column(keys), column(values))
+    if isinstance(values, (list, tuple)) and (keys is None or isinstance(keys, (list, tuple))):
+        value_list, nbytes = _bytes_list(values)
+        key_list, key_bytes = (None, 0) if keys is None else _bytes_list(keys)
+        return Table(rows, times, key_list, value_list, nbytes + key_bytes)
+    return _of_binary(rows, times, None if keys is None else column(keys), column(values))
+
+
+def _of_binary(rows: int, times: memoryview | int, keys: BinaryColumn | None, values: BinaryColumn) -> Table:
+    nbytes = _bytes_of(values, rows) + (0 if keys is None else _bytes_of(keys, rows))
+    return Table(rows, times, keys, values, nbytes)
 
 
 def _of_columns(columns: Columns) -> Table:
     if columns.headers is not None and columns.headers.offsets[columns.rows]:
         raise ValueError("send_batch() sends no headers; use send() for these records")
-    return Table(columns.rows, columns.timestamps, columns.keys, columns.values)
+    return _of_binary(columns.rows, columns.timestamps, columns.keys, columns.values)
 
 
 def column(items: Any) -> BinaryColumn:
     """Create a column from a list, an Arrow array, or a pandas or Polars series."""
     if not isinstance(items, (list, tuple)) and _is_arrow(items):
         return BinaryColumn.from_arrow(items)
-    try:
-        data = b"".join(items)
-    except TypeError:
-        return _of_objects(items)
-    return BinaryColumn(memoryview(array("i", [0, *accumulate(map(len, items))])), data)
-
-
-def _is_arrow(items: Any) -> bool:
-    """Return whether this is an Arrow array or can be converted to one."""
-    return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
-
-
-def _of_objects(items: Iterable[Any]) -> BinaryColumn:
-    """Create a column from a list with None or str among its items. Raises TypeError for items of other types."""
-    rows = [item.encode() if isinstance(item, str) else item for item in items]
-    present = [row for row in rows if row is not None]
-    if not all(isinstance(row, (bytes, bytearray)) for row in present):
-        raise TypeError("each row must be bytes, str or None")
+    rows, _ = _bytes_list(items)
     offsets = array("i", [0, *accumulate(0 if row is None else len(row) for row in rows)])
     validity = bytearray((len(rows) >> 3) + 1)
     for number, row in enumerate(rows):
         if row is not None:
             validity[number >> 3] |= 1 << (number & 7)
-    return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(rows) - len(present))
+    return BinaryColumn(memoryview(offsets), b"".join(filter(None, rows)), validity, rows.count(None))
+
+
+def _bytes_list(items: Iterable[Any]) -> tuple[list[bytes | None], int]:
+    """Return a list of bytes and None, and the number of bytes. Raises TypeError for other items than these and str."""
+    rows = list(items)  # the caller may change its list while it waits for memory
+    nbytes = bytes_in_list(rows)
+    if nbytes < 0:
+        rows = [_bytes(item) for item in rows]
+        nbytes = bytes_in_list(rows)
+    return rows, nbytes
+
+
+def _bytes(item: Any) -> bytes | None:
+    if isinstance(item, str):
+        return item.encode()
+    if item is not None and not isinstance(item, (bytes, bytearray)):
+        raise TypeError("each row must be bytes, str or None")
+    return item if item is None else bytes(item)
+
+
+def _is_arrow(items: Any) -> bool:
+    """Return whether this is an Arrow array or can be converted to one."""
+    return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
 
 
 def _timestamps(timestamps: Any, rows: int) -> memoryview | int:
@@ -152,11 +170,14 @@ def rows_of_partitions(
     Rows without a key go to the sticky partition.
     """
     if partition is not None:
-        return {partition: array("q", range(rows_table.rows))}
+        return {partition: all_rows(rows_table.rows)}
     if rows_table.keys is None:
-        keyless, by_partition = array("q", range(rows_table.rows)), {}
+        keyless, by_partition = all_rows(rows_table.rows), {}
     else:
-        *by_key, keyless = rows_by_partition(rows_table.keys, rows_table.rows, queues.count)
+        if isinstance(rows_table.keys, list):
+            *by_key, keyless = list_rows_by_partition(rows_table.keys, queues.count)
+        else:
+            *by_key, keyless = rows_by_partition(rows_table.keys, rows_table.rows, queues.count)
         by_partition = {number: rows for number, rows in enumerate(by_key) if rows}
     if keyless:
         chosen = sticky(queues, len(keyless) * 100)
@@ -186,9 +207,9 @@ def append_table(
         check_size(least)
         buffer = yield max(min(_room(accumulator, rows_table, len(numbers) - at), largest), least)
         batch = accumulator.private_batch(queue, buffer)
-        reached = batch.open.builder.append_columns(
-            rows_table.timestamps, rows_table.keys, rows_table.values, numbers, at
-        )
+        builder = batch.open.builder
+        append: Any = builder.append_list if isinstance(rows_table.values, list) else builder.append_columns
+        reached = append(rows_table.timestamps, rows_table.keys, rows_table.values, numbers, at)
         assert reached > at, "a new buffer has room for its first record"
         accumulator.add_closed(queue, batch)
         parts.append((batch.outcome, reached - at))
@@ -202,10 +223,7 @@ def _room(accumulator: Accumulator, rows_table: Table, rows: int) -> int:
     It may exceed batch.size, which is meant for batches that wait for further records. Here all records are available,
     and larger batches are cheaper; but one call must not use up the memory.
     """
-    keys = 0 if rows_table.keys is None else _bytes_of(rows_table.keys, rows_table.rows)
-    average = record_size_upper_bound(
-        keys // rows_table.rows + 1, _bytes_of(rows_table.values, rows_table.rows) // rows_table.rows + 1
-    )
+    average = record_size_upper_bound(0, rows_table.nbytes // rows_table.rows + 1)
     most = min(LARGE_BATCH_BYTES, accumulator.pool.total // 16)
     return max(accumulator.batch_bytes, min(HEADER_BYTES + average * rows, most))
 
@@ -220,7 +238,9 @@ def _row_bound(rows_table: Table, row: int) -> int:
     return record_size_upper_bound(key, _size(rows_table.values, row))
 
 
-def _size(items: BinaryColumn, row: int) -> int:
+def _size(items: BinaryColumn | list[bytes | None], row: int) -> int:
+    if isinstance(items, list):
+        return len(items[row] or b"")
     i = items.first + row
     size: int = items.offsets[i + 1] - items.offsets[i]
     return size

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
@@ -47,6 +48,10 @@ SILENT_HINT: Final = "; is it a Kafka broker, and does security.protocol match i
 """Appended to the error if a peer does not answer the first request."""
 FIRST_BYTES: Final = 20
 """Number of bytes of the first response that are checked to see whether the peer is a Kafka broker."""
+LOW_WATER_BYTES: Final = 128 * 1024
+"""Number of bytes that a response must lack for the socket to wait for them."""
+MAX_LOW_WATER_BYTES: Final = 1024 * 1024
+"""Maximum number of bytes that the socket waits for. The kernel lowers it to half of its receive buffer."""
 READS_IN_A_ROW: Final = 16
 """Maximum number of consecutive reads from one socket before other sockets are read."""
 
@@ -94,6 +99,7 @@ class Channel:
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
         self._frames = FrameReader(MAX_RESPONSE_BYTES, trust_bytes=TRUST_BYTES)
+        self._low_water = 1
         self._outgoing: deque[Chunk] = deque()
         self._writing = False
         self._when_written: deque[asyncio.Future[None]] = deque()
@@ -245,6 +251,11 @@ class Channel:
     # reading
 
     def _readable(self) -> None:
+        self._read()
+        if self.error is None:
+            self._set_low_water()
+
+    def _read(self) -> None:
         assert self._socket is not None
         try:
             for _ in range(READS_IN_A_ROW):
@@ -269,6 +280,17 @@ class Channel:
             self.close(error)
         except OSError as error:
             self.close(connection_error(error, self._peer) or errors.NetworkError(self._describe(error)))
+
+    def _set_low_water(self) -> None:
+        """Let the socket become readable only when the rest of a large response is there, or a MiB of it.
+
+        Otherwise it does for every 64 KiB, and each time the event loop takes longer than the copy.
+        """
+        missing = self._frames.missing
+        low = 1 if missing < LOW_WATER_BYTES else min(missing, MAX_LOW_WATER_BYTES)
+        if low != self._low_water and type(self._socket) is socket.socket and sys.platform == "linux":
+            self._low_water = low
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     def _answered(self, frame: memoryview) -> None:
         """Complete the oldest request with its response."""
