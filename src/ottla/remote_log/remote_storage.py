@@ -9,6 +9,7 @@ this copy, and the file's suffix. All methods block and may be called by any thr
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -25,6 +26,7 @@ CLIENT_OPTIONS: Final = frozenset(
 )
 """The `rsm.config.*` options that are those of the HTTP client."""
 TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "60s"}
+ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
 RETRIES: Final = {"max_retries": 3}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
 
@@ -118,6 +120,13 @@ class ObjectStorage:
             raise self._error("read", name, error) from error
 
     def delete(self, names: Sequence[str]) -> None:
+        try:
+            self._library.delete(self._store, list(names))
+            return
+        except FileNotFoundError:
+            pass  # some stores stop at the first missing one
+        except Exception as error:
+            raise self._error("delete", names[0], error) from error
         for name in names:
             try:
                 self._library.delete(self._store, name)
@@ -151,7 +160,9 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
         return from_url(url, mkdir=True)
     config: dict[str, Any] = {key: value for key, value in options if key not in CLIENT_OPTIONS}
     client: dict[str, Any] = {**TIMEOUTS, **{key: value for key, value in options if key in CLIENT_OPTIONS}}
-    if any(key.endswith("endpoint") and value.startswith("http://") for key, value in config.items()):
+    endpoints = [value for key, value in config.items() if key.endswith("endpoint")]
+    endpoints += [os.environ.get(name, "") for name in ENDPOINT_VARIABLES]
+    if any(endpoint.startswith("http://") for endpoint in endpoints):
         client.setdefault("allow_http", True)
     return from_url(url, config=config, client_options=client, retry_config=RETRIES)  # type: ignore[call-overload,no-any-return]
 
