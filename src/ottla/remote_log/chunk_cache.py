@@ -138,7 +138,7 @@ class ChunkReader:
             del self._downloads[chunk]
 
     async def close(self) -> None:
-        """Cancel the downloads that wait, and wait for the others."""
+        """Cancel the downloads."""
         downloads = list(self._downloads.values())
         for download in downloads:
             download.cancel()

@@ -101,6 +101,8 @@ class RemoteLogMetadataManager:
         self._wait_seconds = consume_wait_seconds
         self._stores: dict[RemotePartition, RemotePartitionMetadataStore] = {}
         """The stores of this broker's replicas."""
+        self._unplaced: set[RemotePartition] = set()
+        """The partitions that wait for `__remote_log_metadata` to be created."""
         self._partitions: dict[int, MetadataPartition] = {}
         self._changed = asyncio.Event()
         self._readers: dict[int, asyncio.Task[None]] = {}
@@ -120,7 +122,8 @@ class RemoteLogMetadataManager:
     def _place(self, store: RemotePartitionMetadataStore) -> None:
         count = self._topic.partition_count
         if not count:
-            return  # placed when the topic was created
+            self._unplaced.add(store.partition)
+            return
         number = metadata_partition(store.partition, count)
         metadata = self._partitions.get(number)
         if metadata is None:
@@ -155,7 +158,6 @@ class RemoteLogMetadataManager:
         count = self._topic.partition_count
         if not count:
             return
-        unplaced = [s for s in self._stores.values() if not self._is_placed(s.partition, count)]
         for number in range(count):
             leads = self._topic.leader(number) == self._broker_id
             metadata = self._partitions.get(number)
@@ -171,12 +173,11 @@ class RemoteLogMetadataManager:
                 self._readers[leader] = asyncio.get_running_loop().create_task(run)
         self._changed.set()
         self._new_records.set()
-        for store in unplaced:
-            self._place(store)
-
-    def _is_placed(self, partition: RemotePartition, count: int) -> bool:
-        metadata = self._partitions.get(metadata_partition(partition, count))
-        return metadata is not None and partition in metadata.assigned
+        unplaced, self._unplaced = self._unplaced, set()
+        for partition in unplaced:
+            store = self._stores.get(partition)
+            if store is not None:
+                self._place(store)
 
     def _set_reads_all(self, metadata: MetadataPartition, reads_all: bool) -> None:
         metadata.reads_all = reads_all

@@ -42,6 +42,8 @@ class RemotePartitionMetadataStore:
         self._ready = asyncio.Event()
         self.readable_bytes = 0
         """The size of all readable segments in bytes."""
+        self.version = 0
+        """Incremented by every change."""
         self._segments: dict[UUID, RemoteLogSegmentMetadata] = {}
         self._by_epoch: dict[int, list[_EpochRange]] = {}
         self._with_aborted: dict[UUID, RemoteLogSegmentMetadata] = {}
@@ -80,6 +82,7 @@ class RemotePartitionMetadataStore:
         if offset < self._applied:
             return
         self._applied = offset + 1
+        self.version += 1
         if isinstance(event, RemoteLogSegmentMetadata):
             if event.id not in self._segments:
                 self._segments[event.id] = event

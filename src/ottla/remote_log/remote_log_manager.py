@@ -18,6 +18,7 @@ from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
+from ottla.config.topic import LogConfig
 from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
@@ -39,6 +40,8 @@ from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 log = logging.getLogger("ottla.remote_log")
 
+CLOSE_SECONDS: Final = 5.0
+"""Maximum time in seconds that a stopping broker waits for uploads in progress."""
 WARN_EVERY: Final = 10
 """Of repeated failures of a task, one in so many is a warning; the others are debug messages."""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
@@ -94,6 +97,8 @@ class RemoteLogManager:
         self._replicas: dict[TopicPartition, tuple[Partition, RemotePartition]] = {}
         """The tiered replicas of this broker."""
         self._tasks: dict[TopicPartition, _LeaderTask] = {}
+        self._cleaned: dict[TopicPartition, tuple[RemotePartitionMetadataStore, int, int, LogConfig]] = {}
+        """By partition: the metadata, log start offset and configs with which nothing had to be deleted."""
         self._cancelled: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
         self._topics_deleted = asyncio.Event()
@@ -158,6 +163,7 @@ class RemoteLogManager:
 
     def _remove(self, tp: TopicPartition) -> None:
         self._cancel(tp)
+        self._cleaned.pop(tp, None)
         replica = self._replicas.pop(tp, None)
         if replica is not None:
             self._metadata.unassign(replica[1])
@@ -170,12 +176,13 @@ class RemoteLogManager:
             running.task.add_done_callback(self._cancelled.discard)
 
     async def close(self) -> None:
-        """Stop all tasks. Uploads in progress are finished first; they are deleted by the next leader."""
+        """Stop all tasks. An upload in progress may be finished; it is deleted by the next leader."""
         tasks = [*self._cancelled, *(running.task for running in self._tasks.values())]
         tasks += [] if self._collector is None else [self._collector]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         self._tasks.clear()
         await self._metadata.close()
         await self._chunks.close()
@@ -247,8 +254,15 @@ class RemoteLogManager:
             if start > partition_log.log_start_offset:
                 log.info("Deleting expired segments of %s before offset %d", partition.topic_partition, start)
                 partition_log.delete_records_before(start)
-        for segment in deletable(partition_log, store):
+        # most passes find nothing new, and there may be very many segments
+        state = store, store.version, partition_log.log_start_offset, partition_log.config
+        if self._cleaned.get(partition.topic_partition) == state:
+            return
+        segments = deletable(partition_log, store)
+        for segment in segments:
             await self._delete(store, segment, partition.topic_stats)
+        if not segments:
+            self._cleaned[partition.topic_partition] = state
 
     async def _delete(
         self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata, stats: TopicStats

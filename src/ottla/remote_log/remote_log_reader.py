@@ -5,7 +5,8 @@ Not thread-safe: event loop only. Nothing here blocks: the downloads run in thre
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+from typing import Final, NamedTuple
 
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import OffsetAndTimestamp
@@ -14,6 +15,9 @@ from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
 from ottla.remote_log.remote_segment import RemoteSegment
 from ottla.storage.log import Log
 from ottla.storage.txn_index import AbortedTransaction
+
+AT_ONCE: Final = 200
+"""Number of segments that are looked at before other tasks may run."""
 
 
 class RemoteRead(NamedTuple):
@@ -83,7 +87,9 @@ class RemoteLogReader:
         none.
         """
         start = log.log_start_offset
-        for metadata in list(store.chain(log.leader_epochs, start)):
+        for number, metadata in enumerate(store.chain(log.leader_epochs, start)):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
             if metadata.start_offset >= log.local_log_start_offset:
                 return None
             if metadata.max_timestamp_ms >= timestamp_ms:

@@ -18,9 +18,10 @@ def expired_before(log: Log, store: RemotePartitionMetadataStore, now_ms: int) -
     config, start = log.config, log.log_start_offset
     if not config.deletes or (config.retention_ms < 0 and config.retention_bytes < 0):
         return start
-    chain = list(store.chain(log.leader_epochs, start))
-    excess = _total_bytes(log, chain) - config.retention_bytes if config.retention_bytes >= 0 else -1
-    for segment in chain:
+    excess = -1
+    if 0 <= config.retention_bytes < store.readable_bytes + log.size:  # otherwise there is certainly no excess
+        excess = _total_bytes(log, list(store.chain(log.leader_epochs, start))) - config.retention_bytes
+    for segment in store.chain(log.leader_epochs, start):
         too_old = config.retention_ms >= 0 and now_ms - _newest_ms(segment) > config.retention_ms
         if not too_old and excess < segment.size:
             break

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -25,10 +26,13 @@ CLIENT_OPTIONS: Final = frozenset(
     {"allow_http", "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url", "timeout"}
 )
 """The `rsm.config.*` options that are those of the HTTP client."""
-TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "60s"}
+TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
 ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
-RETRIES: Final = {"max_retries": 3}
+RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
+PART_BYTES: Final = 8 * 1024 * 1024
+PARTS_AT_ONCE: Final = 2
+"""The parts of a segment are read from its file and uploaded in pieces, so that large ones do not fill the memory."""
 
 
 class RemoteStorageError(KafkaStorageError):
@@ -101,7 +105,7 @@ class ObjectStorage:
 
     def put(self, name: str, content: Path | bytes) -> None:
         try:
-            self._library.put(self._store, name, content)
+            self._library.put(self._store, name, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
         except FileNotFoundError:
             raise RemoteStorageError(f"{content!s} was deleted before it was copied") from None
         except Exception as error:

@@ -83,7 +83,7 @@ class LogDirMove:
         self._truncations = current.cuts
         future = self.target.create_future(current.topic_partition, current.config, current.topic_id, uuid4().hex)
         first = next((header for header, _ in current.batches_from(current.log_start_offset)), None)
-        future.truncate_fully_and_start_at(current.log_end_offset if first is None else first.base_offset)
+        _start(future, current, current.log_end_offset if first is None else first.base_offset)
         return future
 
     def _copy(self, future: Log) -> int:
@@ -93,12 +93,12 @@ class LogDirMove:
             # This replica, a follower, has truncated records that its new leader does not have; some of them may have
             # been copied.
             self._truncations = current.cuts
-            future.truncate_fully_and_start_at(current.segments[0].base_offset)
+            _start(future, current, current.segments[0].base_offset)
         if future.log_end_offset >= current.written_end_offset:
             return 0
         if future.log_end_offset < current.segments[0].base_offset:
             # retention has deleted segments before they were copied: start again with the remaining ones
-            future.truncate_fully_and_start_at(current.segments[0].base_offset)
+            _start(future, current, current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
         chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no delay of more than about a second
         chunk = min(chunk, current.config.segment_bytes)  # segments may be larger than their current limit
@@ -116,3 +116,13 @@ class LogDirMove:
         self._future = None
         self.source.delete(current.topic_partition)
         log.info("Moved %s from %s to %s", partition.topic_partition, self.source.path, self.target.path)
+
+
+def _start(future: Log, current: Log, offset: int) -> None:
+    """Restart a copy at an offset. If earlier records are in remote storage, it gets their epochs and producers."""
+    if current.log_start_offset < offset:
+        state = current.tiered_state_at(offset)
+        if state is not None:
+            future.restart_after_tiered(offset, current.log_start_offset, *state)
+            return
+    future.truncate_fully_and_start_at(offset)

@@ -598,6 +598,8 @@ class Log:
         version 0 (Kafka before 0.10.1).
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
+        if self.log_start_offset < self.segments[0].base_offset:
+            times.insert(0, (self.log_start_offset, times[0][1]))  # the records before are in remote storage
         if self.active.size:
             times.append((self.log_end_offset, self.clock.now_ms()))
         while timestamp_ms is not None and times and times[-1][1] > timestamp_ms:
@@ -744,6 +746,16 @@ class Log:
         self.producers.clear(offset)
         for _, path in snapshots_in(self.dir):
             path.unlink(missing_ok=True)
+
+    def tiered_state_at(self, offset: int) -> tuple[list[EpochEntry], bytes] | None:
+        """Return the leader epochs and the producer snapshot of the records before `offset`; None if there is no
+        snapshot.
+        """
+        try:
+            snapshot = (self.dir / file_name(offset, SNAPSHOT_SUFFIX)).read_bytes()
+        except FileNotFoundError:
+            return None
+        return [e for e in self.leader_epochs.entries if e.start_offset < offset], snapshot
 
     def restart_after_tiered(
         self, offset: int, log_start_offset: int, epochs: list[EpochEntry], producer_snapshot: bytes
