@@ -109,20 +109,35 @@ class ChunkReader:
 
     async def read_chunk(self, name: str, number: int) -> bytes:
         """Return a chunk of an object. Raises the errors of `read_whole`."""
-        read = functools.partial(self._storage.get_range, name, number * self.chunk_bytes, self.chunk_bytes)
-        return await self._read(Chunk(name, number), self._data_cache, read)
+        chunk = Chunk(name, number)
+        return await self._read(chunk, self._data_cache, self._range(chunk))
+
+    def read_ahead(self, name: str, number: int) -> None:
+        """Start to read a chunk that will probably be needed, unless many reads are in progress."""
+        chunk = Chunk(name, number)
+        if len(self._downloads) < self._max_pending // 4 and self._data_cache.get(chunk) is None:
+            self._start(chunk, self._data_cache, self._range(chunk))
+
+    def _range(self, chunk: Chunk) -> Callable[[], bytes]:
+        size = self.chunk_bytes
+        return functools.partial(self._storage.get_range, chunk.name, chunk.number * size, size)
+
+    def _start(self, chunk: Chunk, cache: ChunkCache, read: Callable[[], bytes]) -> asyncio.Task[bytes]:
+        """Return the download of a chunk; start it unless it is in progress."""
+        download = self._downloads.get(chunk)
+        if download is None:
+            download = asyncio.get_running_loop().create_task(self._download(chunk, cache, read))
+            self._downloads[chunk] = download
+            download.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return download
 
     async def _read(self, chunk: Chunk, cache: ChunkCache, read: Callable[[], bytes]) -> bytes:
         data = cache.get(chunk)
         if data is not None:
             return data
-        download = self._downloads.get(chunk)
-        if download is None:
-            if len(self._downloads) >= self._max_pending:
-                raise TooManyRemoteReadsError(f"{len(self._downloads)} reads from remote storage are in progress")
-            download = asyncio.get_running_loop().create_task(self._download(chunk, cache, read))
-            self._downloads[chunk] = download
-            download.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if chunk not in self._downloads and len(self._downloads) >= self._max_pending:
+            raise TooManyRemoteReadsError(f"{len(self._downloads)} reads from remote storage are in progress")
+        download = self._start(chunk, cache, read)
         # a reader that gives up does not end the download: it repeats its fetch, and finds the chunk in the cache
         return await asyncio.shield(download)
 

@@ -113,7 +113,14 @@ class RemoteSegment:
             if end + header.size_in_bytes > limit:
                 break
             end, until = end + header.size_in_bytes, max(until, header.next_offset)
+        self._read_ahead(position + end)
         return RemoteBatches(data[:end], until)
+
+    def _read_ahead(self, position: int) -> None:
+        """Start to read the next chunk if the second half of this one is reached, as most consumers read on."""
+        number, within = divmod(position, self._chunks.chunk_bytes)
+        if 2 * within >= self._chunks.chunk_bytes and (number + 1) * self._chunks.chunk_bytes < self.metadata.size:
+            self._chunks.read_ahead(self._log, number + 1)
 
     async def _whole(self, position: int, header: BatchHeader, data: memoryview) -> memoryview:
         """Return a whole batch, which may extend over several chunks."""

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.unit.storage.conftest import batch
 
 from ottla.config.topic import LogConfig
 from ottla.errors import MalformedMessageError
@@ -14,6 +15,7 @@ from ottla.model import TopicPartition
 from ottla.remote_log.metadata_records import decode_event, encode_event, metadata_partition
 from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
 from ottla.remote_log.remote_retention import deletable, expired_before
+from ottla.remote_log.segment_copier import copy_candidates
 from ottla.remote_log.segment_metadata import (
     RemoteLogEvent,
     RemoteLogSegmentMetadata,
@@ -131,3 +133,25 @@ def test_expired_segments_end_at_the_first_one_that_is_retained(
     log.log_end_offset = log.high_watermark = 30
     store = store_of(segment(1, 0, 9, ms=100), segment(2, 10, 19, ms=149), segment(3, 20, 29, ms=150))
     assert expired_before(log, store, 200) == start
+
+
+def test_only_closed_flushed_and_stable_segments_are_copied(tmp_path: Path) -> None:
+    config = LogConfig(remote_storage_enable=True, segment_bytes=400)
+    log = open_log(tmp_path / "t-3", TopicPartition("t", 3), config)
+    for sequence in range(12):
+        log.append(batch(b"x" * 120, producer_id=1, producer_epoch=0, base_sequence=sequence), leader_epoch=0)
+    bases = [s.base_offset for s in log.segments]
+    assert len(bases) == 6
+    log.high_watermark = 12
+    assert copy_candidates(log) == [], "nothing is flushed"
+    log.flush()
+    assert [c.next_offset for c in copy_candidates(log)] == bases[1:]
+    log.remote_end_offset = bases[2]
+    assert [c.segment.base_offset for c in copy_candidates(log)] == bases[2:-1]
+    log.remote_end_offset = bases[2] + 1
+    assert copy_candidates(log)[0].segment.base_offset == bases[2], "the segments of another leader ended elsewhere"
+    log.high_watermark = bases[4] - 1
+    assert [c.segment.base_offset for c in copy_candidates(log)] == [bases[2]]
+    log.high_watermark = 12
+    log.producers.ongoing[bases[3] - 1] = 9
+    assert copy_candidates(log) == [], "a transaction is open"

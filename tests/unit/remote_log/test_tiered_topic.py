@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.monitoring.scraping import scraped
-from tests.unit.remote_log.tiered_topic import SEGMENT_RECORDS, TieredTopic, configs, wait_until
+from tests.unit.remote_log.tiered_topic import SECONDS, SEGMENT_RECORDS, TieredTopic, configs, wait_until
 
-from ottla import KafkaProducer
+from ottla import KafkaProducer, KafkaShareConsumer
 from ottla.broker.embedded import Broker
 from ottla.client.admin.configs import ConfigResource, ConfigResourceType
 from ottla.client.admin.topics.offsets import OffsetSpec
@@ -162,6 +162,23 @@ def test_an_outage_delays_copies_and_reads_and_loses_nothing(
         topic.read_within(20, 0.3)
     monkeypatch.setattr(storage.storage, "get_range", get_range)
     assert topic.read(20) == list(range(20))
+
+
+def test_share_group_reads_from_remote_storage(tiered: Broker) -> None:
+    topic = TieredTopic(tiered, "shared")
+    topic.produce(20)
+    topic.wait_local_start(14)
+    group = ConfigResource(ConfigResourceType.GROUP, "g", {"share.auto.offset.reset": "earliest"})
+    topic.admin.alter_configs([group])
+    numbers: set[int] = set()
+    servers = tiered.bootstrap_servers
+    with KafkaShareConsumer("shared", bootstrap_servers=servers, group_id="g") as consumer:
+        deadline = time.monotonic() + SECONDS
+        while len(numbers) < 20:
+            assert time.monotonic() < deadline
+            for records in consumer.poll(200).values():
+                numbers |= {int((record.value or b"")[:6]) for record in records}
+    assert numbers == set(range(20))
 
 
 def remote_names(broker: Broker) -> Sequence[str]:
