@@ -395,6 +395,11 @@ class RemoteLogManager:
             if store is not None:
                 yield partition, store
 
+    def all_led_stores(self) -> Iterator[RemotePartitionMetadataStore]:
+        """Yield the metadata of all partitions whose partition of `__remote_log_metadata` this broker leads."""
+        for metadata in self._metadata.led():
+            yield from metadata.stores.values()
+
     # Deleted topics
 
     async def _collect_deleted_topics(self) -> None:

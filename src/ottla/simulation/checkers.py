@@ -195,3 +195,15 @@ def replicas_reach_what_was_acked(
         if ends.get(place, -1) <= offset:
             wrong.append(f"{place}: high watermark {ends.get(place)}, but {offset} was acked")
     return wrong
+
+
+def objects_match_metadata(objects: Iterable[str], segments: Mapping[str, str]) -> list[str]:
+    """Check that the object store has the segments that consumers may read, and no other objects.
+
+    `segments`: the states of the segments in the metadata, by their ids.
+    """
+    stored = {segment_id for name in objects for segment_id in [name.rpartition("/")[2][21:57]]}
+    readable = {segment_id for segment_id, state in segments.items() if state == "COPY_SEGMENT_FINISHED"}
+    wrong = [f"{segment_id} is in the store, in state {segments.get(segment_id)}" for segment_id in stored - readable]
+    wrong += [f"{segment_id} is readable, and not in the store" for segment_id in readable - stored]
+    return sorted(wrong + [f"{i} is in state {state}" for i, state in segments.items() if i not in readable | stored])

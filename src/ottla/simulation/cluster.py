@@ -58,6 +58,17 @@ CONFIGS: Final[Mapping[str, Any]] = {
 """Kafka's defaults with shorter times, smaller files and fewer partitions, so that more happens in a minute."""
 
 
+TIERED_CONFIGS: Final[Mapping[str, Any]] = {
+    "remote.log.storage.system.enable": "true",
+    "rsm.config.url": "memory://simulation",
+    "remote.log.manager.task.interval.ms": 4000,
+    "remote.log.metadata.topic.num.partitions": 2,
+    "log.retention.check.interval.ms": 5000,
+}
+"""Configs of brokers with tiered storage."""
+TIERED_TOPIC: Final = {"remote.storage.enable": "true", "local.retention.bytes": "1", "segment.bytes": "4096"}
+
+
 class SimulatedBroker:
     """One broker over all of its runs."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.simulation import system
-from ottla.simulation.faults import KINDS, Fault
+from ottla.simulation.faults import ALL_KINDS, Fault
 from ottla.simulation.reporting.children import with_plans
 from ottla.simulation.reporting.coverage import Coverage
 from ottla.simulation.reporting.shrink import report, shrunk
@@ -89,7 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=120, help="virtual time with faults and rests per run, in seconds"
     )
-    parser.add_argument("--fault", action="append", choices=sorted(KINDS), default=[], help="only faults of this kind")
+    parser.add_argument(
+        "--fault", action="append", choices=sorted(ALL_KINDS), default=[], help="only faults of this kind"
+    )
     parser.add_argument(
         "--workload",
         action="append",
@@ -109,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help="leave clients out")
     parser.add_argument("--lasts", type=float, default=0.0, help="minimum virtual time of load, in seconds")
     parser.add_argument("--variation", type=int, default=0, help="another order of events of the seed")
+    parser.add_argument("--tiered", action="store_true", help="tiered topics, in an object store that fails at times")
     parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of runs in parallel")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
@@ -137,6 +140,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
             tuple(options.workload),
             options.stop_early,
             options.store or (SQLITE if seed % SQLITE_EVERY == SQLITE_EVERY - 1 else ZOOKEEPER),
+            options.tiered,
         )
         seed += 1
 

@@ -45,7 +45,7 @@ class Fault(NamedTuple):
     def parse(cls, text: str) -> Fault:
         """Parse a fault in the form of `text`. Raises ValueError."""
         match = re.fullmatch(r"([a-z-]+)@([\d.e-]+)\+([\d.e-]+):(-?\d+),(\d+)", text)
-        if match is None or match[1] not in KINDS:
+        if match is None or match[1] not in ALL_KINDS:
             raise ValueError(f"{text!r} is no fault: KIND@AT+SECONDS:BROKER,OTHER")
         return cls(float(match[2]), float(match[3]), match[1], int(match[4]), int(match[5]))
 
@@ -214,6 +214,14 @@ def _move_clock(cluster: SimulatedCluster, fault: Fault) -> None:
         process.clock_offset_ms += random.Random(str(fault)).choice([-60_000, -5_000, 5_000, 60_000])
 
 
+def _stop_store(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.object_store.is_down = True
+
+
+def _start_store(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.object_store.is_down = False
+
+
 def _nothing(cluster: SimulatedCluster, fault: Fault) -> None:
     pass
 
@@ -240,7 +248,11 @@ KINDS: Final[dict[str, Kind]] = {
     "lost-responses": Kind(_lose_responses, _keep_responses, 8, 1),
     "clock": Kind(_move_clock, _nothing, 0.1, 1),
 }
-"""All kinds of faults."""
+"""The kinds of faults of every run."""
+STORE_OUTAGE: Final = "store-outage"
+TIERED_KINDS: Final[dict[str, Kind]] = {STORE_OUTAGE: Kind(_stop_store, _start_store, 30, 3)}
+"""Further kinds of faults, of runs with tiered storage."""
+ALL_KINDS: Final = {**KINDS, **TIERED_KINDS}
 
 LOSING: Final = ("power-loss", "disk-failure", "fsync-failure", "cut-then-power-loss")
 """Faults that may lose records that a replica has acknowledged. While one lasts, no other broker may fail, because
@@ -280,14 +292,16 @@ def busy_spans(faults: Sequence[Fault]) -> list[Span]:
 def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] = ()) -> list[Fault]:
     """Return the faults of a run."""
     names = list(kinds) or list(KINDS)
-    weights = [KINDS[name].weight for name in names]
+    weights = [ALL_KINDS[name].weight for name in names]
     faults: list[Fault] = []
     at = rng.uniform(1, 5)
     while at < seconds:
         (kind,) = rng.choices(names, weights)
         broker = rng.randrange(brokers)
         other = rng.choice([number for number in range(brokers) if number != broker])
-        lasts = rng.choice([rng.uniform(0.05, KINDS[kind].max_seconds), rng.uniform(0.05, KINDS[kind].max_seconds / 4)])
+        lasts = rng.choice(
+            [rng.uniform(0.05, ALL_KINDS[kind].max_seconds), rng.uniform(0.05, ALL_KINDS[kind].max_seconds / 4)]
+        )
         broker = CONTROLLER if rng.random() < CONTROLLER_SHARE else broker
         if kind in LOSING:
             at += CALM_SECONDS
@@ -303,7 +317,7 @@ def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] 
 
 async def inject(cluster: SimulatedCluster, fault: Fault) -> None:
     """Begin a fault at its time, and end it."""
-    kind = KINDS[fault.kind]
+    kind = ALL_KINDS[fault.kind]
     loop = cluster.world.loop
     await asyncio.sleep(fault.at - loop.time())
     cluster.world.note("fault", f"begins: {fault}")

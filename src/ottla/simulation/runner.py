@@ -17,6 +17,7 @@ from ottla import aio
 from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
+from ottla.simulation.checking.remote_segments import segments_in_metadata
 from ottla.simulation.checking.resources import leaked
 from ottla.simulation.clients import limits
 from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic, FlippedLeaders
@@ -25,8 +26,8 @@ from ottla.simulation.clients.probes import PROBES, Prober
 from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
 from ottla.simulation.clients.share_member import ShareMember
 from ottla.simulation.clients.single_transactions import SingleTransactions
-from ottla.simulation.cluster import SimulatedCluster
-from ottla.simulation.faults import Fault, busy_spans, inject, plan
+from ottla.simulation.cluster import TIERED_CONFIGS, TIERED_TOPIC, SimulatedCluster
+from ottla.simulation.faults import ALL_KINDS, Fault, busy_spans, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
 from ottla.simulation.observer import Observer
 from ottla.simulation.replicas import read_replicas
@@ -57,6 +58,8 @@ TIMEOUT_SECONDS: Final = 30.0
 """Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s."""
 LEAK_SECONDS: Final = 20
 """Time in seconds within which brokers must release the resources of clients that have stopped."""
+CLEANING_SECONDS: Final = 60
+"""Time in seconds within which the leaders must delete copies of segments that were not finished."""
 SHOWN: Final = 5
 """Maximum number of violations that are reported per promise."""
 EXTRAS: Final = 2
@@ -93,6 +96,8 @@ class Plan(NamedTuple):
     """Whether the run ends at the first violation that a checker detects during the run."""
     store: str = ZOOKEEPER
     """The metadata store: "zookeeper" or "sqlite"."""
+    is_tiered: bool = False
+    """Whether the topics are tiered, in an object store that fails at times."""
     records_requests: bool = False
     """Whether the timeline has the requests, and the outcome the logs, of which the story of a violation is made."""
 
@@ -107,6 +112,7 @@ class Plan(NamedTuple):
         arguments += [word for name in self.without for word in ("--without", name)]
         arguments += ["--lasts", repr(self.lasts)] if self.lasts else []
         arguments += ["--variation", str(self.variation)] if self.variation else []
+        arguments += ["--tiered"] if self.is_tiered else []
         return arguments + (["--stop-early"] if self.stops_early else [])
 
 
@@ -146,12 +152,17 @@ class Simulation:
         self.world = World(run_plan.seed, directory, run_plan.variation, run_plan.store)
         self.history = History()
         rng = random.Random(run_plan.seed)
-        planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)
+        kinds = run_plan.kinds or (tuple(ALL_KINDS) if run_plan.is_tiered else ())
+        planned = plan(rng, run_plan.seconds, BROKERS, kinds)
         self.faults = planned if run_plan.faults is None else list(run_plan.faults)
         self._busy = busy_spans(planned)
         self._protocol = rng.choice(["classic", "consumer"])
         self._extra_names = run_plan.workloads or rng.sample(sorted(WORKLOADS), EXTRAS)
-        self.cluster = SimulatedCluster(self.world, BROKERS, limits.CONFIGS if LIMITED in self._extra_names else None)
+        configs = {
+            **(limits.CONFIGS if LIMITED in self._extra_names else {}),
+            **(TIERED_CONFIGS if run_plan.is_tiered else {}),
+        }
+        self.cluster = SimulatedCluster(self.world, BROKERS, configs)
         self.recorder = Recorder()
         self.observer = Observer(self.cluster, self.recorder.look)
         self.world.partition_states.on_state = self.recorder.on_state
@@ -240,8 +251,8 @@ class Simulation:
 
     async def _create_topics(self) -> None:
         topics = [
-            NewTopic(ORDERED, PARTITIONS, 3),
-            NewTopic(TRANSFERS, PARTITIONS, 3),
+            NewTopic(ORDERED, PARTITIONS, 3, topic_configs=dict(TIERED_TOPIC) if self.plan.is_tiered else None),
+            NewTopic(TRANSFERS, PARTITIONS, 3, topic_configs=dict(TIERED_TOPIC) if self.plan.is_tiered else None),
             NewTopic(PROBES, 1, 3),
         ]
 
@@ -340,6 +351,20 @@ class Simulation:
             await asyncio.sleep(1)
         return leaks
 
+    async def _unequal_objects(self) -> list[str]:
+        """Return what is in the object store and not in the metadata, or the reverse, after the time that leaders need
+        to delete unfinished copies.
+        """
+        store = self.world.object_store
+        store.is_reliable = True
+        for _ in range(CLEANING_SECONDS):
+            unequal = checkers.objects_match_metadata(store.objects, segments_in_metadata(self.cluster.nodes))
+            if not unequal:
+                break
+            await asyncio.sleep(1)
+        self.world.note("runner", f"the object store has {len(store.objects)} objects after {store.requests} requests")
+        return unequal
+
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         if not tasks:
             return
@@ -357,6 +382,8 @@ class Simulation:
             except (TimeoutError, KafkaError) as error:
                 self._violate("everything can be read", [f"{topic}: {error!r}"])
         self.observer.stop()
+        if self.plan.is_tiered:
+            self._violate("the store has what is in the metadata", await self._unequal_objects())
         leaks = await self._leaks()
         for broker in self.cluster.brokers:
             await broker.stop()

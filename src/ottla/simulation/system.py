@@ -26,9 +26,11 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, Final
 
 from ottla.broker.request_time import MeteredWorkers
+from ottla.remote_log.remote_storage import ObjectStorage
 from ottla.simulation.disk import SYSTEM, Disks, OsModule, SimulatedPath
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network, SocketModule
+from ottla.simulation.object_store import SimulatedStorage
 from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, current
 from ottla.simulation.sqlite import SqliteModule
@@ -49,6 +51,7 @@ PACKAGES: Final = (
     "net",
     "protocol",
     "records",
+    "remote_log",
     "replication",
     "security",
     "storage",
@@ -193,6 +196,7 @@ def install(
         id(concurrent.futures.ThreadPoolExecutor): SimulatedExecutor,
         id(MeteredWorkers): SimulatedExecutor,
         id(production_open_log): open_log,
+        id(ObjectStorage): SimulatedStorage,
     }
     _replace(replacements)
     random.seed(rng.random())

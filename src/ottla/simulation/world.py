@@ -20,6 +20,7 @@ from ottla.simulation.disk import Disk, Disks
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
+from ottla.simulation.object_store import ObjectStore, SimulatedStorage
 from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, Process
 from ottla.simulation.sqlite import MetadataFile, SqliteModule
@@ -97,6 +98,7 @@ class World:
         self.logs = LogChecker()
         self.metadata.on_change = functools.partial(self.timeline.note, store)
         SimulatedKazoo.service = self.zookeeper
+        self.object_store = SimulatedStorage.store = ObjectStore(random.Random(f"objects of {seed}"))
 
     def install(self) -> None:
         """Replace what the production code uses of the operating system by the simulation."""

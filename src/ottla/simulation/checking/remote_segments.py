@@ -1,0 +1,17 @@
+"""The segments of tiered topics, as the brokers of a simulation know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.main import BrokerNode
+
+
+def segments_in_metadata(nodes: Iterable[BrokerNode]) -> dict[str, str]:
+    """Return the states of all segments by their ids, from the leaders of the partitions of `__remote_log_metadata`."""
+    states: dict[str, str] = {}
+    for node in nodes:
+        remote_log = node.context.remote_log
+        for store in () if remote_log is None else remote_log.all_led_stores():
+            states |= {str(segment.id): segment.state.name for segment in store.segments}
+    return states
