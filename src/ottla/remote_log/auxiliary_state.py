@@ -13,9 +13,7 @@ from ottla.remote_log.remote_segment import RemoteSegment
 from ottla.remote_log.segment_metadata import RemotePartition
 from ottla.replication.partition import Partition
 from ottla.replication.tiered_follower import LeaderLocalStart
-from ottla.storage.files import sync_directory, sync_file
 from ottla.storage.leader_epochs import EpochEntry
-from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 
 class AuxiliaryStateBuilder:
@@ -51,19 +49,14 @@ class AuxiliaryStateBuilder:
         segment = RemoteSegment(metadata, self._chunks)
         epochs = parse_leader_epochs(await segment.leader_epochs())
         snapshot = await segment.producer_snapshot()
-        if partition.leads or partition.closed or partition.image.leader_epoch != epoch:
-            raise FencedLeaderEpochError(f"{tp} has another leader")
         start = metadata.next_offset
         log = partition.log
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, log.sync_tiered_state, start, epochs, snapshot)
+        if partition.leads or partition.closed or partition.image.leader_epoch != epoch or partition.log is not log:
+            raise FencedLeaderEpochError(f"{tp} has another leader")
         log.restart_after_tiered(start, leader.log_start_offset, epochs, snapshot)
         log.remote_end_offset = start
-
-        def sync() -> None:
-            sync_file(log.dir / file_name(start, SNAPSHOT_SUFFIX))
-            log.leader_epochs.sync()
-            sync_directory(log.dir)
-
-        await asyncio.get_running_loop().run_in_executor(None, sync)
 
 
 def parse_leader_epochs(content: bytes) -> list[EpochEntry]:

@@ -33,7 +33,7 @@ from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata, RemotePa
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.topic_stats import TopicStats
-from ottla.storage.files import DiskFailedError, sync_directory, sync_file
+from ottla.storage.files import DiskFailedError
 from ottla.storage.log import Log
 from ottla.storage.retention import local_retention_offset
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
@@ -303,11 +303,9 @@ class RemoteLogManager:
         cuts = partition_log.cuts
         snapshot = partition_log.dir / file_name(offset, SNAPSHOT_SUFFIX)
 
-        def sync() -> None:
-            sync_file(snapshot)
-            sync_directory(partition_log.dir)
-
-        await asyncio.get_running_loop().run_in_executor(None, sync)
+        epochs = partition_log.leader_epochs.entries
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, partition_log.sync_tiered_state, offset, epochs)
         # meanwhile, a follower may have truncated its log, or the partition may have moved to another directory
         if partition.log is partition_log and partition_log.cuts == cuts and snapshot.exists() and not partition.closed:
             partition_log.drop_local_before(offset)
@@ -438,8 +436,12 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
     """
     if partition_log.log_start_offset >= partition_log.segments[0].base_offset:
         return
-    first = store.first_offset(partition_log.leader_epochs)
     local = partition_log.segments[0].base_offset
+    first = store.first_offset(partition_log.leader_epochs)
+    if first is None and any(segment.is_readable and segment.end_offset < local for segment in store.segments):
+        # the leader epochs of the records in remote storage are lost: do not take them for records of another lineage
+        log.error("%s: the leader epochs of the records before offset %d are missing", partition_log, local)
+        return
     start = local if first is None else min(first, local)
     if start > partition_log.log_start_offset:
         partition_log.log_start_offset = start

@@ -123,6 +123,7 @@ def _start(future: Log, current: Log, offset: int) -> None:
     if current.log_start_offset < offset:
         state = current.tiered_state_at(offset)
         if state is not None:
+            future.sync_tiered_state(offset, *state)
             future.restart_after_tiered(offset, current.log_start_offset, *state)
             return
     future.truncate_fully_and_start_at(offset)

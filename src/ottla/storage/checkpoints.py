@@ -20,6 +20,11 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+TIERED_LEADER_EPOCHS = "tiered-leader-epoch-checkpoint"
+"""The leader epochs of records that are only in remote storage, with fsync. `leader-epoch-checkpoint` has them, too,
+but may be lost in a power failure. It is then rebuilt from the batches, which those records have no more on this
+broker. Apache Kafka ignores the file.
+"""
 
 COMPACTED_BELOW = TopicPartition("#compacted-below", 0)
 """An entry among the recovery points that is no partition: the broker that wrote the file compacts no records above

@@ -22,6 +22,11 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def write_tiered(path: Path, entries: list[EpochEntry]) -> None:
+    """Write the checkpoint of the epochs of tiered records, with fsync. Callable from a worker thread."""
+    write_lines(path, (f"{e.epoch} {e.start_offset}" for e in entries))
+
+
 class LeaderEpochs:
     """The entries of a log's `leader-epoch-checkpoint`. Not thread-safe: event loop only."""
 
@@ -37,6 +42,19 @@ class LeaderEpochs:
             raise KafkaStorageError(f"{self.path} is damaged: {error}") from None
         if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(self.entries)):
             raise KafkaStorageError(f"{self.path}: epochs and offsets must increase")
+
+    def load_tiered(self, path: Path, first_offset: int) -> None:
+        """Add the epochs before `first_offset`, the start of the first segment, from the checkpoint of tiered records,
+        if they are missing. Raises KafkaStorageError if it is damaged.
+        """
+        try:
+            tiered = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(path, 2)]
+        except ValueError as error:
+            raise KafkaStorageError(f"{path} is damaged: {error}") from None
+        tiered = [entry for entry in tiered if entry.start_offset < first_offset]
+        if not tiered or (self.entries and self.entries[0].start_offset < first_offset):
+            return
+        self.entries = [*tiered, *(entry for entry in self.entries if entry.epoch > tiered[-1].epoch)]
 
     @property
     def latest(self) -> int:

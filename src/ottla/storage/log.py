@@ -30,8 +30,16 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
-from ottla.storage.files import DiskFailedError, FileSlice, LogFile, replace_file, storage_error, sync_directory
-from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs
+from ottla.storage.files import (
+    DiskFailedError,
+    FileSlice,
+    LogFile,
+    replace_file,
+    storage_error,
+    sync_directory,
+    sync_file,
+)
+from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs, write_tiered
 from ottla.storage.pending_writes import PendingWrites
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
@@ -747,6 +755,18 @@ class Log:
         for _, path in snapshots_in(self.dir):
             path.unlink(missing_ok=True)
 
+    def sync_tiered_state(self, offset: int, epochs: list[EpochEntry], producer_snapshot: bytes | None = None) -> None:
+        """Write what replaces the records before `offset` on this broker, with fsync: their leader epochs, and the
+        producer snapshot, unless it is in its file. Call it in a worker thread, before the segments are deleted.
+        """
+        snapshot = self.dir / file_name(offset, SNAPSHOT_SUFFIX)
+        if producer_snapshot is None:
+            sync_file(snapshot)
+        else:
+            replace_file(snapshot, producer_snapshot)
+        before = [entry for entry in epochs if entry.start_offset < offset]
+        write_tiered(self.dir / checkpoints.TIERED_LEADER_EPOCHS, before)
+
     def tiered_state_at(self, offset: int) -> tuple[list[EpochEntry], bytes] | None:
         """Return the leader epochs and the producer snapshot of the records before `offset`; None if there is no
         snapshot.
@@ -764,16 +784,18 @@ class Log:
         which are in remote storage.
 
         The new segment is created last: without one, the log starts at offset 0 after a crash, and the state is built
-        again.
+        again. `sync_tiered_state` must have been called with the same state.
         """
         self._wait_written()
         try:
             self.discard(list(self.segments))
             self.delete_files()
-            for _, path in snapshots_in(self.dir):
-                path.unlink(missing_ok=True)
             snapshot = self.dir / file_name(offset, SNAPSHOT_SUFFIX)
-            replace_file(snapshot, producer_snapshot, sync=False)
+            for _, path in snapshots_in(self.dir):
+                if path != snapshot:
+                    path.unlink(missing_ok=True)
+            if not snapshot.exists():
+                replace_file(snapshot, producer_snapshot, sync=False)
             self.leader_epochs.restore(epochs)
             self._new_segment(offset)
             self._end_at(offset)

@@ -20,6 +20,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import Scanner
+from ottla.storage import checkpoints
 from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import LogFile, storage_error
 from ottla.storage.index import OffsetIndex, TimeIndex
@@ -306,8 +307,17 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         epochs.entries = []
     if not epochs.entries:
         checked_from = opened.log_start_offset
-    if checked_from is None:
-        return
+    if checked_from is not None:
+        _scan_leader_epochs(opened, checked_from)
+    if opened.config.remote_storage_enable:
+        try:
+            epochs.load_tiered(opened.dir / checkpoints.TIERED_LEADER_EPOCHS, opened.segments[0].base_offset)
+        except KafkaStorageError as error:
+            log.error("%s; consumers cannot read the tiered records of this replica", error)
+
+
+def _scan_leader_epochs(opened: Log, checked_from: int) -> None:
+    epochs = opened.leader_epochs
     # After a power failure, the file may already lack epochs although the truncation of the log was lost, so the
     # batches count.
     epochs.truncate_from_end(checked_from)

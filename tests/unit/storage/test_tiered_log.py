@@ -71,15 +71,19 @@ def test_producers_and_snapshots_survive_a_loss_of_power(make_log: Callable[...,
     fill(log, 20)
     boundaries = [segment.base_offset for segment in log.segments]
     log.remote_end_offset = boundaries[4]
+    epochs = log.leader_epochs.entries
+    log.sync_tiered_state(boundaries[4], epochs)
     log.drop_local_before(boundaries[4])
     assert min(offset for offset, _ in snapshots_in(log.dir)) == boundaries[4]
     log.close_without_flush()
     for offset, path in snapshots_in(log.dir):
         if offset > boundaries[4]:
             path.unlink()  # not on disk yet
+    (log.dir / "leader-epoch-checkpoint").write_bytes(b"")  # neither is its newest content
     again = make_log(**TIERED, recovery_point=boundaries[4])
     assert (again.log_start_offset, again.local_log_start_offset) == (0, boundaries[4])
     assert again.high_watermark == boundaries[4]
+    assert again.leader_epochs.entries == epochs, "the epochs of tiered records are nowhere else"
     assert again.producers.producers[7].last_sequence == 19
     # each closed segment has a snapshot at its end again, to be copied with it
     assert {offset for offset, _ in snapshots_in(log.dir)} >= set(boundaries[4:])
