@@ -48,3 +48,24 @@ def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
     assert any(line.startswith("    violation  logs are sound") for line in lines)
     assert any("now leads" in line for line in lines)
     assert any(line.startswith("again: python -m ottla.simulation --seed 9") for line in lines)
+
+
+def test_resources_that_a_broker_does_not_release_are_detected() -> None:
+    done = run("tests.simulation.leaking")
+    assert done.returncode == 0, done.stderr
+    reported = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    expected = {
+        "none": "[]",
+        "tasks": "broker-0 has 78 tasks",
+        "timers": "broker-0 has 54 timers",
+        "timers of one object": "broker-0 has 2 timers for one Heart.beat",
+        "files": "broker-0 has 102 files open, with 0 logs",
+        "memory": "broker-0 holds 1048576 bytes of requests",
+        "waiting requests": "broker-0 has 1 Produce requests that wait",
+        "members": "broker-0 has 1 members of group g",
+        "pending offsets": "broker-0 has pending offsets of 1 transactions",
+        "share sessions": "broker-0 has 3 share sessions",
+        "sessions": "the metadata store has 2 sessions of 1 brokers",
+    }
+    assert reported.keys() == expected.keys()
+    assert {kind: text for kind, text in reported.items() if expected[kind] not in text} == {}

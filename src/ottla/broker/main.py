@@ -217,6 +217,11 @@ class BrokerNode:
         return None if self._http is None else self._http.url
 
     @property
+    def request_memory(self) -> MemoryPool:
+        """The memory of requests that are being received or processed."""
+        return self._memory
+
+    @property
     def waits_for(self) -> str:
         """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
         return "" if self._zookeeper is None else self._zookeeper.waits_for

@@ -151,6 +151,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Schedule a callback that belongs to no process."""
         return self.call_at(when, callback, *arguments, context=self.outside)
 
+    @property
+    def timers(self) -> list[Any]:
+        """The timers that are due later and not cancelled."""
+        return [timer for _, _, timer in self._timers if not timer._cancelled]
+
     def resume(self, process: Process) -> None:
         """Continue a paused process with the callbacks that were due meanwhile."""
         if process.state is not ProcessState.PAUSED:

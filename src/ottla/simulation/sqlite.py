@@ -60,6 +60,10 @@ class MetadataFile:
         stored = self._own_tree().get(path)
         return None if stored is None else StoredNode(stored.value, stored.version)
 
+    @property
+    def session_count(self) -> int:
+        return len(self._own_tree().sessions())
+
     def expire_sessions_of(self, host: str) -> None:
         """End the sessions of a host, as another process does if it takes this one for dead."""
         for path in list(self._pipes.held_by(host)):

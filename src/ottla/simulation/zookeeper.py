@@ -128,6 +128,10 @@ class ZooKeeper:
             client.check()
         self.loop.call_outside(now + TICK_SECONDS, self._tick)
 
+    @property
+    def session_count(self) -> int:
+        return len(self.sessions)
+
     def node(self, path: str) -> Node | None:
         """Return a znode; None if it does not exist."""
         return self.nodes.get(path)

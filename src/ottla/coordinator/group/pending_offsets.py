@@ -39,6 +39,10 @@ class PendingOffsets:
         self._by_key: dict[OffsetKey, list[OpenTransaction]] = {}
         """The transactions with a pending offset of each key, in the order of the log."""
 
+    def __len__(self) -> int:
+        """Return the number of open transactions with pending offsets."""
+        return len(self._by_transaction)
+
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
         self._by_transaction.setdefault(transaction, {})[key] = committed
         waiting = self._by_key.setdefault(key, [])
