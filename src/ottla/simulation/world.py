@@ -17,7 +17,7 @@ from ottla.simulation import system
 from ottla.simulation.checking.log_files import LogChecker
 from ottla.simulation.checking.partition_states import PartitionStates
 from ottla.simulation.disk import Disk, Disks
-from ottla.simulation.event_loop import SimulatedLoop
+from ottla.simulation.event_loop import SimulatedLoop, gather
 from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
 from ottla.simulation.object_store import ObjectStore, SimulatedStorage
@@ -115,6 +115,7 @@ class World:
             self.logs.open_log,
         )
         kazoo.client.KazooClient = SimulatedKazoo
+        asyncio.gather = gather  # type: ignore[assignment]
         self.loop.resolver = self.resolve
         self.loop.new_workers = SimulatedExecutor
         self.loop.set_exception_handler(self._on_unhandled)

@@ -17,6 +17,7 @@ from ottla.cluster.controller import reassignment_rules
 from ottla.cluster.controller.leader_election import Candidates, Reason
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
+from ottla.cluster.image.features import highest
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStoreTimeoutError, Operation, Set
 from ottla.config.broker import BrokerConfig, Endpoint
@@ -397,6 +398,39 @@ def test_term_that_cannot_start_does_not_block_other_controllers() -> None:
         assert one.controller.is_active
 
     run(test)
+
+
+MALFORMED = (b"", b"{", b"[]", b"null", b"1", b'{"features": 1}', b'{"features": {"a": 1}}', b"\xff", b"[" * 100_000)
+READ_PATHS = (
+    znodes.FEATURE,
+    f"{znodes.BROKER_IDS}/9",
+    f"{znodes.TOPICS}/x",
+    znodes.partition_state("t", 0),
+    f"{znodes.CONFIG_TOPICS}/t",
+    "/config/brokers/0",
+)
+
+
+@pytest.mark.parametrize("path", READ_PATHS)
+def test_malformed_znode_keeps_no_broker_from_becoming_the_controller(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        first = await cluster.add(0)
+        await first.controller.topics.create("t", [(0,)], {})
+        for value in MALFORMED:
+            exists = await first.session.get(path) is not None
+            await first.session.multi([Set(path, value) if exists else Create(path, value)])
+            second = await cluster.add(1)
+            await cluster.kill(0)
+            await second.until(lambda: second.controller.is_active)  # noqa: B023
+            levels = second.member.metadata_cache.image.features
+            await cluster.kill(1)
+            first = await cluster.add(0)
+            assert levels == highest()
+
+    run(test)
+    assert "alformed" in caplog.text
 
 
 def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:

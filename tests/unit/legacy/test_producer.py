@@ -32,6 +32,8 @@ from ottla.legacy import (
     StringEncoder,
     SyncProducer,
 )
+from ottla.legacy.consumer.consumer_fetcher import ConsumerFetcherThread
+from ottla.legacy.producer.producer_send_thread import ProducerSendThread
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 
@@ -434,3 +436,10 @@ def test_threads_share_a_producer(broker: ScriptedBroker) -> None:
 
 def test_the_default_partitioner_is_javas() -> None:
     assert DefaultPartitioner().partition("192.168.2.1", 5) == 4
+
+
+@pytest.mark.parametrize("thread", [ProducerSendThread, ConsumerFetcherThread])
+def test_attributes_of_threads_hide_none_of_pythons_own(thread: type[threading.Thread]) -> None:
+    """Threads of Python 3.13 have a `_handle`, without which they cannot start."""
+    own = {*vars(threading.Thread()), "_handle", "_os_thread_handle", "_context"}
+    assert own.isdisjoint(thread.__init__.__code__.co_names)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ottla.simulation import event_loop
-from ottla.simulation.event_loop import MAX_CANCELLED, SimulatedLoop, StuckError
+from ottla.simulation.event_loop import MAX_CANCELLED, SimulatedLoop, StuckError, gather
 
 
 def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set() -> None:
@@ -45,4 +47,36 @@ def test_a_run_with_too_many_rounds_ends_with_an_error(monkeypatch: pytest.Monke
     again()
     with pytest.raises(StuckError, match="hardly"):
         loop.run_forever()
+    loop.close()
+
+
+def test_gather_completes_in_the_same_iteration_in_every_version_of_python() -> None:
+    loop, seen = SimulatedLoop(), list[str]()
+
+    async def main() -> None:
+        done = loop.create_future()
+        done.set_result(1)
+        loop.call_soon(seen.append, "next iteration")
+        seen.append(f"gathered {await gather(done, done, asyncio.sleep(1, 2))}")
+        loop.call_soon(seen.append, "after the callbacks of a done future")
+        seen.append(f"gathered {await gather(done)}")
+        failed = loop.create_future()
+        failed.set_exception(OSError("full"))
+        with pytest.raises(OSError, match="full"):
+            await gather(failed, loop.create_future())
+        seen.append(str(await gather(failed, done, return_exceptions=True)))
+        assert await gather() == []
+        pending = gather(asyncio.sleep(9), return_exceptions=True)
+        loop.call_soon(pending.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await pending
+
+    loop.run_until_complete(main())
+    assert seen == [
+        "next iteration",
+        "gathered [1, 1, 2]",
+        "after the callbacks of a done future",
+        "gathered [1]",
+        "[OSError('full'), 1]",
+    ]
     loop.close()

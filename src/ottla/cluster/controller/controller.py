@@ -122,7 +122,7 @@ class Controller:
         stored_topics = await store_reader.read_topics(store)
         configs = await store_reader.read_topic_configs(store)
         marked = set(await store.children(znodes.DELETE_TOPICS))
-        feature = await store.get(znodes.FEATURE)
+        features = await store_reader.read_features(store)
         image = replace(
             self._context.image,
             controller_id=self._context.broker_id,
@@ -130,9 +130,8 @@ class Controller:
             brokers=MappingProxyType(brokers),
             shutting_down=frozenset(),
         )
-        if feature is not None:
-            levels = znodes.feature_levels(feature.value)
-            image = replace(image, features=levels, features_epoch=feature.version + 1)
+        if features is not None:
+            image = replace(image, features=features.levels, features_epoch=features.epoch)
         topics = {
             name: await self.topics.complete_stored_topic(topic, configs.get(name, {}), brokers)
             for name, topic in stored_topics.items()

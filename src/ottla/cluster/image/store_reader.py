@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
+from ottla.cluster.image.features import highest
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import (
     Create,
@@ -30,6 +31,13 @@ LOG_DIRS, CORDONED_LOG_DIRS = "log_dirs", "cordoned_log_dirs"
 """Fields of a registration that only Ottla has."""
 MAX_CONCURRENT = 500
 """The maximum number of concurrent reads of the metadata store."""
+
+
+class StoredFeatures(NamedTuple):
+    """The levels of features, and the number of their changes."""
+
+    levels: Mapping[str, int]
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,27 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
         yield
     except UnreadableNodeError as error:
         log.error("Skipping malformed %s %s: %s", what, name, error)
+
+
+async def read_features(store: MetadataStore) -> StoredFeatures | None:
+    """Return the levels of features; None if they were never set.
+
+    A malformed znode is logged, and features have their highest levels, as if it were not there. In Kafka, it keeps every
+    broker from becoming the controller.
+    """
+    node = await store.get(znodes.FEATURE)
+    if node is None:
+        return None
+    try:
+        levels: Mapping[str, int] = znodes.feature_levels(node.value)
+    except UnreadableNodeError as error:
+        log.error(
+            "Ignoring malformed znode %s: %s. Features have their highest levels until `ottla features` changes one.",
+            znodes.FEATURE,
+            error,
+        )
+        levels = highest()
+    return StoredFeatures(levels, node.version + 1)
 
 
 async def read_topic(store: MetadataStore, name: str) -> StoredTopic | None:

@@ -193,7 +193,11 @@ def dump(value: Mapping[str, Any]) -> bytes:
 
 
 def load(raw: bytes) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(raw)
+    """Parse the value of a znode. Raises ValueError."""
+    try:
+        value: dict[str, Any] = json.loads(raw)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
     return value
 
 
@@ -312,7 +316,7 @@ def changed_entity(raw: bytes) -> str | None:
     malformed.
     """
     try:
-        value = json.loads(raw)
+        value: Any = load(raw)
     except ValueError:
         return None
     if isinstance(value, str):
@@ -423,7 +427,11 @@ def feature_value(levels: Mapping[str, int]) -> bytes:
 
 
 def feature_levels(raw: bytes) -> dict[str, int]:
-    return {name: int(level["max_version_level"]) for name, level in load(raw)["features"].items()}
+    """Return the levels of features. Raises UnreadableNodeError if the value is malformed."""
+    try:
+        return {name: int(level["max_version_level"]) for name, level in load(raw)["features"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableNodeError(f"{raw[:200]!r}: {error!r}") from None
 
 
 def uuid_text(value: UUID) -> str:

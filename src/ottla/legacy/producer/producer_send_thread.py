@@ -28,7 +28,7 @@ class ProducerSendThread(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._queue = queue
-        self._handle = handle
+        self._handle_events = handle
         self._queue_time = queue_time_ms / 1000
         self._batch_size = batch_size
         self._done = threading.Event()
@@ -73,6 +73,6 @@ class ProducerSendThread(threading.Thread):
         if not events:
             return
         try:
-            self._handle(events)
+            self._handle_events(events)
         except Exception:  # as in Kafka 0.8, the error is only logged
             log.exception("Could not send a batch of %d messages, which are lost", len(events))
