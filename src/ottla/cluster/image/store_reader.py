@@ -112,8 +112,8 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
 async def read_features(store: MetadataStore) -> StoredFeatures | None:
     """Return the levels of features; None if they were never set.
 
-    A malformed znode is logged, and features have their highest levels, as if it were not there. In Kafka, it keeps every
-    broker from becoming the controller.
+    A malformed znode is logged, and features have their highest levels, as if it were not there. In Kafka, it keeps
+    every broker from becoming the controller.
     """
     node = await store.get(znodes.FEATURE)
     if node is None:
