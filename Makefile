@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos bench fuzz simulate docs site serve lock release
+.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos types-public bench fuzz simulate docs site serve lock release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -45,6 +45,10 @@ types-linux:
 types-macos:  # in a cache of its own: results hold for one platform
 	@$(PY) -m mypy --platform darwin --cache-dir .mypy_cache/darwin --no-warn-unreachable \
 	  $(addprefix -p ,$(PACKAGES)) -m pyspark_ottla -m pyspark_ottla_sql
+
+types-public:  ## the public names whose types pyright does not know
+	@scripts/setup.sh all dev interop
+	@$(PY) -m scripts.public_types
 
 bench:  ## Ottla and Apache Kafka, the clients, Spark, side by side (ARGS="--quick", ARGS="broker --against DIR", …)
 	@scripts/setup.sh all dev interop

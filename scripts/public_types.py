@@ -38,7 +38,7 @@ def public_names() -> Iterator[str]:
 
 def symbols() -> list[dict[str, Any]]:
     """Return pyright's symbols of the package, from a directory without a project file."""
-    command = [Path(sys.executable).parent / "basedpyright", "--pythonpath", sys.executable, "--outputjson"]
+    command = [str(Path(sys.executable).parent / "basedpyright"), "--pythonpath", sys.executable, "--outputjson"]
     checked = subprocess.run(
         [*command, "--verifytypes", "ottla", "--ignoreexternal"],
         cwd="/",

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.simulation.cluster import SimulatedBroker, SimulatedCluster
 from ottla.simulation.process import ProcessState
+from ottla.simulation.stores.zookeeper import HOST
 from ottla.simulation.workers import SimulatedExecutor
-from ottla.simulation.zookeeper import HOST
 
 CONTROLLER: Final = -1
 REJOIN_SECONDS: Final = 6.0

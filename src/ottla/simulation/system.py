@@ -30,10 +30,10 @@ from ottla.remote_log.remote_storage import ObjectStorage
 from ottla.simulation.disk import SYSTEM, Disks, OsModule, SimulatedPath
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network, SocketModule
-from ottla.simulation.object_store import SimulatedStorage
 from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, current
-from ottla.simulation.sqlite import SqliteModule
+from ottla.simulation.stores.object_store import SimulatedStorage
+from ottla.simulation.stores.sqlite import SqliteModule
 from ottla.simulation.workers import SimulatedExecutor
 from ottla.storage.log import Log
 from ottla.storage.recovery import open_log as production_open_log

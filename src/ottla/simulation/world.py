@@ -20,12 +20,12 @@ from ottla.simulation.disk import Disk, Disks
 from ottla.simulation.event_loop import SimulatedLoop, gather
 from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
-from ottla.simulation.object_store import ObjectStore, SimulatedStorage
 from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, Process
-from ottla.simulation.sqlite import MetadataFile, SqliteModule
+from ottla.simulation.stores.object_store import ObjectStore, SimulatedStorage
+from ottla.simulation.stores.sqlite import MetadataFile, SqliteModule
+from ottla.simulation.stores.zookeeper import HOST, SimulatedKazoo, ZooKeeper
 from ottla.simulation.workers import SimulatedExecutor
-from ottla.simulation.zookeeper import HOST, SimulatedKazoo, ZooKeeper
 
 TIME: Final = Struct(">d")
 ZOOKEEPER: Final = "zookeeper"

@@ -11,7 +11,7 @@ from ottla.cluster.broker.acl_store import AclStore
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.controller import leader_election, partition_states
 from ottla.cluster.controller.alter_partition import IsrUpdates
-from ottla.simulation.zookeeper import ZooKeeper
+from ottla.simulation.stores.zookeeper import ZooKeeper
 
 
 @needs("power-loss")

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.simulation import faults
 from ottla.simulation.cluster import SimulatedCluster
-from ottla.simulation.zookeeper import HOST
+from ottla.simulation.stores.zookeeper import HOST
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network
 from ottla.simulation.pipes import LATE_SECONDS, Pipes
 from ottla.simulation.process import Process
-from ottla.simulation.sqlite import MetadataFile, SqliteModule
-from ottla.simulation.zookeeper import HOST
+from ottla.simulation.stores.sqlite import MetadataFile, SqliteModule
+from ottla.simulation.stores.zookeeper import HOST
 
 
 def test_pipe_wakes_its_reader_late_and_ends_with_its_writer(tmp_path: Path) -> None:

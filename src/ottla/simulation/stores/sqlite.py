@@ -21,7 +21,7 @@ from ottla.cluster.store.sqlite_tree import SqliteTree
 from ottla.simulation.network import Network
 from ottla.simulation.pipes import Pipes
 from ottla.simulation.process import PROCESS, Process
-from ottla.simulation.zookeeper import HOST
+from ottla.simulation.stores.zookeeper import HOST
 
 TRIGGERS: Final = """
 CREATE TEMP TRIGGER created AFTER INSERT ON main.nodes BEGIN SELECT written(NEW.path, NEW.value); END;
