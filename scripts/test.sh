@@ -17,7 +17,7 @@ COVERED=".venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/
 
 # One queue with the longest files first, so that no core is idle before the end: some tests compute, others wait. A file's
 # tests share a JVM or brokers, so they stay together.
-QUEUE="tests/site tests/how_to tests/chaos tests/wire tests/unit/typing tests/simulation tests/instructions tests/crash tests/interop tests/spark
+QUEUE="tests/site tests/how_to tests/upgrade tests/chaos tests/wire tests/unit/typing tests/simulation tests/instructions tests/crash tests/interop tests/spark
   $WITH_SPARK -n 4 -p tests.longest_first --dist loadfile --no-loadscope-reorder"
 
 # Run a command whose temporary files are in memory, where that has 2 GiB left: unit tests sync 24,000 small files.

@@ -1,0 +1,55 @@
+"""Data of an earlier version opens in this one, and that of this one in the earlier: an upgrade can be undone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("program.py")
+EARLIER = "b5f85e5e"
+"""The commit before tiered storage; a tag, once there is a release."""
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of the earlier version, which runs uncompiled."""
+    archive = subprocess.run(["git", "archive", EARLIER, "src/ottla"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        pytest.skip(f"the history of {EARLIER} is not here: a shallow clone")
+    directory = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(directory, filter="data")
+    return directory / "src"
+
+
+def run(source: Path, *arguments: object) -> Any:
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def test_data_of_the_earlier_version_opens_and_goes_back(earlier: Path, tmp_path: Path) -> None:
+    this, data = ROOT / "src", tmp_path / "data"
+    run(earlier, "write", data, 0)
+    before = run(earlier, "read", data)
+    assert before["visits"] == ["0.0", "0.1", "0.2", "0.3", "0.4", "0 committed"]
+    assert (before["committed"], before["open"], before["users"]) == (3, "Ongoing", ["u0"])
+    assert run(this, "read", data) == before
+    run(this, "write", data, 1)
+    upgraded = run(this, "read", data)
+    assert upgraded["visits"] == [*before["visits"], "1.0", "1.1", "1.2", "1.3", "1.4", "1 committed"]
+    assert (upgraded["committed"], upgraded["acls"]) == (6, ["t0", "t1"])
+    assert run(earlier, "read", data) == upgraded
+    run(earlier, "write", data, 2)
+    assert run(this, "read", data) == run(earlier, "read", data)
