@@ -39,6 +39,9 @@ STOP_MARGIN_SECONDS = 10.0
 program.
 """
 
+SOON_SECONDS = 0.002
+"""Seconds that poll() waits for a response before it lets the event loop look for other work."""
+
 
 class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     """Reads records from Kafka.
@@ -144,9 +147,16 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         core = self._core
         if core.idle():
             core.membership.last_poll = time.monotonic()
+            core.poll_trigger.expect()
             records = next_records()
             if records:
                 return records
+            # While data flows, the next response is near. A call in the event loop would take 0.1 ms of CPU.
+            soon = min(SOON_SECONDS, deadline - time.monotonic())
+            if soon > 0 and core.poll_trigger.arrives_within(soon) and core.idle():
+                records = next_records()
+                if records:
+                    return records
         while self._io.run(core.prepare(max(0.0, deadline - time.monotonic()))):
             records = next_records()
             if records or time.monotonic() >= deadline:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from ottla.errors import KafkaError
 
 
 class PollTrigger:
-    """Wakes the waiting poll of one consumer. Event loop only, except for `error`, which the polling thread reads."""
+    """Wakes the waiting poll of one consumer.
+
+    Event loop only, except for `error`, `expect` and `arrives_within`, which the polling thread uses.
+    """
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
         """The error that the next poll raises."""
         self._event = asyncio.Event()
+        self._arrival = threading.Event()
 
     @property
     def is_set(self) -> bool:
@@ -23,6 +28,15 @@ class PollTrigger:
     def set(self) -> None:
         """Wake the waiting poll, or make the next one not wait: there is data, or something to do."""
         self._event.set()
+        self._arrival.set()
+
+    def expect(self) -> None:
+        """Let `arrives_within` wait for calls of `set` and `fail` from now on."""
+        self._arrival.clear()
+
+    def arrives_within(self, seconds: float) -> bool:
+        """Return whether `set` or `fail` is called within so many seconds, without a turn of the event loop."""
+        return self._arrival.wait(seconds)
 
     def clear(self) -> None:
         """Forget earlier calls of `set`. Called by a poll before it checks everything itself."""
@@ -35,7 +49,7 @@ class PollTrigger:
     def fail(self, error: KafkaError) -> None:
         """Let the waiting poll, or the next one, raise `error`."""
         self.error = error
-        self._event.set()
+        self.set()
 
     def raise_error(self) -> None:
         """Raise the pending error, if there is one, and clear it."""

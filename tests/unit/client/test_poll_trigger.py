@@ -1,0 +1,21 @@
+import asyncio
+import threading
+
+from ottla.client.consumer.poll_trigger import PollTrigger
+from ottla.errors import NetworkError
+
+
+def test_polling_thread_waits_for_the_event_loop_but_not_for_what_came_before() -> None:
+    async def main() -> None:
+        trigger = PollTrigger()
+        for wake in (trigger.set, lambda: trigger.fail(NetworkError("down"))):
+            trigger.expect()
+            assert not trigger.arrives_within(0)
+            waiting = asyncio.create_task(asyncio.to_thread(trigger.arrives_within, 10))
+            threading.Thread(target=wake).start()
+            assert await waiting
+            assert trigger.arrives_within(0), "what comes between expect() and the wait counts"
+            assert trigger.is_set
+        assert isinstance(trigger.error, NetworkError)
+
+    asyncio.run(main())
