@@ -31,6 +31,11 @@ def test_a_seed_gives_the_same_run_twice() -> None:
     assert len({trace for _, trace in once}) == 4
 
 
+def test_tiered_topics_lose_nothing_and_leave_no_object() -> None:
+    """The first seed has lost records when leader epochs were not durable."""
+    assert all(row["acked"] > 100 for row in runs("--tiered", "--seed", 130, "--runs", 2))
+
+
 @pytest.mark.parametrize(
     "bug", ["snapshots_have_the_last_batch_only", "followers_reject_a_batch_that_begins_before_the_log_start"]
 )
