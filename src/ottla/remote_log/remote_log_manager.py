@@ -254,6 +254,8 @@ class RemoteLogManager:
             if start > partition_log.log_start_offset:
                 log.info("Deleting expired segments of %s before offset %d", partition.topic_partition, start)
                 partition_log.delete_records_before(start)
+        elif partition_log.log_start_offset < partition_log.local_log_start_offset:
+            partition_log.delete_records_before(partition_log.local_log_start_offset)  # remote storage was disabled
         # most passes find nothing new, and there may be very many segments
         state = store, store.version, partition_log.log_start_offset, partition_log.config
         if self._cleaned.get(partition.topic_partition) == state:

@@ -101,7 +101,8 @@ class ObjectStorage:
         try:
             self._store = _open(url, tuple(sorted(options.items())))
         except Exception as error:
-            raise StartupError(f"rsm.config.url: {url} cannot be used: {error}") from None
+            cause = str(error).partition("\n")[0]
+            raise StartupError(f"rsm.config.url: {url} cannot be used: {cause}") from None
 
     def put(self, name: str, content: Path | bytes) -> None:
         try:

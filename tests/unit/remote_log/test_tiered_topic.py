@@ -203,9 +203,8 @@ def test_a_slow_store_delays_its_readers_only(tiered: Broker, monkeypatch: pytes
         return get_range(name, start, length)
 
     monkeypatch.setattr(storage.storage, "get_range", slow_get)
-    began = time.monotonic()
     assert topic.read(30, 28) == [28, 29]
-    assert time.monotonic() - began < 0.6 or not calls
+    assert not calls
     assert topic.read(7) == list(range(7))
     assert calls, "the data is in the cache"
     assert len(set(calls)) == len(calls), "what a reader has not waited for is in the cache, not read again"

@@ -13,7 +13,7 @@ from ottla.model import TopicPartition
 from ottla.remote_log.remote_storage import ObjectStorage
 from ottla.replication.partition import Partition
 
-SECONDS = 8.0
+SECONDS = 30.0
 SEGMENT_RECORDS = 7
 """The number of records of `produce` in a segment."""
 
