@@ -34,6 +34,31 @@ class _EpochRange(NamedTuple):
     id: UUID
 
 
+class ChainedSegment(NamedTuple):
+    """A segment of a log, and the offset after the last record that the log has in common with it."""
+
+    metadata: RemoteLogSegmentMetadata
+    until: int
+
+
+def common_end(segment: RemoteLogSegmentMetadata, epochs: LeaderEpochs, offset: int) -> int:
+    """Return the offset up to which a segment and a log with these epochs have the same records, from `offset` on,
+    which they have in common.
+
+    After an unclean leader election, the end of a segment may be of another lineage.
+    """
+    log_entries = epochs.entries
+    for epoch, start, end in segment.epoch_ranges():
+        if end < offset:
+            continue
+        if start > offset and epochs.epoch_for(start) != epoch:
+            return start
+        i = bisect_right(log_entries, epoch, key=lambda entry: entry.epoch)
+        if i < len(log_entries) and log_entries[i].start_offset <= end:
+            return max(log_entries[i].start_offset, offset)
+    return segment.next_offset
+
+
 class RemotePartitionMetadataStore:
     """The segments of one partition by id, and the readable ones by epoch and offset."""
 
@@ -139,12 +164,13 @@ class RemotePartitionMetadataStore:
         """Return the readable segment with the record at `offset` of a log with these leader epochs."""
         return self.find(epochs.epoch_for(offset), offset)
 
-    def chain(self, epochs: LeaderEpochs, offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+    def chain(self, epochs: LeaderEpochs, offset: int) -> Iterator[ChainedSegment]:
         """Yield the readable segments from that with `offset` on, up to the first gap, of a log with these epochs."""
         segment = self.find_in(epochs, offset)
         while segment is not None:
-            yield segment
-            segment = self.find_in(epochs, segment.next_offset)
+            offset = common_end(segment, epochs, offset)
+            yield ChainedSegment(segment, offset)
+            segment = self.find_in(epochs, offset)
 
     def with_aborted_transactions(self, epochs: LeaderEpochs, offset: int) -> list[RemoteLogSegmentMetadata]:
         """Return the readable segments of a log with these epochs that end at `offset` or later and have aborted
@@ -159,8 +185,8 @@ class RemotePartitionMetadataStore:
 
         Nothing after a gap counts.
         """
-        for segment in self.chain(epochs, offset):
-            offset = segment.next_offset
+        for chained in self.chain(epochs, offset):
+            offset = chained.until
         return offset
 
     def first_offset(self, epochs: LeaderEpochs) -> int | None:

@@ -308,8 +308,17 @@ class RemoteLogManager:
         epochs = partition_log.leader_epochs.entries
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, partition_log.sync_tiered_state, offset, epochs)
-        # meanwhile, a follower may have truncated its log, or the partition may have moved to another directory
-        if partition.log is partition_log and partition_log.cuts == cuts and snapshot.exists() and not partition.closed:
+        # meanwhile, a follower may have truncated its log, the partition may have moved to another directory, or the
+        # segments may have been deleted in remote storage
+        update_remote_end(partition_log, store)
+        if (
+            partition.log is partition_log
+            and partition_log.cuts == cuts
+            and offset <= partition_log.remote_end_offset
+            and partition_log.config.remote_storage_enable
+            and snapshot.exists()
+            and not partition.closed
+        ):
             partition_log.drop_local_before(offset)
 
     # Reading

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import OffsetAndTimestamp
 from ottla.remote_log.chunk_cache import ChunkReader
-from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore, common_end
 from ottla.remote_log.remote_segment import RemoteSegment
 from ottla.storage.log import Log
 from ottla.storage.txn_index import AbortedTransaction
@@ -55,11 +55,13 @@ class RemoteLogReader:
                     f"{log.topic_partition}: no segment in remote storage has offset {offset} of leader epoch "
                     f"{log.epoch_for_offset(offset)}"
                 )
-            batches = await RemoteSegment(metadata, self._chunks).read(offset, max_bytes, at_least_one=at_least_one)
+            until = common_end(metadata, log.leader_epochs, offset)
+            segment = RemoteSegment(metadata, self._chunks)
+            batches = await segment.read(offset, max_bytes, until, at_least_one=at_least_one)
             if batches is not None:
                 aborted = await self._aborted(log, store, offset, batches.until) if with_aborted else []
                 return RemoteRead(batches.data, aborted)
-            offset = metadata.next_offset
+            offset = until
         return None
 
     async def _aborted(
@@ -87,18 +89,18 @@ class RemoteLogReader:
         none.
         """
         start = log.log_start_offset
-        for number, metadata in enumerate(store.chain(log.leader_epochs, start)):
+        for number, (metadata, until) in enumerate(store.chain(log.leader_epochs, start)):
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
             if metadata.start_offset >= log.local_log_start_offset:
                 return None
             if metadata.max_timestamp_ms >= timestamp_ms:
                 result = await RemoteSegment(metadata, self._chunks).find_timestamp(timestamp_ms, start)
-                if result is not None:
+                if result is not None and result.offset < until:
                     return result
         return None
 
     def max_timestamp(self, log: Log, store: RemotePartitionMetadataStore) -> int:
         """Return the highest timestamp in remote storage; -1 if there is none."""
         chain = store.chain(log.leader_epochs, log.log_start_offset)
-        return max((metadata.max_timestamp_ms for metadata in chain), default=-1)
+        return max((metadata.max_timestamp_ms for metadata, _ in chain), default=-1)

@@ -6,7 +6,7 @@ readable segment, is deleted.
 
 from __future__ import annotations
 
-from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.metadata_store import ChainedSegment, RemotePartitionMetadataStore
 from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from ottla.storage.log import Log
 
@@ -21,12 +21,12 @@ def expired_before(log: Log, store: RemotePartitionMetadataStore, now_ms: int) -
     excess = -1
     if 0 <= config.retention_bytes < store.readable_bytes + log.size:  # otherwise there is certainly no excess
         excess = _total_bytes(log, list(store.chain(log.leader_epochs, start))) - config.retention_bytes
-    for segment in store.chain(log.leader_epochs, start):
+    for segment, until in store.chain(log.leader_epochs, start):
         too_old = config.retention_ms >= 0 and now_ms - _newest_ms(segment) > config.retention_ms
         if not too_old and excess < segment.size:
             break
         excess -= segment.size
-        start = segment.next_offset
+        start = until
     return min(start, log.high_watermark)
 
 
@@ -35,10 +35,10 @@ def _newest_ms(segment: RemoteLogSegmentMetadata) -> int:
     return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.event_timestamp_ms
 
 
-def _total_bytes(log: Log, chain: list[RemoteLogSegmentMetadata]) -> int:
+def _total_bytes(log: Log, chain: list[ChainedSegment]) -> int:
     """Return the size of a partition: its segments in remote storage, and those only on this broker."""
-    end = chain[-1].next_offset if chain else log.log_start_offset
-    return sum(s.size for s in chain) + sum(s.size for s in log.segments if s.base_offset >= end)
+    end = chain[-1].until if chain else log.log_start_offset
+    return sum(segment.size for segment, _ in chain) + sum(s.size for s in log.segments if s.base_offset >= end)
 
 
 def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSegmentMetadata]:
@@ -51,9 +51,9 @@ def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSe
     if not log.config.remote_storage_enable and log.config.remote_log_delete_on_disable:
         return list(store.segments)
     chain, end = set(), log.log_start_offset
-    for segment in store.chain(log.leader_epochs, end):
+    for segment, until in store.chain(log.leader_epochs, log.log_start_offset):
         chain.add(segment.id)
-        end = segment.next_offset
+        end = until
     return [
         segment
         for segment in store.segments

@@ -31,6 +31,16 @@ class RemoteBatches(NamedTuple):
     until: int
 
 
+def _before(batches: RemoteBatches, until: int) -> RemoteBatches:
+    """Return the batches that begin before an offset."""
+    end = 0
+    for header, start, after in any_magic.split(batches.data):
+        if header.base_offset >= until:
+            return RemoteBatches(batches.data[:start], until)
+        end = after
+    return RemoteBatches(batches.data[:end], batches.until)
+
+
 class _Index:
     """The content of an index file: entries of ascending numbers."""
 
@@ -78,14 +88,17 @@ class RemoteSegment:
     async def _offset_index(self) -> _Index:
         return _Index(await self._chunks.read_whole(object_name(self.metadata, RemoteFile.OFFSET_INDEX)), OFFSET_ENTRY)
 
-    async def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> RemoteBatches | None:
-        """Return whole batches from the one that contains `offset` on, at most `max_bytes` and not beyond the end of a
-        chunk; with `at_least_one`, at least the first one. Return None if all batches end before `offset`.
+    async def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> RemoteBatches | None:
+        """Return whole batches from the one that contains `offset` to before `until`, at most `max_bytes` and not
+        beyond the end of a chunk; with `at_least_one`, at least the first one. Return None if there are none.
         """
         index = await self._offset_index()
         async for position, header, data in self._batches(self._position(index, offset)):
+            if header.base_offset >= until:
+                return None
             if header.last_offset >= offset:
-                return await self._from(position, header, data, index, max_bytes, at_least_one=at_least_one)
+                batches = await self._from(position, header, data, index, max_bytes, at_least_one=at_least_one)
+                return batches if until >= self.metadata.next_offset else _before(batches, until)
         return None
 
     def _position(self, index: _Index, offset: int) -> int:

@@ -13,7 +13,7 @@ from ottla.config.topic import LogConfig
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
 from ottla.remote_log.metadata_records import decode_event, encode_event, metadata_partition
-from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
+from ottla.remote_log.metadata_store import RemotePartitionMetadataStore, common_end
 from ottla.remote_log.remote_retention import deletable, expired_before
 from ottla.remote_log.segment_copier import copy_candidates
 from ottla.remote_log.segment_metadata import (
@@ -91,6 +91,10 @@ def test_nothing_after_a_gap_counts_and_segments_of_another_lineage_are_not_foun
     assert store.first_offset(current) == 0
     store.apply(5, segment(3, 25, 34, (2, 25)))
     assert store.contiguous_end(current, 3) == 40
+    straddling = segment(7, 12, 30, (0, 12), (1, 20))
+    assert common_end(straddling, current, 14) == 20, "after an unclean election, its end is of another lineage"
+    assert common_end(segment(8, 12, 30, (0, 12)), current, 14) == 20
+    assert common_end(segment(2, 10, 24, (0, 10), (2, 20)), current, 10) == 25
     current.truncate_from_start(12)
     assert store.first_offset(current) == 12
     assert store.first_offset(epochs(tmp_path, (7, 50))) is None
