@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final, NamedTuple
 
-from tests.simulation.planted import connections, controllers, groups, replication, storage, transactions
+from tests.simulation.planted import connections, controllers, groups, replication, storage, store, transactions
 from tests.simulation.planted.patching import NEEDS, Bug, Needs
 
 from ottla.simulation import system
@@ -22,7 +22,7 @@ SECONDS: Final = 120.0
 
 MUTATIONS: dict[str, Bug] = {
     bug.__name__: bug
-    for module in (controllers, replication, storage, transactions, groups, connections)
+    for module in (controllers, replication, storage, transactions, groups, connections, store)
     for bug in module.BUGS
 }
 
@@ -42,7 +42,7 @@ def detect(name: str, first: int, runs: int, jobs: int, shrink_seconds: float = 
     cpu = 0.0
     chosen = NEEDS.get(name, Needs())
     plans = (
-        Plan(seed, SECONDS, chosen.faults, workloads=chosen.workloads, stops_early=True)
+        Plan(seed, SECONDS, chosen.faults, workloads=chosen.workloads, store=chosen.store, stops_early=True)
         for seed in range(first, first + runs)
     )
     broken: tuple[Plan, RunOutcome] | None = None

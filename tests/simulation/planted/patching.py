@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.simulation.world import ZOOKEEPER
+
 Bug = Callable[[], None]
 
 
 class Needs(NamedTuple):
-    """The faults and workloads by which a bug is detected soon; the choice of the seed by default."""
+    """The faults and workloads by which a bug is detected soon, the choice of the seed by default, and the store."""
 
     faults: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
+    store: str = ZOOKEEPER
 
 
 NEEDS: dict[str, Needs] = {}
 """By the name of the bug."""
 
 
-def needs(*faults: str, workloads: tuple[str, ...] = ()) -> Callable[[Bug], Bug]:
+def needs(*faults: str, workloads: tuple[str, ...] = (), store: str = ZOOKEEPER) -> Callable[[Bug], Bug]:
     """Note what a bug needs to be detected soon."""
 
     def note(bug: Bug) -> Bug:
-        NEEDS[bug.__name__] = Needs(faults, workloads)
+        NEEDS[bug.__name__] = Needs(faults, workloads, store)
         return bug
 
     return note

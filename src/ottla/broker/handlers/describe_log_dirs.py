@@ -1,12 +1,15 @@
 """DescribeLogDirs: the replicas in this broker's log directories. Requires DESCRIBE on the cluster.
 
 Up to version 2 the response has no field for an authorization error, so an unauthorized client gets no directories.
+With thousands of logs, other requests are processed in between.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections import defaultdict
+from typing import Final
 
 from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaStorageError, code_of
@@ -25,7 +28,11 @@ Wanted = frozenset[TopicPartition] | None
 """The requested partitions; None for all."""
 
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+DESCRIBED_AT_ONCE: Final = 500
+"""Number of logs that are described before other tasks may run."""
+
+
+async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe every log directory. An offline one has an error."""
     authorization_error = context.authorization_error(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
     if authorization_error is not None:
@@ -34,24 +41,28 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
     if request.topics is not None:
         partitions = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
     return DescribeLogDirsResponse(
-        results=[_describe(directory, partitions, context) for directory in context.broker.partitions.log_dirs]
+        results=[await _describe(directory, partitions, context) for directory in context.broker.partitions.log_dirs]
     )
 
 
-def _describe(directory: LogDir, partitions: Wanted, context: RequestContext) -> DescribeLogDirsResult:
+async def _describe(directory: LogDir, partitions: Wanted, context: RequestContext) -> DescribeLogDirsResult:
     cordoned = context.broker.partitions.is_cordoned(directory)
     result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=cordoned)
     if directory.offline:
         result.error_code = KafkaStorageError.code or 0
         return result
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for tp, log in sorted(directory.logs.items()):
-        if partitions is None or tp in partitions:
+    names = sorted(directory.logs) if partitions is None else sorted(directory.logs.keys() & partitions)
+    for number, tp in enumerate(names, 1):
+        log = directory.logs.get(tp)
+        if log is not None:  # else it was deleted meanwhile
             lag = max(0, log.high_watermark - log.log_end_offset)
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size, offset_lag=lag)
             )
-    for tp, moving in context.broker.partitions.log_dir_moves.items():
+        if number % DESCRIBED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    for tp, moving in list(context.broker.partitions.log_dir_moves.items()):
         if moving.target is directory and (partitions is None or tp in partitions):
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(

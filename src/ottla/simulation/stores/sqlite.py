@@ -12,6 +12,7 @@ import random
 import sqlite3
 import types
 from collections.abc import Callable
+from contextvars import Context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -74,7 +75,7 @@ class MetadataFile:
     def _own_tree(self) -> SqliteTree:
         if self._tree is None:
             self._tree = SqliteTree(self.path, shared=True)
-            self._tree.open()
+            Context().run(self._tree.open)  # it belongs to no process, so that it does not end with one
         return self._tree
 
     def close(self) -> None:
