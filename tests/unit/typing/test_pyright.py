@@ -58,7 +58,7 @@ def test_editors_complete_the_options_of_a_client(tmp_path: Path) -> None:
             assert server.stdin is not None
             assert server.stdout is not None
             folders = [{"uri": tmp_path.as_uri(), "name": "project"}]
-            initialize = {
+            initialize: dict[str, Any] = {
                 "processId": None,
                 "rootUri": tmp_path.as_uri(),
                 "capabilities": {},
