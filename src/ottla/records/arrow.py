@@ -20,6 +20,11 @@ def record_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
+def stream_of(batch: pa.RecordBatch) -> pa.RecordBatchReader:
+    """Return a stream of one batch."""
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+
+
 def fixed_array(arrow_type: Any, view: memoryview, rows: int) -> pa.Array:
     """Wrap numbers as an Arrow array, without a copy."""
     return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(view)])

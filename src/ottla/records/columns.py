@@ -5,6 +5,7 @@ The layout is Arrow's, so that `arrow` wraps it without a copy; only that module
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -63,8 +64,12 @@ class HeadersColumn(NamedTuple):
         return arrow.headers_array(self.offsets, self.keys.to_arrow(count), self.values.to_arrow(count), rows)
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
     """Records of one partition as columns of equal length.
+
+    It speaks Arrow's PyCapsule interface, so that `polars.DataFrame(columns)`, `pyarrow.table(columns)` and DuckDB take
+    it without a copy of the data (with pyarrow installed). It is no tuple: libraries would take that for rows.
 
     `offsets` and `timestamps` (milliseconds since 1970) are memoryviews of format "q" (int64), `timestamp_types` one of
     format "i" (int32). `headers` is None unless requested.
@@ -103,3 +108,13 @@ class Columns(NamedTuple):
         if self.headers is not None:
             arrays["headers"] = self.headers.to_arrow(self.rows)
         return arrow.record_batch(arrays)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """Return the columns as an Arrow struct array, in capsules of its schema and data. Needs pyarrow."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return the columns as an Arrow stream of one batch, in a capsule. Needs pyarrow."""
+        from ottla.records import arrow
+
+        return arrow.stream_of(self.to_arrow()).__arrow_c_stream__(requested_schema)

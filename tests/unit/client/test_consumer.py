@@ -222,6 +222,18 @@ def test_columns_become_arrow_without_a_copy(broker: ScriptedBroker) -> None:
     assert [moment.timestamp() for moment in table["timestamp"].to_pylist()] == [1.0, 1.001, 1.002]
 
 
+def test_columns_become_tables_of_other_libraries(broker: ScriptedBroker) -> None:
+    pa = pytest.importorskip("pyarrow")
+    broker.put("t", 0, batch([b"a", None, b"ccc"]))
+    with consumer(broker) as c:
+        c.assign([TP])
+        columns = c.poll_batch(timeout_ms=5000)[TP]
+    assert pa.table(columns) == pa.Table.from_batches([columns.to_arrow()])
+    assert pa.record_batch(columns) == columns.to_arrow()
+    polars = pytest.importorskip("polars")
+    assert polars.DataFrame(columns)["value"].to_list() == [b"a", None, b"ccc"]
+
+
 def test_poll_batch_ends_at_the_requested_offset(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:

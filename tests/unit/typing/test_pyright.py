@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("basedpyright")
 
-from tests.unit.typing.test_types import MISTAKES
+from tests.unit.typing.mistakes import MISTAKES
 
 BIN = Path(sys.executable).parent
 SOURCE = Path(__file__).parents[3] / "src"

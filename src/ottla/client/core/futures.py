@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ottla.client.core.io_thread import check_may_wait
+from ottla.client.core.io_thread import check_may_wait, wait_for
 from ottla.errors import IllegalStateError, KafkaError
 from ottla.model import TopicPartition
 from ottla.records.appender import RecordFuture
@@ -93,7 +93,7 @@ class ProduceRequestResult:
         event = threading.Event()
         self.when_done(event.set)
         try:
-            return event.wait(timeout)
+            return wait_for(event, timeout)
         finally:
             self.remove_waiter(event.set)
 

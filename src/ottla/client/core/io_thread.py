@@ -31,6 +31,11 @@ CLEANUP_SECONDS: Final = 0.8
 Ctrl+C ends a call quickly.
 """
 
+INTERRUPT_SECONDS: Final = 0.25
+"""Maximum time in seconds after which Ctrl+C ends a wait in a process with a signal handler that restarts system calls,
+as Polars installs one: Python's locks then do not notice the signal before their time is over.
+"""
+
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()
 _this_thread = threading.local()
@@ -59,14 +64,32 @@ class Caller:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            work, result, error = self.inbox.get(timeout=left)
+            left = INTERRUPT_SECONDS if deadline is None else deadline - time.monotonic()
+            try:
+                work, result, error = self.inbox.get(timeout=max(0.0, min(left, INTERRUPT_SECONDS)))
+            except queue.Empty:
+                if left <= INTERRUPT_SECONDS and deadline is not None:
+                    raise
+                continue
             if work is not None:
                 work()
             elif error is not None:
                 raise error
             else:
                 return result
+
+
+def wait_for(event: threading.Event, timeout: float | None) -> bool:
+    """Wait for an event of the I/O thread for `timeout` seconds at most (None: no limit), and return whether it is set.
+    Ctrl+C ends the wait.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = INTERRUPT_SECONDS if deadline is None else deadline - time.monotonic()
+        if event.wait(max(0.0, min(left, INTERRUPT_SECONDS))):
+            return True
+        if deadline is not None and left <= INTERRUPT_SECONDS:
+            return False
 
 
 async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from ottla.client.core.io_thread import IoThread
+from ottla.client.core.io_thread import IoThread, wait_for
 from ottla.client.core.synchronous import SynchronousClient, synchronous
 from ottla.client.producer.batch import Ready, TopicQueues
 from ottla.client.producer.calls import ProducerCalls, ProducerQueries
@@ -146,7 +146,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
             # The I/O thread releases the memory: it cannot wait for that itself.
             left = 0.0 if self._io.is_current else max(0.0, deadline - time.monotonic())
             with self._core.metrics.waiting_for_memory():
-                granted.wait(left)
+                wait_for(granted, left)
         except BaseException:
             pool.cancel_and_release(waiter)
             raise
