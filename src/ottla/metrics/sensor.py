@@ -74,8 +74,13 @@ class Sensor:
         """Record a value. `now` is the time in seconds of a monotonic clock; the default is the current time."""
         if self._records:
             at = self._metrics.clock.monotonic() if now is None else now
-            with self._guard:
-                self._record(value, at)
+            with self._guard:  # as in _record, without its call: clients record 15 values for each batch
+                self._last_used = at
+                config = self._metrics.config
+                for record in self._recorders:
+                    record(config, value, at)
+                for parent in self.parents:
+                    parent._record(value, at)
 
     def _record(self, value: float, now: float) -> None:
         self._last_used = now
