@@ -21,6 +21,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
 from ottla.model import OffsetAndTimestamp, TopicPartition
+from ottla.protocol.fields import ZERO_UUID
 from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
 from ottla.remote_log.chunk_cache import ChunkReader, TooManyRemoteReadsError
 from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
@@ -58,8 +59,13 @@ class _LeaderTask(NamedTuple):
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Return whether a partition's records are copied to remote storage, or have to be deleted there."""
+    """Return whether a partition's records are copied to remote storage, or have to be deleted there.
+
+    Topics without an id, which Kafka before 2.8 has created, cannot be told from later ones of their name.
+    """
     config = partition.log.config
+    if partition.topic_id == ZERO_UUID:
+        return False
     return config.remote_storage_enable or config.remote_log_delete_on_disable
 
 
