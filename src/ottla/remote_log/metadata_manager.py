@@ -16,6 +16,7 @@ from typing import Final
 from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import NO_LEADER
+from ottla.logs import RateLimitFilter
 from ottla.records import any_magic
 from ottla.remote_log.metadata_records import decode_event, encode_event, metadata_partition
 from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
@@ -25,6 +26,8 @@ from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.remote_log")
+reads_log = log.getChild("metadata")
+reads_log.addFilter(RateLimitFilter())  # a leader that cannot be reached is tried again and again
 
 RETRY_SECONDS: Final = (0.05, 1.0)
 
@@ -244,7 +247,7 @@ class RemoteLogMetadataManager:
                     await self._catch_up(metadata, partition)
                 failures = 0
             except errors.KafkaError as error:
-                log.warning("Cannot read __remote_log_metadata; retrying: %s", error)
+                reads_log.warning("Cannot read __remote_log_metadata; retrying: %s", error)
                 await asyncio.sleep(backoff.backoff(failures))
                 failures += 1
                 continue
@@ -288,7 +291,7 @@ class RemoteLogMetadataManager:
             if failed is None:
                 failures = 0
                 continue
-            log.log(
+            reads_log.log(
                 logging.DEBUG if failures == 0 else logging.WARNING,
                 "Cannot read __remote_log_metadata from broker %d; retrying: %s",
                 leader,

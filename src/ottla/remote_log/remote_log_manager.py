@@ -20,6 +20,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
+from ottla.logs import RateLimitFilter
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
@@ -40,6 +41,8 @@ from ottla.storage.retention import local_retention_offset
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 log = logging.getLogger("ottla.remote_log")
+reads_log = log.getChild("reads")
+reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fetch of each consumer fails
 
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping broker waits for uploads in progress."""
@@ -61,7 +64,7 @@ class _LeaderTask(NamedTuple):
 def is_tiered(partition: Partition) -> bool:
     """Return whether a partition's records are copied to remote storage, or have to be deleted there.
 
-    Topics without an id, which Kafka before 2.8 has created, cannot be told from later ones of their name.
+    Topics without an id, which Kafka before 2.8 has created, cannot be distinguished from later ones of their name.
     """
     config = partition.log.config
     if partition.topic_id == ZERO_UUID:
@@ -363,7 +366,7 @@ class RemoteLogManager:
             return NOTHING
         except KafkaError as error:
             stats.remote_fetch_errors += 1
-            log.warning("Cannot read offset %d of %s from remote storage: %s", offset, partition.topic_partition, error)
+            reads_log.warning("Cannot read offset %d of %s remotely: %s", offset, partition.topic_partition, error)
             raise
         if result is not None:
             stats.remote_fetch_bytes += len(result.data)
