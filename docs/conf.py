@@ -15,7 +15,7 @@ PAGES = {
     "broker": ("A broker in a program", ("ottla.broker.",)),
     "producer": ("Producer", ("ottla.client.producer.",)),
     "share-consumer": ("Share consumer", ("ottla.client.consumer.share.",)),
-    "consumer": ("Consumer", ("ottla.client.consumer.",)),
+    "consumer": ("Consumer", ("ottla.client.consumer.", "ottla.records.consumer_record")),
     "admin": ("Admin client", ("ottla.client.admin.", "ottla.security.")),
     "serializers": ("Serializers", ("ottla.serializers", "ottla.client.serializers")),
     "values": ("Values and enumerations", ("ottla.model", "ottla.client.kafka_python")),

@@ -13,6 +13,7 @@ from ottla.broker.monitoring.metric import Kind
 from ottla.broker.monitoring.metric_table import METRICS
 from ottla.spark.monitoring.metrics import QUERY_METRICS
 
+ROOT = Path(__file__).parents[3]
 ALERTS = FOLDER.parent / "prometheus" / "alerts.yml"
 METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+")
 LABEL = re.compile(r"\b([a-zA-Z]+) ?(?:=~|!=|!~|=)\"")
@@ -72,3 +73,9 @@ def test_alert_says_what_happened_and_what_to_do() -> None:
     text = ALERTS.read_text()
     alerts = re.findall(r"- alert: (\w+)", text)
     assert len(alerts) == len(set(alerts)) == text.count("summary:") == text.count("description:") > 8
+
+
+def test_every_alert_has_a_runbook() -> None:
+    alerts = re.findall(r"^ +- alert: (\w+)$", ALERTS.read_text(), re.MULTILINE)
+    runbooks = re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
+    assert alerts == runbooks
