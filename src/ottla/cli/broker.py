@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import resource
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+REMOTE_THREADS = "ottla-remote"
+"""The beginning of the names of the threads that access remote storage."""
+HANGING_SECONDS = 1.0
+"""Time in seconds that they have to end when the broker has stopped."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,7 +104,23 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
     elif args.log_format == "json":
         log_output.configure(_log_options(args), node.broker_id)
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(loop_time)) as runner:
-        return runner.run(_serve(node, started, parent))
+        code = runner.run(_serve(node, started, parent))
+    _exit_if_threads_hang(code)
+    return code
+
+
+def _exit_if_threads_hang(code: int) -> None:
+    """End the process if threads wait for remote storage that does not answer: the interpreter would wait for them. The
+    logs are closed, and the next leader deletes what they have uploaded.
+    """
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(REMOTE_THREADS)]
+    for thread in threads:
+        thread.join(HANGING_SECONDS / len(threads))
+    if any(thread.is_alive() for thread in threads):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _log_options(args: argparse.Namespace) -> log_output.LogOptions:

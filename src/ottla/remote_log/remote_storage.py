@@ -28,7 +28,7 @@ CLIENT_OPTIONS: Final = frozenset(
 """The `rsm.config.*` options that are those of the HTTP client."""
 TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
 ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
-RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 2
