@@ -94,7 +94,8 @@ class FetchSessionHandler:
 
     def _is_gone(self, sent: FetchPosition, now: FetchPosition | None) -> bool:
         """Return whether a partition was removed, or its topic deleted and created again, with another id."""
-        return now is None or now.topic_id != sent.topic_id
+        # Mostly it is the same object; UUIDs compare in Python.
+        return now is None or (now.topic_id is not sent.topic_id and now.topic_id != sent.topic_id)
 
     def _request(
         self, new: dict[TopicPartition, FetchPosition], removed: dict[TopicPartition, FetchPosition], terms: FetchLimits

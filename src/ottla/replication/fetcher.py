@@ -205,7 +205,11 @@ class ReplicaFetcher:
         self._session.restart()
 
     async def _apply_response(self, response: FetchResponse, requested: dict[TopicPartition, Follower]) -> None:
-        names: dict[UUID, str] = {f.partition.topic_id: tp.topic for tp, f in requested.items()}
+        names: dict[UUID, str] = {}
+        if (
+            response.responses
+        ):  # hashes of topic ids take time, and responses for thousands of partitions are often empty
+            names = {f.partition.topic_id: tp.topic for tp, f in requested.items()}
         for topic in response.responses:
             for data in topic.partitions:
                 tp = TopicPartition(names.get(topic.topic_id, topic.topic), data.partition_index)
