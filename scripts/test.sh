@@ -11,10 +11,6 @@ UNIT="tests/unit -n 6 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
 # Random histories, checks of the whole source, and the console, which is an application of its own: not for every save.
 LONGER="$(find tests/unit -name 'test_*_model.py') tests/unit/storage/test_crashes.py tests/unit/replication/test_simulation.py
   tests/unit/test_structure.py tests/unit/docs tests/unit/console"
-# Instrumented once instead of traced, which would double the time on Python 3.11.
-COVERED=".venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines
-  --skip-covered --fail-under 82 -m pytest $UNIT"
-
 # One queue with the longest files first, so that no core is idle before the end: some tests compute, others wait. A file's
 # tests share a JVM or brokers, so they stay together.
 QUEUE="tests/site tests/how_to tests/upgrade tests/chaos tests/wire tests/unit/typing tests/simulation tests/instructions tests/crash tests/interop tests/spark
@@ -31,15 +27,25 @@ in_memory() (
   "$@"
 )
 
+# Unit tests with the lines that they cover: instrumented once instead of traced, which would double the time on Python
+# 3.11. The file with the lines of all workers is read afterwards: slipcover itself prints those of the first process.
+covered() {
+  local lines
+  lines=$(mktemp -u).json
+  in_memory .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines --json --out "$lines" -m pytest $UNIT
+  .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
+  rm -f "$lines"
+}
+
 case "${1:-}" in
   --fast) in_memory $PYTEST $UNIT $(printf -- '--ignore %s ' $LONGER); exit ;;
-  --coverage) in_memory $COVERED; exit ;;
+  --coverage) covered; exit ;;
   --write-durations) exec $PYTEST $QUEUE --write-durations ;;
   ?*) exec $PYTEST "$@" ;;
 esac
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
-part "unit" in_memory $COVERED
+part "unit" covered
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
 part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 20
 part "kills, simulation, interop, Spark" $PYTEST $QUEUE --durations 10
