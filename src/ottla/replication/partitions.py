@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from os.path import normpath
 from typing import Final, Protocol
@@ -36,6 +36,8 @@ KINDS = ("leader", "follower")
 MAX_PREFERRED_DIRS: Final = 10_000
 """Maximum number of replicas without a log for which a chosen log directory is kept; the oldest are dropped first."""
 
+CREATIONS_AT_ONCE: Final = 20
+"""Number of logs that are created before other tasks get a turn. Each takes about half a millisecond."""
 MAX_LOGGED: Final = 20
 """Maximum number of partitions that a log line lists."""
 
@@ -119,7 +121,9 @@ class Partitions:
         self._on_dir_failure = on_dir_failure
         self._listeners: list[LeadershipListener] = []
         self._followers = followers
-        self._is_shutting_down = False
+        self._is_shutting_down = self._is_closed = False
+        self._is_applying = False
+        """Whether replicas of the current image may still lack their logs."""
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
         self.rejected_batches = RejectedBatches(clock)
@@ -185,7 +189,7 @@ class Partitions:
         partition_image = image.partition(tp)
         if partition_image is None:
             return errors.UnknownTopicOrPartitionError()
-        if self.broker_id in partition_image.replicas:
+        if self.broker_id in partition_image.replicas and not self._is_applying:
             return errors.KafkaStorageError(f"{tp} has no log on this broker")
         return errors.NotLeaderOrFollowerError()
 
@@ -235,8 +239,7 @@ class Partitions:
 
         Logs without such a replica are kept, with a warning.
         """
-        for topic in image.topics.values():
-            self._apply_topic(topic)
+        await self._apply_topics(image.topics.values())
         self._report_failed_creations()
         self._log_roles(None, image)
         owned = set(self._partitions)
@@ -258,9 +261,7 @@ class Partitions:
                 for index in range(len(old.partitions)):
                     self._close_partition(TopicPartition(name, index))
                 self.topic_stats.remove(name)
-        for name, topic in after.topics.items():
-            if before.topics.get(name) is not topic:
-                self._apply_topic(topic)
+        await self._apply_topics(topic for name, topic in after.topics.items() if before.topics.get(name) is not topic)
         self._report_failed_creations()
         self._log_roles(before, after)
         removed = before.brokers.keys() - after.brokers.keys()
@@ -346,6 +347,7 @@ class Partitions:
         """Flush partitions with pending appends, then close all partitions, which fails the requests that wait for
         them.
         """
+        self._is_closed = True
         for running in list(self._moves.values()):
             await running.cancel()
         for partition in self._partitions.values():
@@ -355,7 +357,26 @@ class Partitions:
         for partition in self._partitions.values():
             partition.close()
 
-    def _apply_topic(self, topic: TopicImage) -> None:
+    async def _apply_topics(self, topics: Iterable[TopicImage]) -> None:
+        """Apply topics. Between some creations of logs, other requests get their turn: each makes files, and a request
+        may create thousands. Metadata changes do not overlap (`MetadataCache.update`).
+        """
+        self._is_applying = True
+        created = 0
+        try:
+            for topic in topics:
+                for tp in self._apply_topic(topic):
+                    created += 1
+                    if created % CREATIONS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    if self._is_closed:
+                        log.debug("Not creating the log of %s and later ones: the broker stops", tp)
+                        return
+        finally:
+            self._is_applying = False
+
+    def _apply_topic(self, topic: TopicImage) -> Iterator[TopicPartition]:
+        """Apply a topic. Yield each partition whose log is created next."""
         mine = []
         for index, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, index)
@@ -370,6 +391,7 @@ class Partitions:
         for tp, image in mine:
             partition = self._partitions.get(tp)
             if partition is None:
+                yield tp
                 partition = self._create(tp, image, topic, config)
             if partition is not None:
                 partition.log.config = config

@@ -1,0 +1,45 @@
+"""A request may create thousands of partitions: others get their turn meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.replication.partitions import CREATIONS_AT_ONCE
+from ottla.storage.log_dir import LogDir
+
+PARTITIONS = 5 * CREATIONS_AT_ONCE
+
+
+def test_other_tasks_run_between_the_creations_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = 0
+    of_turn: Counter[int] = Counter()
+    create = LogDir.create
+
+    def counted(directory: LogDir, *arguments: Any) -> Any:
+        of_turn[turn] += 1
+        return create(directory, *arguments)
+
+    async def take_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    async def test(client: Asker) -> None:
+        monkeypatch.setattr(LogDir, "create", counted)
+        turns = asyncio.create_task(take_turns())
+        topic = CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
+        answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        turns.cancel()
+        assert [topic.error_code for topic in answer.topics] == [0]
+        assert of_turn.total() == PARTITIONS
+        assert max(of_turn.values()) <= CREATIONS_AT_ONCE
+
+    with_broker(test, tmp_path)
