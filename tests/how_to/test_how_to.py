@@ -13,11 +13,11 @@ from tests.unit.docs.code_blocks import code_blocks, run_blocks
 import ottla
 from ottla.config.broker import BrokerConfig
 
-OF_PYTEST = {"test-with-pytest", "test-failures"}
+OF_PYTEST = ("test-with-pytest", "test-failures")
 """Their code is tests, which are collected here."""
 OF_SPARK = {page.stem for page in PAGES.glob("*spark*.md")}
 """Run by tests/spark/test_how_to.py, in one session."""
-NAMES = sorted({page.stem for page in PAGES.glob("*.md")} - OF_PYTEST - OF_SPARK - {"index"})
+NAMES = sorted({page.stem for page in PAGES.glob("*.md")} - {*OF_PYTEST} - OF_SPARK - {"index"})
 
 for name in OF_PYTEST:
     run_blocks(PAGES / f"{name}.md", globals())
