@@ -1,0 +1,120 @@
+"""`ottla schema-registry`: a schema registry with Confluent's REST API over the topic `_schemas`.
+
+Run one registry for a topic. Its file of properties may be that of Confluent's registry: listeners,
+kafkastore.bootstrap.servers, kafkastore.topic, kafkastore.topic.replication.factor and kafkastore.timeout.ms have the
+same meaning, and further kafkastore.* properties are configs of the clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from ottla.cli.framework.command import Command, CommandFailedError
+from ottla.cli.framework.connection import client_options, connection, without_serialization
+from ottla.cli.framework.options import Option
+from ottla.config import properties
+from ottla.errors import ConfigurationError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
+OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.timeout.ms")
+"""Properties below kafkastore. that are not configs of the clients."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the registry until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError and
+    CommandFailedError.
+    """
+    file: Mapping[str, str] = properties.load(args.file) if args.file else {}
+    configs = {**_client_configs(file), **without_serialization(client_options(args))}
+    if not configs.get("bootstrap.servers"):
+        raise ConfigurationError("--bootstrap-server is required, or kafkastore.bootstrap.servers in FILE")
+    listener = args.listeners or file.get("listeners") or "http://127.0.0.1:8081"
+    host, port = parse_listener(listener)
+    try:
+        import fastavro  # noqa: F401 - the first schema would fail
+        import uvicorn
+
+        from ottla_registry.registry import SchemaRegistry
+        from ottla_registry.rest.application import create_app
+    except ModuleNotFoundError as error:
+        raise CommandFailedError(
+            f"ottla schema-registry: {error.name} is not installed; run `pip install 'ottla[registry]'`"
+        ) from None
+    from ottla_registry.store.state import RegistryState
+    from ottla_registry.store.topic import SchemasTopic
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    state = RegistryState()
+    topic = SchemasTopic(
+        state,
+        configs,
+        file.get("kafkastore.topic", "_schemas"),
+        _integer(file, "kafkastore.topic.replication.factor", 3),
+        _integer(file, "kafkastore.timeout.ms", 10_000),
+    )
+    app = create_app(SchemaRegistry(state, topic))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    print(f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)", flush=True)
+    try:
+        server.run()
+    except SystemExit as end:  # uvicorn has logged the error, such as a port that is in use
+        return int(end.code or 0)
+    return 0 if server.started else 1
+
+
+def parse_listener(text: str) -> tuple[str, int]:
+    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "0.0.0.0", parts.port  # Confluent's `http://:8081` is every address
+    except ValueError:
+        port = None
+    if port is None or parts.scheme != "http" or parts.path not in ("", "/"):
+        raise ConfigurationError(f"--listeners: {text!r} is invalid: expected http://HOST:PORT")
+    return host, port
+
+
+def _client_configs(file: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configs of the clients in a file of Confluent's registry."""
+    configs = {
+        name.removeprefix("kafkastore."): value for name, value in file.items() if name.startswith("kafkastore.")
+    }
+    servers = configs.get("bootstrap.servers", "")
+    if servers:  # with the security protocol, as PLAINTEXT://HOST:PORT
+        configs["bootstrap.servers"] = ",".join(server.strip().rpartition("://")[2] for server in servers.split(","))
+    return {name: value for name, value in configs.items() if name not in OWN}
+
+
+def _integer(file: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        value = int(file.get(name, default))
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ConfigurationError(f"{name} must be a positive integer, and not {file[name]!r}")
+    return value
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        Option("file FILE", "properties of the registry, with the names of Confluent's", nargs="?"),
+        *connection(required=False),
+        Option("--listeners URL", "address to listen on; http://127.0.0.1:8081 if FILE has none"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The REST API: a module for each group of resources, and the application."""

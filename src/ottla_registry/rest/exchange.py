@@ -1,0 +1,102 @@
+"""The parts that handlers of the REST API share: query parameters, bodies and responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla_registry import errors
+from ottla_registry.errors import RestError
+from ottla_registry.registry import MAX_ID, MAX_SCHEMA_BYTES, SchemaRegistry
+from ottla_registry.subjects import qualified
+
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+MAX_BODY: Final = 4 * MAX_SCHEMA_BYTES
+
+
+class Call(NamedTuple):
+    """A request, and the registry that responds to it."""
+
+    registry: SchemaRegistry
+    request: Request
+
+    @property
+    def subject(self) -> str:
+        """The subject in the path."""
+        return qualified(unquote(self.request.path_params["subject"]))
+
+    @property
+    def optional_subject(self) -> str | None:
+        """The subject in the path of configs and modes; None for the global ones."""
+        return self.subject if "subject" in self.request.path_params else None
+
+    @property
+    def version(self) -> int:
+        """The version in the path; -1 for `latest`."""
+        text = self.request.path_params["version"]
+        if text in ("latest", "-1"):
+            return -1
+        if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:11]) <= MAX_ID:
+            raise errors.invalid_version(text[:100])
+        return int(text)
+
+    @property
+    def schema_id(self) -> int:
+        """The schema id in the path."""
+        text = self.request.path_params["id"]
+        if not (text.isascii() and text.isdecimal()) or int(text[:11]) > MAX_ID:
+            raise RestError(404, "HTTP 404 Not Found")
+        return int(text)
+
+    def query(self, name: str, default: str = "") -> str:
+        """Return a parameter of the query."""
+        return str(self.request.query_params.get(name, default))
+
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter of the query is true."""
+        return self.query(name).lower() == "true"
+
+    def page(self, values: list[Any]) -> list[Any]:
+        """Return the part of a list that the parameters `offset` and `limit` select."""
+        try:
+            offset, limit = int(self.query("offset", "0")), int(self.query("limit", "-1"))
+        except ValueError:
+            raise RestError(422, "offset and limit must be integers") from None
+        offset = max(offset, 0)
+        return values[offset:] if limit < 0 else values[offset : offset + limit]
+
+    async def body(self) -> Any:
+        """Return the JSON of the body. Raises RestError if it is malformed or too large."""
+        data = bytearray()
+        async for chunk in self.request.stream():
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise RestError(413, "Request Entity Too Large")
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise RestError(400, "Unable to process JSON") from None
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Text(str):
+    """A response that is the text of a schema itself, not its JSON."""
+
+
+def respond(document: Any, status: int = 200) -> Response:
+    """Return a response in JSON."""
+    if isinstance(document, Text):
+        return Response(str(document), status, media_type=CONTENT_TYPE)
+    return Response(json.dumps(document, separators=(",", ":")), status, media_type=CONTENT_TYPE)
+
+
+def respond_error(error: RestError) -> Response:
+    """Return the response of an error."""
+    return respond({"error_code": error.code, "message": str(error)}, error.status)

@@ -1,0 +1,58 @@
+"""Schemas by id, and the list of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla_registry import errors
+from ottla_registry.rest.exchange import Call, Text
+from ottla_registry.schemas.types import TYPES
+from ottla_registry.store.records import StoredSchema
+from ottla_registry.subjects import qualified
+
+
+def _users(call: Call) -> list[StoredSchema]:
+    return call.registry.users(call.schema_id, qualified(call.query("subject")))
+
+
+def _shown(call: Call) -> list[StoredSchema]:
+    """Return the versions with an id that a list shows."""
+    users = [schema for schema in _users(call) if not schema.deleted or call.flag("deleted")]
+    if not users:
+        raise errors.schema_not_found(call.schema_id)
+    return sorted(users, key=lambda schema: (schema.subject, schema.version))
+
+
+async def get_schema(call: Call) -> Any:
+    return _users(call)[0].content()
+
+
+async def get_schema_text(call: Call) -> Any:
+    return Text(_users(call)[0].schema)
+
+
+async def list_subjects(call: Call) -> Any:
+    return call.page(sorted({schema.subject for schema in _shown(call)}))
+
+
+async def list_versions(call: Call) -> Any:
+    return call.page([{"subject": schema.subject, "version": schema.version} for schema in _shown(call)])
+
+
+async def list_types(call: Call) -> Any:
+    return sorted(TYPES)
+
+
+async def list_schemas(call: Call) -> Any:
+    prefix, state = call.query("subjectPrefix").removeprefix(":*:"), call.registry.state
+    is_latest_only, is_deleted = call.flag("latestOnly"), call.flag("deleted")
+    schemas = [
+        schema
+        for subject in state.subjects(prefix, deleted=is_deleted)
+        for schema in state.versions(subject, deleted=is_deleted)[-1 if is_latest_only else 0 :]
+    ]
+    return [schema.to_json() for schema in call.page(schemas)]
+
+
+async def list_contexts(call: Call) -> Any:
+    return call.page(call.registry.state.contexts())

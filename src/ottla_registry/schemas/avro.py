@@ -1,0 +1,213 @@
+"""Avro schemas: parsing by fastavro, and the text in which Avro's Java library writes a schema.
+
+fastavro accepts a few schemas that Java's parser rejects; `canonical` checks them: names, duplicate fields and symbols,
+unions in unions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla_registry.schemas.avro_compatibility import AvroReader
+from ottla_registry.schemas.parsed import ReferencedSchema
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
+ORDERS: Final = ("ascending", "descending", "ignore")
+ATTRIBUTES: Final = {
+    "record": ("name", "namespace", "doc", "fields", "aliases"),
+    "error": ("name", "namespace", "doc", "fields", "aliases"),
+    "enum": ("name", "namespace", "doc", "symbols", "default", "aliases"),
+    "fixed": ("name", "namespace", "doc", "size", "aliases"),
+    "array": ("items",),
+    "map": ("values",),
+}
+"""The attributes of each complex type besides `type`. All others are properties."""
+FIELD_ATTRIBUTES: Final = ("name", "type", "doc", "default", "order", "aliases")
+
+
+class AvroSchema:
+    """A parsed Avro schema. Raises ValueError if the schema is invalid.
+
+    Args:
+        text: the schema in JSON.
+        references: the schemas that it uses by name.
+    """
+
+    def __init__(self, text: str, references: Sequence[ReferencedSchema] = ()) -> None:
+        import fastavro
+
+        self.named: dict[str, Any] = {}
+        names: set[str] = set()
+        try:
+            for reference in references:
+                document = _load(reference.schema)
+                _Writer(names).write(document, "")
+                fastavro.parse_schema(document, named_schemas=self.named, _write_hint=False)
+            document = _load(text)
+            self._document = document
+            self.canonical: str = _dumps(_Writer(set(names)).write(document, ""))
+            self.parsed: Any = fastavro.parse_schema(document, named_schemas=self.named, _write_hint=False)
+        except RecursionError:
+            raise ValueError("the schema is nested too deeply") from None
+        except ValueError:
+            raise
+        except Exception as error:  # fastavro raises KeyError, TypeError and AttributeError for malformed schemas, too
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        self._names = names
+
+    @property
+    def normalized(self) -> str:
+        """The canonical text with properties in alphabetical order."""
+        return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
+
+    def cannot_read(self, writer: AvroSchema) -> list[str]:
+        """Return why data of `writer` cannot be read with this schema."""
+        return AvroReader(self.named, writer.named).differences(self.parsed, writer.parsed)
+
+
+def _load(text: str) -> Any:
+    return json.loads(text)
+
+
+def _dumps(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+class _Writer:
+    """Writes schemas in the order of attributes of Avro's Java library."""
+
+    def __init__(self, names: set[str], *, sort: bool = False) -> None:
+        self._names = names
+        self._sort = sort
+
+    def write(self, schema: Any, namespace: str) -> Any:
+        """Return a schema. Raises ValueError, KeyError and TypeError for an invalid one."""
+        if isinstance(schema, str):
+            return schema if schema in PRIMITIVES else self._reference(schema, namespace)
+        if isinstance(schema, list):
+            return self._union(schema, namespace)
+        if not isinstance(schema, dict):
+            raise ValueError(f"a schema must be a name, an object or a list, not {schema!r:.100}")
+        kind = schema.get("type")
+        if isinstance(kind, (dict, list)):  # {"type": {"type": …}}
+            return self.write(kind, namespace)
+        if kind is None:
+            raise ValueError(f'no "type" in {_dumps(schema):.100}')
+        if kind not in ATTRIBUTES:
+            if kind not in PRIMITIVES:
+                return self._reference(str(kind), namespace)
+            properties = self._properties(schema, ())
+            return {"type": kind, **properties} if properties else kind
+        return self._complex(kind, schema, namespace)
+
+    def _reference(self, name: str, namespace: str) -> str:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        if full not in self._names and name not in self._names:
+            raise ValueError(f"undefined name: {name!r:.200}")
+        shown = full if full in self._names else name
+        package, _, simple = shown.rpartition(".")
+        return simple if package == namespace else shown
+
+    def _union(self, schema: list[Any], namespace: str) -> list[Any]:
+        branches = [self.write(branch, namespace) for branch in schema]
+        if any(isinstance(branch, list) for branch in branches):
+            raise ValueError("a union must not contain a union immediately")
+        names = [_branch_name(branch) for branch in branches]
+        if len(set(names)) < len(names):
+            raise ValueError(f"duplicate in union: {', '.join(names):.200}")
+        return branches
+
+    def _complex(self, kind: str, schema: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        written: dict[str, Any] = {"type": kind}
+        if "name" in ATTRIBUTES[kind]:
+            namespace = self._declare(schema, namespace, written)
+        if kind in ("record", "error"):
+            written["fields"] = self._fields(schema["fields"], namespace)
+        elif kind == "enum":
+            symbols = schema["symbols"]
+            _check_distinct("symbol", symbols)
+            if "default" in schema and schema["default"] not in symbols:
+                raise ValueError(f"the default {schema['default']!r:.100} is not a symbol of the enum")
+            written["symbols"] = symbols
+            if "default" in schema:
+                written["default"] = schema["default"]
+        elif kind == "fixed":
+            if not isinstance(schema["size"], int) or schema["size"] < 0:
+                raise ValueError(f"invalid size of {schema['name']!r:.100}: {schema['size']!r:.100}")
+            written["size"] = schema["size"]
+        else:
+            part = "items" if kind == "array" else "values"
+            written[part] = self.write(schema[part], namespace)
+        written.update(self._properties(schema, ATTRIBUTES[kind]))
+        if schema.get("aliases"):
+            written["aliases"] = schema["aliases"]
+        return written
+
+    def _declare(self, schema: Mapping[str, Any], enclosing: str, written: dict[str, Any]) -> str:
+        """Write the name of a named type, and return its namespace."""
+        name = schema["name"]
+        if not isinstance(name, str) or NAME.fullmatch(name) is None:
+            raise ValueError(f"illegal name: {name!r:.200}")
+        if "." in name:
+            namespace, _, name = name.rpartition(".")
+        else:
+            declared = schema.get("namespace")
+            namespace = declared if isinstance(declared, str) else enclosing
+        full = f"{namespace}.{name}" if namespace else name
+        if full in self._names or full in PRIMITIVES:
+            raise ValueError(f"can't redefine: {full:.200}")
+        self._names.add(full)
+        written["name"] = name
+        if namespace != enclosing:
+            written["namespace"] = namespace
+        if isinstance(schema.get("doc"), str):
+            written["doc"] = schema["doc"]
+        return namespace
+
+    def _fields(self, fields: Iterable[Mapping[str, Any]], namespace: str) -> list[dict[str, Any]]:
+        written = [self._field(field, namespace) for field in fields]
+        _check_distinct("field", [field["name"] for field in written])
+        return written
+
+    def _field(self, field: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        if not isinstance(field, dict) or "type" not in field:
+            raise ValueError(f"not a field with a type: {field!r:.200}")
+        written: dict[str, Any] = {"name": field["name"], "type": self.write(field["type"], namespace)}
+        if isinstance(field.get("doc"), str):
+            written["doc"] = field["doc"]
+        if "default" in field:
+            written["default"] = field["default"]
+        order = field.get("order", "ascending")
+        if order not in ORDERS:
+            raise ValueError(f"invalid order: {order!r:.100}")
+        if order != "ascending":
+            written["order"] = order
+        if field.get("aliases"):
+            written["aliases"] = field["aliases"]
+        written.update(self._properties(field, FIELD_ATTRIBUTES))
+        return written
+
+    def _properties(self, schema: Mapping[str, Any], attributes: Iterable[str]) -> dict[str, Any]:
+        known_names = {"type", *attributes}
+        properties = {name: value for name, value in schema.items() if name not in known_names}
+        return dict(sorted(properties.items())) if self._sort else properties
+
+
+def _branch_name(branch: Any) -> str:
+    if isinstance(branch, str):
+        return branch
+    return ".".join(filter(None, (branch.get("namespace"), branch.get("name")))) or str(branch["type"])
+
+
+def _check_distinct(what: str, names: Any) -> None:
+    if not isinstance(names, list):
+        raise ValueError(f"the {what}s are not a list")
+    for name in names:
+        if not isinstance(name, str) or NAME.fullmatch(name) is None or "." in name:
+            raise ValueError(f"illegal {what} name: {name!r:.200}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"duplicate {what} in {', '.join(names):.200}")

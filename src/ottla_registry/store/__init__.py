@@ -1,0 +1,1 @@
+"""The state of the registry: the records of `_schemas`, and what they mean."""

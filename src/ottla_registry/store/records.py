@@ -1,0 +1,121 @@
+"""The records of the topic `_schemas`, in the JSON of Confluent's schema registry.
+
+The bytes of keys are equal to Confluent's, because the topic is compacted by them. Fields of values that Ottla does not
+use, such as rule sets, are stored and returned as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+
+class Reference(NamedTuple):
+    """A schema that another one uses, by the name that it has there."""
+
+    name: str
+    subject: str
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON of the REST API and of records."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Reference:
+        """Parse a reference. Raises KeyError, TypeError and ValueError."""
+        return cls(str(document["name"]), str(document["subject"]), int(document["version"]))
+
+
+PASSED_ON: Final = ("metadata", "ruleSet", "schemaTags")
+
+
+@dataclass(frozen=True)
+class StoredSchema:
+    """A version of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    deleted: bool = False
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further fields, as JSON."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The parts that two versions with the same id have in common."""
+        return self.schema_type, self.schema, self.references, self.extra
+
+    def with_deleted(self) -> StoredSchema:
+        """Return the version after a soft deletion."""
+        return replace(self, deleted=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the version as the REST API shows it."""
+        document: dict[str, Any] = {"subject": self.subject, "version": self.version, "id": self.id}
+        return {**document, **self.content()}
+
+    def content(self) -> dict[str, Any]:
+        """Return the schema as the REST API shows it, without the version and the id."""
+        document: dict[str, Any] = {}
+        if self.schema_type != "AVRO":
+            document["schemaType"] = self.schema_type
+        if self.references:
+            document["references"] = [reference.to_json() for reference in self.references]
+        document.update((name, json.loads(text)) for name, text in self.extra)
+        document["schema"] = self.schema
+        return document
+
+
+def dumps(document: Any) -> bytes:
+    """Return compact JSON, as Jackson writes it."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def schema_key(subject: str, version: int) -> bytes:
+    return dumps({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+
+
+def schema_value(schema: StoredSchema) -> bytes:
+    document: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
+    return dumps({**document, **schema.content(), "deleted": schema.deleted})
+
+
+def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
+    """Parse the value of a schema. Raises KeyError, TypeError and ValueError."""
+    return StoredSchema(
+        str(document["subject"]),
+        int(document["version"]),
+        int(document["id"]),
+        str(document["schema"]),
+        str(document.get("schemaType") or "AVRO"),
+        tuple(map(Reference.from_json, document.get("references") or ())),
+        bool(document.get("deleted")),
+        passed_on(document),
+    )
+
+
+def passed_on(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the fields that are stored without being used."""
+    return tuple((name, dumps(document[name]).decode()) for name in PASSED_ON if document.get(name))
+
+
+def config_key(subject: str | None) -> bytes:
+    return dumps({"keytype": "CONFIG", "subject": subject, "magic": 0})
+
+
+def mode_key(subject: str | None) -> bytes:
+    return dumps({"keytype": "MODE", "subject": subject, "magic": 0})
+
+
+def delete_subject_key(subject: str) -> bytes:
+    return dumps({"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0})
+
+
+Record = tuple[bytes, bytes | None]
+"""The key and the value of a record; no value is a tombstone."""

@@ -1,0 +1,162 @@
+"""The schemas, configs and modes of the registry, built from the records of `_schemas` in order. Without I/O."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ottla_registry.store.records import StoredSchema, parse_schema
+from ottla_registry.subjects import context_of
+
+log = logging.getLogger("ottla.schema_registry")
+
+
+class RegistryState:
+    """All versions by subject, including soft-deleted ones. Not thread-safe: event loop only."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, dict[int, StoredSchema]] = {}
+        self._ids: dict[tuple[str, int], dict[tuple[str, int], StoredSchema]] = {}
+        self._identities: dict[tuple[str, tuple[object, ...]], int] = {}
+        self._highest_id: dict[str, int] = {}
+        self.configs: dict[str | None, dict[str, Any]] = {}
+        self.modes: dict[str | None, str] = {}
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record. Records that are malformed or of an unknown type are logged and ignored."""
+        try:
+            fields = json.loads(key or b"")
+            document = None if value is None else json.loads(value)
+            self._apply(fields, document)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("Ignoring a malformed record of _schemas with key %r: %r", (key or b"")[:200], error)
+
+    def _apply(self, key: Mapping[str, Any], document: dict[str, Any] | None) -> None:
+        subject = key.get("subject") or None
+        match key["keytype"]:
+            case "SCHEMA":
+                self._remove(key["subject"], int(key["version"]))
+                if document is not None:
+                    self._add(parse_schema(document))
+            case "CONFIG":
+                _replace(self.configs, subject, document)
+            case "MODE":
+                _replace(self.modes, subject, None if document is None else str(document["mode"]))
+            case "DELETE_SUBJECT" if document is not None:
+                for schema in self.versions(document["subject"], deleted=False):
+                    if schema.version <= int(document["version"]):
+                        self._remove(schema.subject, schema.version)
+                        self._add(schema.with_deleted())
+            case "CLEAR_SUBJECT" if document is not None:
+                for schema in self.versions(document["subject"], deleted=True):
+                    if schema.deleted:
+                        self._remove(schema.subject, schema.version)
+            case "DELETE_SUBJECT" | "CLEAR_SUBJECT" | "NOOP" | "CONTEXT":
+                pass
+            case other:
+                log.warning("Ignoring a record of _schemas with keytype=%s", other)
+
+    def _add(self, schema: StoredSchema) -> None:
+        context = context_of(schema.subject)
+        self._subjects.setdefault(schema.subject, {})[schema.version] = schema
+        self._ids.setdefault((context, schema.id), {})[schema.subject, schema.version] = schema
+        self._identities.setdefault((context, schema.identity), schema.id)
+        self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
+
+    def _remove(self, subject: str, version: int) -> None:
+        """Remove a version. Its id is not used again, but the highest one of the topic may be after a restart, as in
+        Confluent's registry.
+        """
+        versions = self._subjects.get(subject, {})
+        schema = versions.pop(version, None)
+        if schema is None:
+            return
+        if not versions:
+            del self._subjects[subject]
+        context = context_of(subject)
+        users = self._ids[context, schema.id]
+        del users[subject, version]
+        if not users:
+            del self._ids[context, schema.id]
+            self._identities.pop((context, schema.identity), None)
+
+    # Queries
+
+    def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
+        """Return the subjects with a prefix, sorted. With `deleted` those of which every version is deleted, too."""
+        return sorted(
+            subject
+            for subject, versions in self._subjects.items()
+            if subject.startswith(prefix) and (deleted or not all(schema.deleted for schema in versions.values()))
+        )
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[StoredSchema]:
+        """Return the versions of a subject, the oldest first; none for an unknown subject."""
+        versions = self._subjects.get(subject, {})
+        return [versions[number] for number in sorted(versions) if deleted or not versions[number].deleted]
+
+    def version(self, subject: str, version: int) -> StoredSchema | None:
+        """Return a version, also a deleted one."""
+        return self._subjects.get(subject, {}).get(version)
+
+    def by_id(self, context: str, schema_id: int) -> list[StoredSchema]:
+        """Return the versions with an id in a context."""
+        return list(self._ids.get((context, schema_id), {}).values())
+
+    def contexts(self) -> list[str]:
+        """Return the contexts with schemas, and the default one."""
+        return sorted({".", *map(context_of, self._subjects)})
+
+    def id_of(self, context: str, schema: StoredSchema) -> int | None:
+        """Return the id of an equal schema in the context, which may be of another subject."""
+        return self._identities.get((context, schema.identity))
+
+    def next_id(self, context: str) -> int:
+        """Return the id for the next new schema."""
+        return self._highest_id.get(context, 0) + 1
+
+    def all_versions(self) -> Iterator[StoredSchema]:
+        """Yield every version of every subject."""
+        for versions in self._subjects.values():
+            yield from versions.values()
+
+    def referencing(self, subject: str, version: int) -> list[StoredSchema]:
+        """Return the versions that reference a version and are not deleted."""
+        return [
+            schema
+            for schema in self.all_versions()
+            if not schema.deleted
+            and any((_qualify(schema, r.subject), r.version) == (subject, version) for r in schema.references)
+        ]
+
+    def config(self, subject: str | None) -> dict[str, Any]:
+        """Return the config that applies to a subject: its own one, that of its context, or the global one."""
+        for scope in _scopes(subject):
+            if scope in self.configs:
+                return self.configs[scope]
+        return {"compatibilityLevel": "BACKWARD"}
+
+    def mode(self, subject: str | None) -> str:
+        """Return the mode that applies to a subject."""
+        if self.modes.get(None) == "READONLY_OVERRIDE":
+            return "READONLY_OVERRIDE"
+        return next((self.modes[scope] for scope in _scopes(subject) if scope in self.modes), "READWRITE")
+
+
+def _scopes(subject: str | None) -> tuple[str | None, ...]:
+    context = context_of(subject or "")
+    return (subject, None) if context == "." else (subject, f":{context}:", None)
+
+
+def _qualify(schema: StoredSchema, name: str) -> str:
+    context = context_of(schema.subject)
+    return name if context == "." or name.startswith(":.") else f":{context}:{name}"
+
+
+def _replace(values: dict[str | None, Any], subject: str | None, value: Any) -> None:
+    if value is None:
+        values.pop(subject, None)
+    else:
+        values[subject] = value

@@ -1,0 +1,208 @@
+"""The REST API of the schema registry, over a broker in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("fastavro")
+
+from tests.unit.registry.registries import RestClient, open_registry
+
+from ottla import KafkaConsumer, KafkaProducer
+from ottla.broker.embedded import Broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def registry(broker: Broker) -> Iterator[RestClient]:
+    with open_registry(broker.bootstrap_servers) as client:
+        yield client
+
+
+def record(name: str, *fields: tuple[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a record schema."""
+    written = [{"name": field, "type": kind} for field, kind in fields]
+    return {"type": "record", "name": name, "fields": written, **more}
+
+
+A = record("A", ("a", "int"))
+A_WITH_DEFAULT = {"type": "record", "name": "A", "fields": [*A["fields"], {"name": "b", "type": "int", "default": 1}]}
+A_WITHOUT_DEFAULT = {"type": "record", "name": "A", "fields": [*A["fields"], {"name": "b", "type": "int"}]}
+
+
+def test_versions_are_registered_looked_up_and_deleted(registry: RestClient) -> None:
+    first = registry.register("life-value", A)
+    assert registry.register("life-value", json.dumps(A, indent=2)) == first  # the text is canonical
+    second = registry.register("life-value", A_WITH_DEFAULT)
+    assert second > first
+    assert registry.register("other-value", A) == first
+    assert registry.get("/subjects/life-value/versions") == [1, 2]
+    latest = registry.get("/subjects/life-value/versions/latest")
+    assert (latest["subject"], latest["version"], latest["id"]) == ("life-value", 2, second)
+    assert json.loads(latest["schema"]) == A_WITH_DEFAULT
+    assert registry.get("/subjects/life-value/versions/1/schema") == A
+    assert registry.get(f"/schemas/ids/{first}") == {"schema": json.dumps(A, separators=(",", ":"))}
+    assert registry.get(f"/schemas/ids/{first}/schema") == A
+    assert registry.get(f"/schemas/ids/{first}/subjects") == ["life-value", "other-value"]
+    assert {"subject": "life-value", "version": 1} in registry.get(f"/schemas/ids/{first}/versions")
+    assert registry.post("/subjects/life-value", {"schema": json.dumps(A)})["version"] == 1
+    assert "life-value" in registry.get("/subjects?subjectPrefix=life")
+    assert len(registry.get("/schemas?subjectPrefix=life-value")) == 2
+    assert len(registry.get("/schemas?subjectPrefix=life-value&latestOnly=true")) == 1
+
+    registry.delete("/subjects/life-value/versions/1?permanent=true", error=40407)
+    assert registry.delete("/subjects/life-value/versions/1") == 1
+    registry.delete("/subjects/life-value/versions/1", error=40406)
+    registry.get("/subjects/life-value/versions/1", error=40402)
+    assert registry.get("/subjects/life-value/versions/1?deleted=true")["id"] == first
+    assert registry.get(f"/schemas/ids/{first}")["schema"]  # consumers still read its records
+    assert registry.delete("/subjects/life-value/versions/1?permanent=true") == 1
+    registry.delete("/subjects/life-value?permanent=true", error=40405)
+    assert registry.delete("/subjects/life-value") == [2]
+    registry.delete("/subjects/life-value", error=40404)
+    assert "life-value" not in registry.get("/subjects")
+    assert registry.get("/subjects?subjectPrefix=life&deletedOnly=true") == ["life-value"]
+    assert registry.register("life-value", A_WITH_DEFAULT) == second
+    assert registry.get("/subjects/life-value/versions") == [3]
+    registry.delete("/subjects/life-value")
+    assert registry.delete("/subjects/life-value?permanent=true") == [2, 3]
+    registry.get("/subjects/life-value/versions", error=40401)
+
+
+def test_requests_that_are_invalid_get_confluents_codes(registry: RestClient) -> None:
+    registry.register("codes", A)
+    registry.register("codes", "{", error=42201)
+    registry.register("codes", {"type": "nonsense"}, error=42201)
+    registry.register("codes", "[" * 100_000, error=42201)
+    registry.register("codes", A, error=42201, schemaType="XML")
+    registry.register("codes", " " * 1_000_001, error=42209)
+    registry.register("codes", A, error=42201, references=[{"name": "B", "subject": "none", "version": 1}])
+    registry.register("codes", A, error=42201, references=3)
+    registry.register("codes", A, error=42201, id="x")
+    registry.register("codes", A_WITH_DEFAULT, error=42205, id=7)
+    registry.post("/subjects/codes/versions", {"schema": 3}, error=42201)
+    registry.post("/subjects/codes/versions", [], error=42201)
+    assert registry.client.post("/subjects/codes/versions", content=b"{").json()["error_code"] == 400
+    assert registry.client.post("/subjects/codes", content=b" " * 5_000_000).status_code == 413
+    registry.get("/subjects/codes/versions/0", error=42202)
+    registry.get("/subjects/codes/versions/x", error=42202)
+    registry.get("/subjects/codes/versions/7", error=40402)
+    registry.get("/subjects/none/versions", error=40401)
+    registry.get("/subjects/none/versions/1", error=40401)
+    registry.post("/subjects/none", {"schema": json.dumps(A)}, error=40401)
+    registry.post("/subjects/codes", {"schema": '"int"'}, error=40403)
+    registry.get("/schemas/ids/99999", error=40403)
+    registry.get("/schemas/ids/x", error=404)
+    registry.get("/nothing", error=404)
+    registry.put("/subjects", {}, error=405)
+    registry.put("/config", {"compatibility": "SOME"}, error=42203)
+    registry.put("/mode", {"mode": "SOME"}, error=42204)
+    registry.get("/config/codes", error=40408)
+    registry.get("/mode/codes", error=40409)
+    registry.get("/subjects/%00/versions", error=42208)
+
+
+def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClient) -> None:
+    registry.register("levels", A)
+    assert "READER_FIELD_MISSING_DEFAULT_VALUE" in registry.register("levels", A_WITHOUT_DEFAULT, error=409)
+    path = "/compatibility/subjects/levels/versions"
+    body = {"schema": json.dumps(A_WITHOUT_DEFAULT)}
+    assert registry.post(f"{path}/latest", body) == {"is_compatible": False}
+    verbose = registry.post(f"{path}/1?verbose=true", body)
+    assert verbose["is_compatible"] is False
+    assert "description:'b'" in verbose["messages"][0]
+    assert registry.put("/config/levels", {"compatibility": "forward"}) == {"compatibility": "FORWARD"}
+    assert registry.get("/config/levels") == {"compatibilityLevel": "FORWARD"}
+    assert registry.post(path, body) == {"is_compatible": True}
+    registry.register("levels", A_WITHOUT_DEFAULT)
+    registry.post(f"{path}/9", body, error=40402)
+    registry.post("/compatibility/subjects/none/versions/latest", body, error=40401)
+    assert registry.delete("/config/levels") == {"compatibilityLevel": "FORWARD"}
+    assert registry.get("/config/levels?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
+    assert registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
+
+
+def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None:
+    registry.register("modes", A)
+    assert registry.get("/mode") == {"mode": "READWRITE"}
+    assert registry.put("/mode/modes", {"mode": "READONLY"}) == {"mode": "READONLY"}
+    registry.register("modes", A_WITH_DEFAULT, error=42205)
+    registry.delete("/subjects/modes", error=42205)
+    registry.put("/mode/modes", {"mode": "IMPORT"}, error=42205)
+    assert registry.delete("/mode/modes") == {"mode": "READONLY"}
+    assert registry.put("/mode/imported", {"mode": "IMPORT"}) == {"mode": "IMPORT"}
+    registry.register("imported", A, error=42205)
+    assert registry.register("imported", record("I", ("i", "int")), id=1000, version=5) == 1000
+    assert registry.get("/subjects/imported/versions") == [5]
+    registry.register("imported", '"int"', id=1000, error=42207)
+    registry.delete("/mode/imported")
+    assert registry.register("modes", A_WITH_DEFAULT) == 1001
+
+
+def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry: RestClient) -> None:
+    registry.register("plain/subject", record("Address", ("city", "string")))
+    assert registry.get("/subjects/plain%2Fsubject/versions") == [1]
+    subject = ":.staging:address"
+    assert registry.register(subject, record("Address", ("city", "string"))) == 1
+    reference = {"name": "Address", "subject": "address", "version": 1}
+    customer = record("Customer", ("address", "Address"))
+    assert registry.register(":.staging:customer", customer, references=[reference]) == 2
+    assert registry.get("/contexts") == [".", ".staging"]
+    assert registry.get("/schemas/ids/2?subject=:.staging:")["references"] == [reference]
+    assert registry.get("/subjects?subjectPrefix=:.staging:") == [subject, ":.staging:customer"]
+    assert subject not in registry.get("/subjects?subjectPrefix=")
+    assert registry.get(f"/subjects/{subject}/versions/1/referencedby") == [2]
+    registry.delete(f"/subjects/{subject}", error=42206)
+    registry.delete("/subjects/:.staging:customer")
+    assert registry.delete(f"/subjects/{subject}") == [1]
+    registry.get("/subjects/:.:levels-of-none/versions", error=40401)
+
+
+def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Broker) -> None:
+    with open_registry(broker.bootstrap_servers, "other_schemas") as registry:
+        registry.register("s", A)
+        registry.put("/config", {"compatibility": "FULL"})
+        registry.put("/mode/s", {"mode": "READONLY"})
+    with KafkaConsumer(
+        "other_schemas", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        stored = [next(consumer) for _ in range(3)]
+    assert [(record.key, record.value) for record in stored] == [
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
+            b'{"subject":"s","version":1,"id":1,"schema":"'
+            + json.dumps(A, separators=(",", ":")).replace('"', '\\"').encode()
+            + b'","deleted":false}',
+        ),
+        (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'),
+        (b'{"keytype":"MODE","subject":"s","magic":0}', b'{"mode":"READONLY"}'),
+    ]
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for key, value in (
+            (b'{"keytype":"NOOP","magic":0}', None),
+            (b"malformed", b"{}"),
+            (b'{"keytype":"FUTURE","magic":9}', b"{}"),
+            (
+                b'{"keytype":"SCHEMA","subject":"t","version":1,"magic":1}',
+                b'{"subject":"t","version":1,"id":9,"md5":"x","schema":"\\"int\\"","deleted":false}',
+            ),
+            (b'{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}', b'{"subject":"s","version":1}'),
+        ):
+            producer.send("other_schemas", value, key=key)
+    with open_registry(broker.bootstrap_servers, "other_schemas") as registry:
+        assert registry.get("/config") == {"compatibilityLevel": "FULL"}
+        assert registry.get("/mode/s") == {"mode": "READONLY"}
+        assert registry.get("/subjects") == ["t"]
+        assert registry.get("/subjects?deleted=true") == ["s", "t"]
+        assert registry.register("t", '"int"') == 9
+        assert registry.register("u", '"long"') == 10
