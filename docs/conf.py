@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import ottla
-from ottla import aio, errors
+from ottla import aio, errors, serdes
 
 PAGES = {
     "broker": ("A broker in a program", ("ottla.broker.",)),
@@ -41,6 +41,7 @@ def write_api_pages() -> None:
     write_page("aio", "Clients for asyncio", [name for name in aio.__all__ if name.startswith("Kafka")], "ottla.aio")
     raised = [name for name in vars(errors) if name.endswith("Error") and not name.startswith("_")]
     write_page("errors", "Errors", raised, "ottla.errors")
+    write_page("serdes", "Serializers with a schema registry", serdes.__all__, "ottla.serdes")
     write_page("testing", "Testing", ["Faults", "Fault"], "ottla.testing.faults")
 
 

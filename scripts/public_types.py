@@ -17,7 +17,15 @@ from typing import Any
 import ottla
 
 SOURCE = Path(__file__).parents[1] / "src"
-MODULES = ("ottla.aio", "ottla.errors", "ottla.legacy", "ottla.serializers", "ottla.spark", "ottla.testing.clients")
+MODULES = (
+    "ottla.aio",
+    "ottla.errors",
+    "ottla.legacy",
+    "ottla.serdes",
+    "ottla.serializers",
+    "ottla.spark",
+    "ottla.testing.clients",
+)
 """Modules with public names besides those of `ottla`."""
 CLASSES = ("ottla.broker.embedded.Broker", "ottla.testing.faults.Faults", "ottla.testing.clock.BrokerClock")
 """Classes that users get from fixtures and methods."""

@@ -20,11 +20,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from ottla.errors import ConfigurationError
+from ottla.serdes.framing import HEADER_BYTES, schema_id_of
 
 log = logging.getLogger("ottla.console")
 
-MAGIC: Final = 0
-HEADER_BYTES: Final = 5
 MAX_SCHEMAS: Final = 1_000
 MAX_FETCHES: Final = 20
 """The maximum number of schemas to fetch for a page, because any value that begins with a zero byte seems to have an
@@ -136,13 +135,6 @@ class SchemaRegistry:
         if not isinstance(schema, dict):
             raise TypeError("the response is not a JSON object")
         return schema
-
-
-def schema_id_of(value: bytes | None) -> int | None:
-    """Return the schema id at the beginning of a key or value; None if there is none."""
-    if value is None or len(value) < HEADER_BYTES or value[0] != MAGIC:
-        return None
-    return int.from_bytes(value[1:HEADER_BYTES], "big")
 
 
 def _avro_decoder(schema: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]]) -> Decode:

@@ -16,7 +16,8 @@ from tests.unit.console.registries import FakeRegistry, schema_registry
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.errors import ConfigurationError
-from ottla_console.cluster.schema_registry import MAX_FETCHES, SchemaRegistry, schema_id_of
+from ottla.serdes.framing import schema_id_of
+from ottla_console.cluster.schema_registry import MAX_FETCHES, SchemaRegistry
 from ottla_console.security.masking import Masking
 
 fastavro = pytest.importorskip("fastavro")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+import uvicorn
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from ottla_registry.registry import SchemaRegistry
@@ -56,7 +59,39 @@ class RestClient:
 @contextmanager
 def open_registry(servers: str, topic: str = "_schemas") -> Iterator[RestClient]:
     """Start a registry over a topic of these brokers."""
-    state = RegistryState()
-    app = create_app(SchemaRegistry(state, SchemasTopic(state, {"bootstrap.servers": servers}, topic)))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
+    with TestClient(application(servers, topic), base_url="http://127.0.0.1") as client:
         yield RestClient(client)
+
+
+def application(servers: str, topic: str = "_schemas") -> Starlette:
+    """Return a registry over a topic of these brokers."""
+    state = RegistryState()
+    return create_app(SchemaRegistry(state, SchemasTopic(state, {"bootstrap.servers": servers}, topic)))
+
+
+@contextmanager
+def serve_registry(servers: str, topic: str = "_schemas") -> Iterator[str]:
+    """Serve a registry by HTTP on a free port, and yield its URL."""
+    started = threading.Event()
+    config = uvicorn.Config(application(servers, topic), port=0, log_config=None, timeout_graceful_shutdown=1)
+    server = NotifyingServer(config, started)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert started.wait(30)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+class NotifyingServer(uvicorn.Server):
+    """Sets an event when the server listens."""
+
+    def __init__(self, config: uvicorn.Config, event: threading.Event) -> None:
+        super().__init__(config)
+        self._event = event
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self._event.set()

@@ -1,0 +1,23 @@
+"""Serializers and deserializers with the schemas of a schema registry. Their bytes are those of Confluent's.
+
+    registry = SchemaRegistryClient("http://localhost:8081")
+    KafkaProducer(value_serializer=AvroSerializer(registry, schema))
+    KafkaConsumer(value_deserializer=AvroDeserializer(registry))
+
+Schemas are fetched once. The first record of a topic, and of each schema, waits for the registry, on the thread that
+serializes.
+"""
+
+from ottla.serdes.avro import AvroDeserializer, AvroSerializer
+from ottla.serdes.registry_client import RegisteredSchema, Schema, SchemaReference, SchemaRegistryClient
+from ottla.serdes.registry_errors import SchemaRegistryError
+
+__all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
+    "RegisteredSchema",
+    "Schema",
+    "SchemaReference",
+    "SchemaRegistryClient",
+    "SchemaRegistryError",
+]

@@ -1,0 +1,159 @@
+"""Avro with a schema registry, by fastavro, as in Confluent's Python client."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.errors import ConfigurationError
+from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
+from ottla.serdes.registry_client import Schema, SchemaRegistryClient
+from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrategy
+
+MAX_SCHEMAS: Final = 1_000
+
+
+class AvroSerializer:
+    """Serializes values, mostly dictionaries, with an Avro schema.
+
+    Args:
+        registry: the client of the schema registry.
+        schema: the schema in JSON, or a Schema with references. Only use_latest_version=True works without one.
+        to_dict: converts each value into what the schema describes: `(value, topic) -> dict`.
+        auto_register_schemas: whether the schema is registered with the first record (auto.register.schemas). By
+            default it is, unless the latest version is used.
+        use_latest_version: write with the latest version of the subject (use.latest.version).
+        normalize_schemas: whether the registry normalizes the schema (normalize.schemas).
+        subject_name_strategy: TopicNameStrategy (`<topic>-value`), RecordNameStrategy, TopicRecordNameStrategy, or a
+            callable (topic, "key" or "value", name of the record type) -> subject.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: str | Schema | None = None,
+        *,
+        to_dict: Callable[[Any, str], Any] | None = None,
+        auto_register_schemas: bool | None = None,
+        use_latest_version: bool = False,
+        normalize_schemas: bool = False,
+        subject_name_strategy: str | SubjectNameStrategy = "TopicNameStrategy",
+    ) -> None:
+        self._schema = avro_schema(schema) if isinstance(schema, str) else schema
+        self._to_dict = to_dict
+        self._ids = SchemaIds(
+            registry,
+            auto_register_schemas=not use_latest_version if auto_register_schemas is None else auto_register_schemas,
+            use_latest_version=use_latest_version,
+            normalize_schemas=normalize_schemas,
+        )
+        self._names = SubjectNames(subject_name_strategy)
+        self._parser = AvroParser(registry)
+        self._record_name = "" if self._schema is None else _record_name(self._parser.parsed(self._schema))
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Use the subjects of keys, or of values. Clients call it."""
+        self._names.configure(configs, is_key)
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        """Return the bytes of a value; None for None. Raises ValueError if it does not match the schema, and
+        SchemaRegistryError.
+        """
+        if value is None:
+            return None
+        from fastavro import schemaless_writer
+
+        schema_id, schema = self._ids.writing(self._names.subject(topic, self._record_name), self._schema)
+        parsed = self._parser.parsed(schema)
+        content = value if self._to_dict is None else self._to_dict(value, topic)
+        if _is_bytes(parsed):  # without its length, as Confluent's serializers write it
+            return header(schema_id) + bytes(content)
+        buffer = io.BytesIO(header(schema_id))
+        buffer.seek(HEADER_BYTES)
+        schemaless_writer(buffer, parsed, content)
+        return buffer.getvalue()
+
+
+class AvroDeserializer:
+    """Deserializes values of any schema of the registry.
+
+    Args:
+        registry: the client of the schema registry.
+        schema: the schema to read with. By default values are read with the schema that they were written with.
+        from_dict: converts each value: `(value, topic) -> object`.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: str | Schema | None = None,
+        *,
+        from_dict: Callable[[Any, str], Any] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._parser = AvroParser(registry)
+        self._from_dict = from_dict
+        reader = avro_schema(schema) if isinstance(schema, str) else schema
+        self._reader = None if reader is None else self._parser.parsed(reader)
+
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        """Return the value of these bytes; None for None. Raises ValueError if they are malformed, and
+        SchemaRegistryError.
+        """
+        if data is None:
+            return None
+        from fastavro import schemaless_reader
+
+        writer = self._parser.parsed(self._registry.schema(required_schema_id(data)))
+        if _is_bytes(writer):
+            value: Any = bytes(data[HEADER_BYTES:])
+        else:
+            buffer = io.BytesIO(data)
+            buffer.seek(HEADER_BYTES)
+            value = schemaless_reader(buffer, writer, self._reader)
+        return value if self._from_dict is None else self._from_dict(value, topic)
+
+
+class AvroParser:
+    """Parses schemas with their references, each once."""
+
+    def __init__(self, registry: SchemaRegistryClient) -> None:
+        self._registry = registry
+        self._parsed: OrderedDict[Schema, Any] = OrderedDict()
+
+    def parsed(self, schema: Schema) -> Any:
+        """Return fastavro's form of a schema. Raises ConfigurationError if it is invalid."""
+        if schema not in self._parsed:
+            self._parsed[schema] = self._parse(schema)
+            if len(self._parsed) > MAX_SCHEMAS:
+                self._parsed.popitem(last=False)
+        return self._parsed[schema]
+
+    def _parse(self, schema: Schema) -> Any:
+        from fastavro import parse_schema
+
+        named: dict[str, Any] = {}
+        texts = [reference.text for reference in self._registry.references(schema).values()]
+        try:
+            for text in texts:
+                parse_schema(json.loads(text), named_schemas=named)
+            return parse_schema(json.loads(schema.text), named_schemas=named)
+        except Exception as error:  # fastavro raises KeyError and TypeError for malformed schemas, too
+            raise ConfigurationError(f"invalid Avro schema: {error!r}") from error
+
+
+def avro_schema(text: str) -> Schema:
+    """Return a schema without references. The name of a primitive type becomes an object, as Confluent writes it."""
+    text = text.strip()
+    return Schema(text if text[:1] in ("{", "[") else json.dumps({"type": text.strip('"')}))
+
+
+def _record_name(parsed: Any) -> str:
+    return str(parsed.get("name") or parsed.get("type")) if isinstance(parsed, dict) else ""
+
+
+def _is_bytes(parsed: Any) -> bool:
+    return bool(parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes"))

@@ -1,0 +1,86 @@
+"""The parts that the serializers of all schema types share: subjects, and the id of a serializer's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.errors import ConfigurationError
+from ottla.serdes.registry_client import Schema, SchemaRegistryClient
+
+SubjectNameStrategy = Callable[[str, str, str], str]
+"""Returns a subject for a topic, `key` or `value`, and the name of the record type (empty if it has none)."""
+
+STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = {
+    "TopicNameStrategy": lambda topic, field, name: f"{topic}-{field}",
+    "RecordNameStrategy": lambda topic, field, name: name,
+    "TopicRecordNameStrategy": lambda topic, field, name: f"{topic}-{name}",
+}
+"""Confluent's strategies, by the names of their Java classes."""
+
+
+class SubjectNames:
+    """Names subjects by a strategy: one of `STRATEGIES`, or a callable. Raises ConfigurationError for other names."""
+
+    def __init__(self, strategy: str | SubjectNameStrategy = "TopicNameStrategy") -> None:
+        if callable(strategy):
+            self._strategy = strategy
+        elif (name := strategy.rpartition(".")[2]) in STRATEGIES:
+            self._strategy = STRATEGIES[name]
+        else:
+            raise ConfigurationError(f"subject.name.strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
+        self._field = "value"
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Name subjects of keys, or of values."""
+        self._field = "key" if is_key else "value"
+
+    def subject(self, topic: str, name: str) -> str:
+        """Return the subject. Raises ValueError if the strategy needs the name of a record type, and there is none."""
+        subject = self._strategy(topic, self._field, name)
+        if not subject or (not name and subject.endswith("-")):
+            raise ValueError("the subject.name.strategy requires a schema with a name")
+        return subject
+
+
+class SchemaIds:
+    """The schema that a serializer writes with, by subject.
+
+    Args:
+        registry: the client.
+        auto_register_schemas: whether the serializer registers its schema. Otherwise it has to be registered.
+        use_latest_version: write with the latest version of the subject instead of the serializer's schema.
+        normalize_schemas: whether the registry normalizes the schema.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        *,
+        auto_register_schemas: bool,
+        use_latest_version: bool,
+        normalize_schemas: bool,
+    ) -> None:
+        if auto_register_schemas and use_latest_version:
+            raise ConfigurationError("auto.register.schemas and use.latest.version cannot both be true")
+        self.registry = registry
+        self._registers = auto_register_schemas
+        self._is_latest = use_latest_version
+        self._normalize = normalize_schemas
+        self._writing: dict[str, tuple[int, Schema]] = {}
+
+    def writing(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
+        """Return the id and the schema to write with. Raises SchemaRegistryError, and ValueError without a schema."""
+        if subject not in self._writing:
+            self._writing[subject] = self._resolve(subject, schema)
+        return self._writing[subject]
+
+    def _resolve(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
+        if self._is_latest:
+            latest = self.registry.latest(subject)
+            return latest.schema_id, latest.schema
+        if schema is None:
+            raise ValueError("a serializer without a schema requires use_latest_version=True")
+        if self._registers:
+            return self.registry.register(subject, schema, normalize=self._normalize), schema
+        return self.registry.lookup(subject, schema, normalize=self._normalize).schema_id, schema
