@@ -113,7 +113,10 @@ class SchemaRegistry:
             return []
         is_transitive = level.value[2]
         old = [await self._parse(schema) for schema in (versions if is_transitive else versions[-1:])]
-        reasons = await asyncio.to_thread(level.check, parsed, old)
+        try:
+            reasons = await asyncio.to_thread(level.check, parsed, old)
+        except (ValueError, RecursionError) as error:
+            raise errors.invalid_schema(str(error)) from None
         if reasons:
             reasons.append(f"{{compatibility: '{level.name}'}}")
         return reasons

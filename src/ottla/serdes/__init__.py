@@ -9,12 +9,15 @@ serializes.
 """
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer
+from ottla.serdes.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
 from ottla.serdes.registry_client import RegisteredSchema, Schema, SchemaReference, SchemaRegistryClient
 from ottla.serdes.registry_errors import SchemaRegistryError
 
 __all__ = [
     "AvroDeserializer",
     "AvroSerializer",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
     "RegisteredSchema",
     "Schema",
     "SchemaReference",

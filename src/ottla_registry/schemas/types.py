@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ottla_registry.schemas.avro import AvroSchema
+from ottla_registry.schemas.json_schema import JsonSchema
 from ottla_registry.schemas.parsed import ParsedSchema, ReferencedSchema
 
-TYPES: Final[Mapping[str, Callable[[str, Sequence[ReferencedSchema]], ParsedSchema]]] = {"AVRO": AvroSchema}
+TYPES: Final[Mapping[str, Callable[[str, Sequence[ReferencedSchema]], ParsedSchema]]] = {
+    "AVRO": AvroSchema,
+    "JSON": JsonSchema,
+}
 """Parsers by schema type. They raise ValueError for an invalid schema."""

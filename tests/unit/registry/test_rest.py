@@ -132,6 +132,19 @@ def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClie
     assert registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
 
 
+def test_json_schemas_are_registered_beside_those_of_avro(registry: RestClient) -> None:
+    assert registry.get("/schemas/types") == sorted(["AVRO", "JSON"])
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+    schema_id = registry.register("json", schema, schemaType="JSON")
+    assert registry.get(f"/schemas/ids/{schema_id}")["schemaType"] == "JSON"
+    schema["properties"]["b"] = {"type": "string"}
+    registry.register("json", schema, schemaType="JSON")
+    schema["properties"]["a"] = {"type": "string"}
+    assert "TYPE_CHANGED" in registry.register("json", schema, error=409, schemaType="JSON")
+    assert "SCHEMA_TYPE_CHANGED" in registry.register("json", A, error=409)
+    registry.register("json", {"type": "foo"}, error=42201, schemaType="JSON")
+
+
 def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None:
     registry.register("modes", A)
     assert registry.get("/mode") == {"mode": "READWRITE"}

@@ -1,0 +1,99 @@
+"""JSON Schema documents with their references: `$ref` inside a document, and to other ones by name or `$id`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote, urljoin, urlsplit
+
+MAX_HOPS: Final = 50
+DATA: Final = frozenset({"enum", "const", "default", "examples"})
+"""Keywords with values that are not schemas."""
+
+
+class JsonDocuments:
+    """Resolves references of one schema. Raises ValueError if one of them leads nowhere.
+
+    Args:
+        main: the schema.
+        others: the schemas that it references, by name.
+    """
+
+    def __init__(self, main: Any, others: Mapping[str, Any]) -> None:
+        self._documents: dict[str, Any] = {"": main, **others}
+        self._bases: dict[int, str] = {}
+        """The name of the document of each subschema with a `$ref`, by the identity of the subschema."""
+        for name, document in list(self._documents.items()):
+            base = _id(document) or name
+            self._documents.setdefault(base.removesuffix("#"), document)
+            for schema in _subschemas(document):
+                self._add(schema, document, name, base)
+        for document in (main, *others.values()):
+            for schema in _subschemas(document):
+                if "$ref" in schema:
+                    self.resolved(schema)
+
+    def _add(self, schema: dict[str, Any], document: Any, name: str, base: str) -> None:
+        if "$ref" in schema:
+            self._bases[id(schema)] = name
+        if isinstance(anchor := schema.get("$anchor"), str):
+            self._documents.setdefault(f"{name}#{anchor}", schema)
+        if schema is not document and (identifier := _id(schema)):
+            self._documents.setdefault(urljoin(base, identifier).removesuffix("#"), schema)
+
+    def resolved(self, schema: Any) -> Any:
+        """Return the schema that a `$ref` leads to, and other schemas as they are."""
+        for _ in range(MAX_HOPS):
+            if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
+                return schema
+            target = self._target(schema["$ref"], self._bases.get(id(schema), ""))
+            if target is None:  # a schema on the web, which is equal to itself only
+                return {"$ref": schema["$ref"]} if set(schema) != {"$ref"} else schema
+            schema = target
+        raise ValueError(f"the references of {schema.get('$ref')!r:.200} form a circle")
+
+    def _target(self, reference: str, name: str) -> Any:
+        address, _, fragment = reference.partition("#")
+        base = _id(self._documents[name]) or name
+        for candidate in (address, urljoin(base, address)) if address else (name,):
+            if candidate in self._documents:
+                if fragment and not fragment.startswith("/"):
+                    return self._existing(f"{candidate}#{fragment}", reference)
+                return _at(self._documents[candidate], fragment, reference)
+        if urlsplit(reference).scheme:
+            return None
+        raise ValueError(f"{reference!r:.200} is not in the references of the schema")
+
+    def _existing(self, name: str, reference: str) -> Any:
+        if name not in self._documents:
+            raise ValueError(f"{reference!r:.200} leads to no schema")
+        return self._documents[name]
+
+
+def _id(document: Any) -> str:
+    identifier = document.get("$id", document.get("id")) if isinstance(document, dict) else None
+    return identifier if isinstance(identifier, str) and not identifier.startswith("#") else ""
+
+
+def _subschemas(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a document, without those that are data."""
+    pending = [document]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            pending.extend(part for name, part in value.items() if name not in DATA)
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
+def _at(document: Any, pointer: str, reference: str) -> Any:
+    """Return the part of a document at a JSON pointer (RFC 6901)."""
+    value = document
+    for part in unquote(pointer).split("/")[1:]:
+        step = part.replace("~1", "/").replace("~0", "~")
+        try:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise ValueError(f"{reference!r:.200} leads to no schema") from None
+    return value

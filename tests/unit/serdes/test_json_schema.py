@@ -1,0 +1,69 @@
+"""JSON Schema serializers, with a registry in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("jsonschema")
+pytest.importorskip("uvicorn")
+
+from tests.unit.registry.registries import serve_registry
+
+from ottla.broker.embedded import Broker
+from ottla.errors import ConfigurationError
+from ottla.serdes import (
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+)
+
+VISIT = {"title": "Visit", "type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Broker() as broker, serve_registry(broker.bootstrap_servers) as url:
+        yield url
+
+
+def test_values_are_validated_and_written_as_json(url: str) -> None:
+    registry = SchemaRegistryClient(url)
+    serializer = JsonSchemaSerializer(registry, json.dumps(VISIT), subject_name_strategy="RecordNameStrategy")
+    data = serializer.serialize("visits", {"page": "/ä"})
+    assert data == b"\0" + registry.latest("Visit").schema_id.to_bytes(4, "big") + b'{"page": "/\\u00e4"}'
+    assert JsonSchemaDeserializer(registry).deserialize("visits", data) == {"page": "/ä"}
+    read = JsonSchemaDeserializer(SchemaRegistryClient(url), from_dict=lambda value, topic: value["page"])
+    assert read.deserialize("visits", data) == "/ä"
+    assert serializer.serialize("visits", None) is None
+    assert read.deserialize("visits", None) is None
+    with pytest.raises(ValueError, match="does not match the schema at /page: 3 is not of type 'string'"):
+        serializer.serialize("visits", {"page": 3})
+    unchecked = JsonSchemaSerializer(registry, json.dumps(VISIT), validate=False, auto_register_schemas=False)
+    with pytest.raises(SchemaRegistryError, match="40401"):
+        unchecked.serialize("other", {})
+    latest = JsonSchemaSerializer(
+        registry, use_latest_version=True, subject_name_strategy=lambda topic, field, name: "Visit", validate=False
+    )
+    malformed = latest.serialize("t", {})
+    with pytest.raises(ValueError, match="required property"):
+        read.deserialize("t", malformed)
+    with pytest.raises(ConfigurationError, match="invalid JSON Schema"):
+        JsonSchemaSerializer(registry, "{")
+
+
+def test_references_are_followed(url: str) -> None:
+    registry = SchemaRegistryClient(url)
+    registry.register("page", Schema('{"type": "string"}', "JSON"))
+    text = '{"type": "object", "properties": {"page": {"$ref": "page.json"}}}'
+    schema = Schema(text, "JSON", (SchemaReference("page.json", "page", 1),))
+    serializer = JsonSchemaSerializer(registry, schema)
+    data = serializer.serialize("refs", {"page": "/"})
+    assert JsonSchemaDeserializer(SchemaRegistryClient(url)).deserialize("refs", data) == {"page": "/"}
+    with pytest.raises(ValueError, match="/page"):
+        serializer.serialize("refs", {"page": 3})
