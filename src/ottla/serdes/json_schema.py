@@ -62,7 +62,7 @@ class JsonSchemaSerializer:
         content = value if self._to_dict is None else self._to_dict(value, topic)
         if self._validators is not None:
             self._validators.validate(schema, content)
-        return header(schema_id) + json.dumps(content).encode()
+        return header(schema_id) + json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class JsonSchemaDeserializer:

@@ -1,0 +1,124 @@
+"""Confluent's Python client and serializers against Ottla's schema registry, and against Ottla's serializers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka.schema_registry.avro", exc_type=ImportError)
+
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from tests.unit.registry.registries import serve_registry
+
+from ottla import serdes
+from ottla.broker.embedded import Broker
+
+pytestmark = pytest.mark.interop
+
+VISIT = json.dumps(
+    {
+        "type": "record",
+        "name": "Visit",
+        "namespace": "shop",
+        "fields": [{"name": "page", "type": "string"}, {"name": "n", "type": ["null", "long"], "default": None}],
+    }
+)
+NARROW = VISIT.replace('["null", "long"], "default": null', '"string"')
+PAGE = json.dumps(
+    {"title": "Page", "type": "object", "properties": {"page": {"type": "string"}}, "additionalProperties": False}
+)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Broker() as broker, serve_registry(broker.bootstrap_servers) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Any:
+    return SchemaRegistryClient({"url": url})
+
+
+def error_of(call: Any, *arguments: Any) -> int:
+    """Return the error code of a request that the registry has to reject."""
+    with pytest.raises(SchemaRegistryError) as failure:
+        call(*arguments)
+    return int(failure.value.error_code)
+
+
+def test_confluents_client_registers_checks_and_deletes(client: Any) -> None:
+    assert NARROW != VISIT
+    avro = Schema(VISIT, "AVRO")
+    schema_id = client.register_schema("s", avro)
+    assert client.lookup_schema("s", avro).version == 1
+    assert json.loads(client.get_schema(schema_id).schema_str) == json.loads(VISIT)
+    assert client.get_latest_version("s").schema_id == schema_id
+    assert client.get_versions("s") == [1]
+    assert client.get_subjects() == ["s"]
+    assert client.get_schema_types() == ["AVRO", "JSON"]
+    assert client.get_schema_versions(schema_id)[0].version == 1
+    assert client.get_contexts() == ["."]
+
+    assert client.get_compatibility() == "BACKWARD"
+    assert not client.test_compatibility("s", Schema(NARROW, "AVRO"))
+    assert error_of(client.register_schema, "s", Schema(NARROW, "AVRO")) == 409
+    assert error_of(client.register_schema, "s", Schema("{", "AVRO")) == 42201
+    assert error_of(client.get_compatibility, "s") == 40408
+    client.set_compatibility("s", "NONE")
+    assert client.get_compatibility("s") == "NONE"
+    assert client.test_compatibility("s", Schema(NARROW, "AVRO"))
+    client.delete_config("s")
+
+    page = Schema(PAGE, "JSON")
+    client.register_schema("page", page)
+    reference = SchemaReference("page.json", "page", 1)
+    user = Schema('{"type": "object", "properties": {"p": {"$ref": "page.json"}}}', "JSON", [reference])
+    user_id = client.register_schema("user", user)
+    assert client.get_referenced_by("page", 1) == [user_id]
+    assert client.get_latest_version("user").schema.references == [reference]
+    assert error_of(client.delete_subject, "page") == 42206
+
+    assert client.update_mode("s", "READONLY") == "READONLY"
+    assert error_of(client.register_schema, "s", Schema('"int"', "AVRO")) == 42205
+    assert client.get_mode("s") == client.delete_mode("s") == "READONLY"
+    assert client.get_global_mode() == "READWRITE"
+    assert client.delete_version("s", 1) == 1
+    client.clear_caches()
+    assert error_of(client.get_latest_version, "s") == 40401
+    assert client.delete_subject("s", permanent=True) == [1]
+    assert "s" not in client.get_subjects()
+
+
+def test_avro_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+    context, ours = SerializationContext("avro", MessageField.VALUE), serdes.SchemaRegistryClient(url)
+    for value in ({"page": "/", "n": None}, {"page": "/ä", "n": -(2**40)}):
+        data = AvroSerializer(client, VISIT)(value, context)
+        assert data == serdes.AvroSerializer(ours, VISIT).serialize("avro", value)
+        assert (
+            value == serdes.AvroDeserializer(ours).deserialize("avro", data) == AvroDeserializer(client)(data, context)
+        )
+    key = SerializationContext("avro", MessageField.KEY)
+    strings = serdes.AvroSerializer(ours, "string")
+    strings.configure({}, is_key=True)
+    assert AvroSerializer(client, '"string"')("k", key) == strings.serialize("avro", "k")
+    raw = serdes.AvroSerializer(ours, "bytes").serialize("raw", b"abc")
+    assert raw == AvroSerializer(client, '"bytes"')(b"abc", SerializationContext("raw", MessageField.VALUE))
+
+
+def test_json_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+    context, ours = SerializationContext("json", MessageField.VALUE), serdes.SchemaRegistryClient(url)
+    value = {"page": "/ä"}
+    data = JSONSerializer(PAGE, client)(value, context)
+    assert data == serdes.JsonSchemaSerializer(ours, PAGE).serialize("json", value)
+    assert (
+        value == serdes.JsonSchemaDeserializer(ours).deserialize("json", data) == JSONDeserializer(PAGE)(data, context)
+    )
+    latest = serdes.JsonSchemaSerializer(ours, use_latest_version=True).serialize("json", value)
+    assert latest == data
