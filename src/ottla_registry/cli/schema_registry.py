@@ -11,6 +11,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from ottla.cli.framework.connection import client_options, connection, without_s
 from ottla.cli.framework.options import Option
 from ottla.config import properties
 from ottla.errors import ConfigurationError
+from ottla_console.security.users import load_users
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.timeout.ms")
@@ -33,8 +35,12 @@ def run(args: argparse.Namespace) -> int:
     configs = {**_client_configs(file), **without_serialization(client_options(args))}
     if not configs.get("bootstrap.servers"):
         raise ConfigurationError("--bootstrap-server is required, or kafkastore.bootstrap.servers in FILE")
-    listener = args.listeners or file.get("listeners") or "http://127.0.0.1:8081"
-    host, port = parse_listener(listener)
+    listener = args.listeners or file.get("listeners") or f"{'https' if args.tls_cert else 'http'}://127.0.0.1:8081"
+    has_tls = bool(args.tls_cert)
+    if has_tls != bool(args.tls_key):
+        raise ConfigurationError("--tls-cert and --tls-key must be set together")
+    host, port = parse_listener(listener, "https" if has_tls else "http")
+    users = load_users(args.users) if args.users else {}
     try:
         import fastavro  # noqa: F401 - the first schema would fail
         import uvicorn
@@ -57,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         _integer(file, "kafkastore.topic.replication.factor", 3),
         _integer(file, "kafkastore.timeout.ms", 10_000),
     )
-    app = create_app(SchemaRegistry(state, topic))
+    app = create_app(SchemaRegistry(state, topic), users)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -67,8 +73,14 @@ def run(args: argparse.Namespace) -> int:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
+            ssl_certfile=args.tls_cert,
+            ssl_keyfile=args.tls_key,
         )
     )
+    if users and not has_tls:
+        logging.getLogger("ottla.schema_registry").warning(
+            "Passwords are received without TLS; set --tls-cert and --tls-key"
+        )
     print(f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)", flush=True)
     try:
         server.run()
@@ -77,15 +89,17 @@ def run(args: argparse.Namespace) -> int:
     return 0 if server.started else 1
 
 
-def parse_listener(text: str) -> tuple[str, int]:
-    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format."""
+def parse_listener(text: str, scheme: str) -> tuple[str, int]:
+    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format, or
+    another scheme.
+    """
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "0.0.0.0", parts.port  # Confluent's `http://:8081` is every address
     except ValueError:
         port = None
-    if port is None or parts.scheme != "http" or parts.path not in ("", "/"):
-        raise ConfigurationError(f"--listeners: {text!r} is invalid: expected http://HOST:PORT")
+    if port is None or parts.scheme != scheme or parts.path not in ("", "/"):
+        raise ConfigurationError(f"--listeners: {text!r} is invalid: expected {scheme}://HOST:PORT")
     return host, port
 
 
@@ -116,5 +130,13 @@ COMMAND = Command(
         Option("file FILE", "properties of the registry, with the names of Confluent's", nargs="?"),
         *connection(required=False),
         Option("--listeners URL", "address to listen on; http://127.0.0.1:8081 if FILE has none"),
+        Option(
+            "--users FILE",
+            "file with one user per line, as name:role:hash, from `ottla console --hash-password`; viewers read, "
+            "editors register schemas, admins also delete and configure",
+            Path,
+        ),
+        Option("--tls-cert FILE", "certificate chain (PEM) for https"),
+        Option("--tls-key FILE", "private key of the certificate (PEM)"),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -15,20 +15,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla_console.security.users import Credential, Role
 from ottla_registry.errors import RestError, store_failed
 from ottla_registry.registry import SchemaRegistry
 from ottla_registry.rest import schemas, settings, subjects
+from ottla_registry.rest.authentication import Authenticator
 from ottla_registry.rest.exchange import Call, Handler, respond, respond_error
 
 log = logging.getLogger("ottla.schema_registry")
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
 class Row(NamedTuple):
-    """A route of the REST API."""
+    """A route of the REST API, and the role that it requires if there are users."""
 
     method: str
     path: str
     handler: Handler
+    role: Role
 
 
 async def _root(call: Call) -> Any:
@@ -38,43 +44,44 @@ async def _root(call: Call) -> Any:
 ROUTES: Final = tuple(
     Row(*row)
     for row in (
-        ("GET", "/", _root),
-        ("GET", "/subjects", subjects.list_subjects),
-        ("POST", "/subjects/{subject}", subjects.look_up),
-        ("DELETE", "/subjects/{subject}", subjects.delete_subject),
-        ("GET", "/subjects/{subject}/versions", subjects.list_versions),
-        ("POST", "/subjects/{subject}/versions", subjects.register),
-        ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version),
-        ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version),
-        ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_version_text),
-        ("GET", "/subjects/{subject}/versions/{version}/referencedby", subjects.referenced_by),
-        ("GET", "/schemas", schemas.list_schemas),
-        ("GET", "/schemas/types", schemas.list_types),
-        ("GET", "/schemas/ids/{id}", schemas.get_schema),
-        ("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text),
-        ("GET", "/schemas/ids/{id}/subjects", schemas.list_subjects),
-        ("GET", "/schemas/ids/{id}/versions", schemas.list_versions),
-        ("GET", "/contexts", schemas.list_contexts),
-        ("GET", "/config", settings.get_config),
-        ("PUT", "/config", settings.put_config),
-        ("DELETE", "/config", settings.delete_config),
-        ("GET", "/config/{subject}", settings.get_config),
-        ("PUT", "/config/{subject}", settings.put_config),
-        ("DELETE", "/config/{subject}", settings.delete_config),
-        ("GET", "/mode", settings.get_mode),
-        ("PUT", "/mode", settings.put_mode),
-        ("DELETE", "/mode", settings.delete_mode),
-        ("GET", "/mode/{subject}", settings.get_mode),
-        ("PUT", "/mode/{subject}", settings.put_mode),
-        ("DELETE", "/mode/{subject}", settings.delete_mode),
-        ("POST", "/compatibility/subjects/{subject}/versions", settings.check_versions),
-        ("POST", "/compatibility/subjects/{subject}/versions/{version}", settings.check_version),
+        ("GET", "/", _root, Role.VIEWER),
+        ("GET", "/subjects", subjects.list_subjects, Role.VIEWER),
+        ("POST", "/subjects/{subject}", subjects.look_up, Role.VIEWER),
+        ("DELETE", "/subjects/{subject}", subjects.delete_subject, Role.ADMIN),
+        ("GET", "/subjects/{subject}/versions", subjects.list_versions, Role.VIEWER),
+        ("POST", "/subjects/{subject}/versions", subjects.register, Role.EDITOR),
+        ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version, Role.VIEWER),
+        ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version, Role.ADMIN),
+        ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_version_text, Role.VIEWER),
+        ("GET", "/subjects/{subject}/versions/{version}/referencedby", subjects.referenced_by, Role.VIEWER),
+        ("GET", "/schemas", schemas.list_schemas, Role.VIEWER),
+        ("GET", "/schemas/types", schemas.list_types, Role.VIEWER),
+        ("GET", "/schemas/ids/{id}", schemas.get_schema, Role.VIEWER),
+        ("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text, Role.VIEWER),
+        ("GET", "/schemas/ids/{id}/subjects", schemas.list_subjects, Role.VIEWER),
+        ("GET", "/schemas/ids/{id}/versions", schemas.list_versions, Role.VIEWER),
+        ("GET", "/contexts", schemas.list_contexts, Role.VIEWER),
+        ("GET", "/config", settings.get_config, Role.VIEWER),
+        ("PUT", "/config", settings.put_config, Role.ADMIN),
+        ("DELETE", "/config", settings.delete_config, Role.ADMIN),
+        ("GET", "/config/{subject}", settings.get_config, Role.VIEWER),
+        ("PUT", "/config/{subject}", settings.put_config, Role.ADMIN),
+        ("DELETE", "/config/{subject}", settings.delete_config, Role.ADMIN),
+        ("GET", "/mode", settings.get_mode, Role.VIEWER),
+        ("PUT", "/mode", settings.put_mode, Role.ADMIN),
+        ("DELETE", "/mode", settings.delete_mode, Role.ADMIN),
+        ("GET", "/mode/{subject}", settings.get_mode, Role.VIEWER),
+        ("PUT", "/mode/{subject}", settings.put_mode, Role.ADMIN),
+        ("DELETE", "/mode/{subject}", settings.delete_mode, Role.ADMIN),
+        ("POST", "/compatibility/subjects/{subject}/versions", settings.check_versions, Role.VIEWER),
+        ("POST", "/compatibility/subjects/{subject}/versions/{version}", settings.check_version, Role.VIEWER),
     )
 )
 
 
-def create_app(registry: SchemaRegistry) -> Starlette:
-    """Create the application. It starts and stops the registry."""
+def create_app(registry: SchemaRegistry, users: Mapping[str, Credential] | None = None) -> Starlette:
+    """Create the application. It starts and stops the registry. Without users, every client may do everything."""
+    authenticator = Authenticator(users or {})
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -84,7 +91,7 @@ def create_app(registry: SchemaRegistry) -> Starlette:
         finally:
             await registry.stop()
 
-    routes = [Route(row.path, _endpoint(registry, row.handler), methods=[row.method]) for row in ROUTES]
+    routes = [Route(row.path, _endpoint(registry, row, authenticator), methods=[row.method]) for row in ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _http_error, 405: _http_error})
     app.add_middleware(RawPath)
     return app
@@ -103,10 +110,11 @@ class RawPath:
         await self._app(scope, receive, send)
 
 
-def _endpoint(registry: SchemaRegistry, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(registry: SchemaRegistry, row: Row, authenticator: Authenticator) -> Endpoint:
     async def respond_to(request: Request) -> Response:
         try:
-            return respond(await handler(Call(registry, request)))
+            await authenticator.check(request, row.role)
+            return respond(await row.handler(Call(registry, request)))
         except RestError as error:
             return respond_error(error)
         except asyncio.CancelledError:

@@ -99,4 +99,7 @@ def respond(document: Any, status: int = 200) -> Response:
 
 def respond_error(error: RestError) -> Response:
     """Return the response of an error."""
-    return respond({"error_code": error.code, "message": str(error)}, error.status)
+    response = respond({"error_code": error.code, "message": str(error)}, error.status)
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = 'Basic realm="schema-registry"'
+    return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from ottla_console.security.users import Credential
 from ottla_registry.registry import SchemaRegistry
 from ottla_registry.rest.application import create_app
 from ottla_registry.store.state import RegistryState
@@ -57,16 +58,18 @@ class RestClient:
 
 
 @contextmanager
-def open_registry(servers: str, topic: str = "_schemas") -> Iterator[RestClient]:
+def open_registry(
+    servers: str, topic: str = "_schemas", users: Mapping[str, Credential] | None = None
+) -> Iterator[RestClient]:
     """Start a registry over a topic of these brokers."""
-    with TestClient(application(servers, topic), base_url="http://127.0.0.1") as client:
+    with TestClient(application(servers, topic, users), base_url="http://127.0.0.1") as client:
         yield RestClient(client)
 
 
-def application(servers: str, topic: str = "_schemas") -> Starlette:
+def application(servers: str, topic: str = "_schemas", users: Mapping[str, Credential] | None = None) -> Starlette:
     """Return a registry over a topic of these brokers."""
     state = RegistryState()
-    return create_app(SchemaRegistry(state, SchemasTopic(state, {"bootstrap.servers": servers}, topic)))
+    return create_app(SchemaRegistry(state, SchemasTopic(state, {"bootstrap.servers": servers}, topic)), users)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tests.unit.registry.registries import RestClient, open_registry
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
+from ottla_console.security.users import Credential, Role, hash_password
 
 
 @pytest.fixture(scope="module")
@@ -219,3 +220,25 @@ def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Br
         assert registry.get("/subjects?deleted=true") == ["s", "t"]
         assert registry.register("t", '"int"') == 9
         assert registry.register("u", '"long"') == 10
+
+
+def test_users_have_the_permissions_of_their_roles(broker: Broker) -> None:
+    hashed = hash_password("secret")
+    users = {role.name.lower(): Credential(role, hashed) for role in Role}
+    with open_registry(broker.bootstrap_servers, "secured_schemas", users) as registry:
+        registry.get("/subjects", error=40101)
+        for header in ("Basic !", "Basic dmlld2Vy", "Bearer x", "Basic dmlld2VyOndyb25n"):
+            response = registry.client.get("/subjects", headers={"Authorization": header})
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"].startswith("Basic")
+        registry.client.auth = ("viewer", "secret")
+        assert registry.get("/subjects") == []
+        registry.register("s", A, error=40301)
+        registry.client.auth = ("editor", "secret")
+        assert registry.register("s", A) == 1
+        registry.put("/config", {"compatibility": "FULL"}, error=40301)
+        registry.delete("/subjects/s", error=40301)
+        registry.client.auth = ("viewer", "secret")
+        assert registry.post("/subjects/s", {"schema": json.dumps(A)})["id"] == 1
+        registry.client.auth = ("admin", "secret")
+        assert registry.delete("/subjects/s") == [1]
