@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ottla_registry import errors
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
+from ottla_registry.schemas.protobuf import ProtobufSchema
 from ottla_registry.schemas.types import TYPES
 from ottla_registry.store import records
 from ottla_registry.store.records import Record, Reference, StoredSchema
@@ -120,6 +121,13 @@ class SchemaRegistry:
         if reasons:
             reasons.append(f"{{compatibility: '{level.name}'}}")
         return reasons
+
+    async def in_format(self, schema: StoredSchema, name: str) -> StoredSchema:
+        """Return a schema in the format of a request: `serialized` is a descriptor in base64 for Protobuf."""
+        if name != "serialized" or schema.schema_type != "PROTOBUF":
+            return schema
+        parsed = await self._parse(schema)
+        return replace(schema, schema=parsed.serialized) if isinstance(parsed, ProtobufSchema) else schema
 
     async def _parse(self, schema: StoredSchema) -> ParsedSchema:
         parse = TYPES.get(schema.schema_type)

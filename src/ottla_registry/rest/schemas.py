@@ -24,7 +24,7 @@ def _shown(call: Call) -> list[StoredSchema]:
 
 
 async def get_schema(call: Call) -> Any:
-    return _users(call)[0].content()
+    return (await call.registry.in_format(_users(call)[0], call.query("format"))).content()
 
 
 async def get_schema_text(call: Call) -> Any:

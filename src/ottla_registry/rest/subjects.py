@@ -33,7 +33,7 @@ def _plain_name(subject: str) -> str:
 async def look_up(call: Call) -> Any:
     request = request_schema(call.subject, await call.body())
     schema = await call.registry.look_up(request, normalize=call.flag("normalize"), deleted=call.flag("deleted"))
-    return schema.to_json()
+    return (await call.registry.in_format(schema, call.query("format"))).to_json()
 
 
 async def delete_subject(call: Call) -> Any:
@@ -52,7 +52,8 @@ async def register(call: Call) -> Any:
 
 
 async def get_version(call: Call) -> Any:
-    return call.registry.version(call.subject, call.version, deleted=call.flag("deleted")).to_json()
+    schema = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
+    return (await call.registry.in_format(schema, call.query("format"))).to_json()
 
 
 async def get_version_text(call: Call) -> Any:

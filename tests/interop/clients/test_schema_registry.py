@@ -62,7 +62,7 @@ def test_confluents_client_registers_checks_and_deletes(client: Any) -> None:
     assert client.get_latest_version("s").schema_id == schema_id
     assert client.get_versions("s") == [1]
     assert client.get_subjects() == ["s"]
-    assert client.get_schema_types() == ["AVRO", "JSON"]
+    assert client.get_schema_types() == ["AVRO", "JSON", "PROTOBUF"]
     assert client.get_schema_versions(schema_id)[0].version == 1
     assert client.get_contexts() == ["."]
 

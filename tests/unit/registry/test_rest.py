@@ -134,7 +134,7 @@ def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClie
 
 
 def test_json_schemas_are_registered_beside_those_of_avro(registry: RestClient) -> None:
-    assert registry.get("/schemas/types") == sorted(["AVRO", "JSON"])
+    assert registry.get("/schemas/types") == ["AVRO", "JSON", "PROTOBUF"]
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
     schema_id = registry.register("json", schema, schemaType="JSON")
     assert registry.get(f"/schemas/ids/{schema_id}")["schemaType"] == "JSON"
@@ -144,6 +144,20 @@ def test_json_schemas_are_registered_beside_those_of_avro(registry: RestClient) 
     assert "TYPE_CHANGED" in registry.register("json", schema, error=409, schemaType="JSON")
     assert "SCHEMA_TYPE_CHANGED" in registry.register("json", A, error=409)
     registry.register("json", {"type": "foo"}, error=42201, schemaType="JSON")
+
+
+def test_protobuf_is_registered_as_text_and_as_a_descriptor(registry: RestClient) -> None:
+    pytest.importorskip("grpc_tools")
+    text = 'syntax = "proto3"; message A { int32 a = 1; }'
+    schema_id = registry.register("protobuf", text, schemaType="PROTOBUF")
+    assert registry.get(f"/schemas/ids/{schema_id}") == {"schemaType": "PROTOBUF", "schema": text}
+    serialized = registry.get(f"/schemas/ids/{schema_id}?format=serialized")["schema"]
+    assert registry.get("/subjects/protobuf/versions/1?format=serialized")["schema"] == serialized
+    second = registry.register("protobuf", serialized, schemaType="PROTOBUF")
+    assert "int32 a = 1;" in registry.get(f"/schemas/ids/{second}")["schema"]
+    changed = text.replace("int32", "string")
+    assert "FIELD_SCALAR_KIND_CHANGED" in registry.register("protobuf", changed, error=409, schemaType="PROTOBUF")
+    registry.register("protobuf", "message", error=42201, schemaType="PROTOBUF")
 
 
 def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None:

@@ -1,0 +1,124 @@
+"""Protobuf schemas: text and descriptors, and which can read messages of which."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.protobuf")
+pytest.importorskip("grpc_tools")
+
+from google.protobuf import descriptor_pb2
+
+from ottla_registry.schemas.parsed import ReferencedSchema
+from ottla_registry.schemas.protobuf import ProtobufSchema
+from ottla_registry.schemas.protobuf_compatibility import differences
+from ottla_registry.schemas.protobuf_text import proto_text
+
+EVERYTHING = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "city.proto";
+option java_package = "org.example";
+// A visit.
+message Visit {
+  enum Kind { UNKNOWN = 0; BOT = 1 [deprecated = true]; reserved 5 to 7; reserved "OLD"; }
+  message Page { string path = 1; }
+  Page page = 1;
+  repeated int64 times = 2 [packed = false];
+  map<string, Page> pages = 3;
+  optional Kind kind = 4;
+  oneof user { string name = 5; uint32 id = 6; }
+  City city = 7;
+  google.protobuf.Timestamp at = 8 [json_name = "when"];
+  reserved 10, 12 to 14;
+  reserved "gone";
+}
+service Visits { rpc Get (Visit) returns (stream Visit); }
+"""
+CITY = ReferencedSchema("city.proto", 'syntax = "proto3"; package shop; message City { string name = 1; }')
+
+
+def file(*fields: tuple[Any, ...], package: str = "p", oneofs: tuple[str, ...] = ()) -> Any:
+    """Return a descriptor of a message M; a field is (number, type, label, oneof)."""
+    descriptor = descriptor_pb2.FileDescriptorProto(package=package, syntax="proto3")
+    message = descriptor.message_type.add(name="M")
+    for oneof in oneofs:
+        message.oneof_decl.add(name=oneof)
+    for number, kind, label, *members in fields:
+        field = message.field.add(name=f"f{number}", number=number, type=kind, label=label)
+        if kind == MESSAGE:
+            field.type_name = ".p.M"
+        if members:
+            field.oneof_index = members[0]
+    return descriptor
+
+
+INT32, INT64, SINT, TEXT, BYTES, MESSAGE, DOUBLE = 5, 3, 17, 9, 12, 11, 1
+ONE, REQUIRED, MANY = 1, 2, 3
+PAIRS = [
+    # reader, writer, the error or None
+    (file((1, INT32, ONE), (2, TEXT, ONE)), file((1, INT32, ONE)), None),
+    (file((1, INT32, ONE)), file((1, INT32, ONE), (2, TEXT, ONE)), None),
+    (file((1, INT64, ONE)), file((1, INT32, ONE)), None),
+    (file((1, TEXT, ONE)), file((1, BYTES, ONE)), None),
+    (file((1, SINT, ONE)), file((1, INT32, ONE)), "FIELD_SCALAR_KIND_CHANGED"),
+    (file((1, DOUBLE, ONE)), file((1, INT32, ONE)), "FIELD_SCALAR_KIND_CHANGED"),
+    (file((1, MESSAGE, ONE)), file((1, INT32, ONE)), "FIELD_KIND_CHANGED"),
+    (file((1, MESSAGE, ONE)), file((1, MESSAGE, MANY)), None),
+    (file((1, INT32, MANY)), file((1, INT32, ONE)), "FIELD_NUMERIC_LABEL_CHANGED"),
+    (file((1, TEXT, MANY)), file((1, TEXT, ONE)), None),
+    (file((1, INT32, REQUIRED)), file(), "REQUIRED_FIELD_ADDED"),
+    (file(), file((1, INT32, REQUIRED)), "REQUIRED_FIELD_REMOVED"),
+    (file(package="q"), file(), "PACKAGE_CHANGED"),
+    (descriptor_pb2.FileDescriptorProto(package="p"), file(), "MESSAGE_REMOVED"),
+    (file(), descriptor_pb2.FileDescriptorProto(package="p"), None),
+    (file((1, TEXT, ONE, 0), oneofs=("o",)), file((1, TEXT, ONE)), None),
+    (
+        file((1, TEXT, ONE, 0), (2, TEXT, ONE, 0), oneofs=("o",)),
+        file((1, TEXT, ONE), (2, TEXT, ONE)),
+        "MULTIPLE_FIELDS_MOVED_TO_ONEOF",
+    ),
+    (
+        file((1, TEXT, ONE, 0), (2, TEXT, ONE, 0), oneofs=("o",)),
+        file((1, TEXT, ONE), (2, TEXT, ONE, 0), oneofs=("o",)),
+        "FIELD_MOVED_TO_EXISTING_ONEOF",
+    ),
+    (file(oneofs=("o",)), file((1, TEXT, ONE, 0), oneofs=("o",)), "ONEOF_FIELD_REMOVED"),
+]
+
+
+@pytest.mark.parametrize(("reader", "writer", "error"), PAIRS)
+def test_reader_reads_what_the_wire_format_allows(reader: Any, writer: Any, error: str | None) -> None:
+    errors = differences(writer, reader)
+    assert (errors == []) if error is None else (errors and error in errors[0]), errors
+
+
+def test_descriptor_becomes_text_and_text_a_descriptor() -> None:
+    schema = ProtobufSchema(EVERYTHING, [CITY])
+    assert schema.canonical == EVERYTHING
+    again = ProtobufSchema(schema.serialized, [CITY])
+    assert again.canonical == schema.normalized == proto_text(schema.file)
+    assert again.cannot_read(schema) == []
+    for part in (
+        "map<string, .shop.Visit.Page> pages = 3;",
+        "reserved 12 to 14;",
+        "optional .shop.Visit.Kind kind = 4;",
+    ):
+        assert part in again.canonical
+
+
+def test_invalid_schema_is_rejected() -> None:
+    with pytest.raises(ValueError, match="Expected"):
+        ProtobufSchema('syntax = "proto3"; message {')
+    for name in ("../city.proto", "/tmp/city.proto", "grpc_tools/protoc.py"):
+        with pytest.raises(ValueError, match="invalid name"):
+            ProtobufSchema('syntax = "proto3";', [CITY._replace(name=name)])
+    proto2 = descriptor_pb2.FileDescriptorProto(name="x.proto")
+    proto2.message_type.add(name="M").extension_range.add(start=5, end=7)
+    proto2.extension.add(name="e", number=5, type=5, label=1, extendee=".M")
+    with pytest.raises(ValueError, match="options of its own, or extensions"):
+        ProtobufSchema(base64.b64encode(proto2.SerializeToString()).decode())
