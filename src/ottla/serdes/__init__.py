@@ -10,6 +10,7 @@ serializes.
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer
 from ottla.serdes.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+from ottla.serdes.protobuf import ProtobufDeserializer, ProtobufSerializer
 from ottla.serdes.registry_client import RegisteredSchema, Schema, SchemaReference, SchemaRegistryClient
 from ottla.serdes.registry_errors import SchemaRegistryError
 
@@ -18,6 +19,8 @@ __all__ = [
     "AvroSerializer",
     "JsonSchemaDeserializer",
     "JsonSchemaSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
     "RegisteredSchema",
     "Schema",
     "SchemaReference",

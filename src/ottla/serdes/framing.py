@@ -1,4 +1,6 @@
-"""The bytes before each serialized value in Confluent's format: a zero, and the schema id in four bytes."""
+"""The bytes before each serialized value in Confluent's format: a zero, the schema id in four bytes, and for
+Protobuf the indexes of the message type.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +28,51 @@ def required_schema_id(value: bytes) -> int:
     if schema_id is None:
         raise ValueError(f"{len(value)} bytes that do not begin with a zero byte and a schema id")
     return schema_id
+
+
+def message_indexes(indexes: list[int]) -> bytes:
+    """Return the bytes that name a Protobuf message type: their number and each index as zigzag varints. The first type
+    of a file is a single zero.
+    """
+    if indexes == [0]:
+        return b"\0"
+    return b"".join(map(_zigzag, (len(indexes), *indexes)))
+
+
+def message_path(data: memoryview) -> tuple[list[int], int]:
+    """Return the indexes of the message type, the outermost first, and the number of bytes they take.
+
+    Raises ValueError for negative indexes, which Python would count from the end, and IndexError for truncated ones.
+    """
+    count, at = _varint(data, 0)
+    if count == 0:
+        return [0], at
+    path: list[int] = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        path.append(index)
+    return path, at
+
+
+def _zigzag(number: int) -> bytes:
+    value, encoded = number << 1, bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value & 1:
+                raise ValueError("the index is negative")
+            return value >> 1, at
+        shift += 7
+        if shift > 28:
+            raise ValueError("the index is too large")

@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from ottla.errors import ConfigurationError
-from ottla.serdes.framing import HEADER_BYTES, schema_id_of
+from ottla.serdes.framing import HEADER_BYTES, message_path, schema_id_of
 
 log = logging.getLogger("ottla.console")
 
@@ -168,7 +168,7 @@ def _protobuf_decoder(schema: Mapping[str, Any], references: Mapping[str, Mappin
     file = pool.FindFileByName(add(schema, "ottla.schema.proto"))
 
     def decode(data: memoryview) -> Any:
-        path, size = _message_path(data)
+        path, size = message_path(data)
         types = list(file.message_types_by_name.values())
         descriptor = types[path[0]]
         for index in path[1:]:
@@ -194,37 +194,6 @@ def _add_well_known(pool: Any, name: str) -> None:
     for dependency in file.dependency:
         _add_well_known(pool, dependency)
     pool.Add(file)
-
-
-def _message_path(data: memoryview) -> tuple[list[int], int]:
-    """Return the indexes of the message type, the outermost first, and the number of bytes they take. They are zigzag
-    varints, preceded by their number.
-
-    Raises ValueError for negative indexes, which Python would count from the end.
-    """
-    count, at = _varint(data, 0)
-    if count == 0:
-        return [0], at
-    path: list[int] = []
-    for _ in range(count):
-        index, at = _varint(data, at)
-        path.append(index)
-    return path, at
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value & 1:
-                raise ValueError("the index is negative")
-            return value >> 1, at
-        shift += 7
-        if shift > 28:
-            raise ValueError("the index is too large")
 
 
 def _plain(value: Any) -> str:

@@ -77,10 +77,11 @@ def run(args: argparse.Namespace) -> int:
             ssl_keyfile=args.tls_key,
         )
     )
+    log = logging.getLogger("ottla.schema_registry")
     if users and not has_tls:
-        logging.getLogger("ottla.schema_registry").warning(
-            "Passwords are received without TLS; set --tls-cert and --tls-key"
-        )
+        log.warning("Passwords are received without TLS; set --tls-cert and --tls-key")
+    if not users and host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("Everyone who can connect to %s is an admin of the registry; set --users", listener)
     print(f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)", flush=True)
     try:
         server.run()

@@ -48,7 +48,7 @@ async def list_versions(call: Call) -> Any:
 async def register(call: Call) -> Any:
     request = request_schema(call.subject, await call.body())
     schema = await call.registry.register(request, normalize=call.flag("normalize"))
-    return {"id": schema.id, "version": schema.version, **schema.content()}
+    return {"id": schema.id}  # clients would cache a schema in the response instead of their own
 
 
 async def get_version(call: Call) -> Any:

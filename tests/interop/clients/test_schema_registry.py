@@ -122,3 +122,46 @@ def test_json_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
     )
     latest = serdes.JsonSchemaSerializer(ours, use_latest_version=True).serialize("json", value)
     assert latest == data
+
+
+def message_classes() -> tuple[Any, Any]:
+    """Return the first message type of a file with an import, and one that is nested in the second."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    field = descriptor_pb2.FieldDescriptorProto
+    city = descriptor_pb2.FileDescriptorProto(name="city.proto", package="shop", syntax="proto3")
+    city.message_type.add(name="City").field.add(name="name", number=1, type=field.TYPE_STRING, label=1)
+    shop = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    shop.dependency.append("city.proto")
+    visit = shop.message_type.add(name="Visit")
+    visit.field.add(name="city", number=1, type=field.TYPE_MESSAGE, type_name=".shop.City", label=1)
+    nested = shop.message_type.add(name="Outer").nested_type.add(name="Inner")
+    nested.field.add(name="n", number=1, type=field.TYPE_INT64, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    for file in (city, shop):
+        pool.Add(file)
+    visit_class, inner_class = (
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in ("shop.Visit", "shop.Outer.Inner")
+    )
+    return visit_class, inner_class
+
+
+def test_protobuf_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+    pytest.importorskip("grpc_tools")
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+
+    ours = serdes.SchemaRegistryClient(url)
+    visit_class, inner_class = message_classes()
+    visit = visit_class()
+    visit.city.name = "Brno"
+    for message in (visit, inner_class(n=-3)):
+        topic = type(message).__name__
+        context = SerializationContext(topic, MessageField.VALUE)
+        data = ProtobufSerializer(type(message), client, {"use.deprecated.format": False})(message, context)
+        assert data == serdes.ProtobufSerializer(ours, type(message)).serialize(topic, message)
+        assert message == serdes.ProtobufDeserializer(type(message)).deserialize(topic, data)
+        theirs = ProtobufDeserializer(type(message), {"use.deprecated.format": False}, client)
+        assert message == theirs(data, context)
+    assert client.get_latest_version("Visit-value").schema.references == [
+        SchemaReference("city.proto", "city.proto", 1)
+    ]
