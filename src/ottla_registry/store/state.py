@@ -80,7 +80,8 @@ class RegistryState:
         del users[subject, version]
         if not users:
             del self._ids[context, schema.id]
-            self._identities.pop((context, schema.identity), None)
+            if self._identities.get((context, schema.identity)) == schema.id:
+                del self._identities[context, schema.identity]
 
     # Queries
 
