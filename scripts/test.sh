@@ -32,7 +32,8 @@ in_memory() (
 covered() {
   local lines
   lines=$(mktemp -u).json
-  in_memory .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry --json --out "$lines" -m pytest $UNIT
+  in_memory .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry \
+    --json --out "$lines" -m pytest $UNIT
   .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
   rm -f "$lines"
 }
