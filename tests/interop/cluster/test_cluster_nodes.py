@@ -90,7 +90,7 @@ def nodes(cluster: Cluster, tree: ZooKeeperTree) -> dict[str, Any]:
     actual = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(str(cluster.tree)).items()}
     for path in EPHEMERAL:
         stat = tree._client.exists(path)
-        actual[path] = None if stat is None else sorted(json.loads(tree._client.get(path)[0]))
+        actual[path] = None if stat is None else sorted(comparable(tree._client.get(path)[0], OF_ONE_RUN))
     return {path: value for path, value in actual.items() if not path.startswith(LEFT_OUT)}
 
 
