@@ -1,10 +1,59 @@
-"""The site is built without warnings, which are broken links, unknown languages and docstrings that do not render."""
+"""The site: built without warnings, which are broken links, unknown languages and docstrings that do not render, and
+what people search for most about Kafka in Python leads to a guide that answers it, in one click.
+"""
 
 from __future__ import annotations
 
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+import pytest
 from tests.site.conftest import ROOT
+
+QUESTIONS = {
+    "read messages from the beginning": "read-from-the-beginning",
+    "consume last n messages": "read-the-last-records",
+    "consume from timestamp": "read-from-a-time",
+    "commit offset manually": "commit-after-processing",
+    "max.poll.interval.ms exceeded": "process-records-slowly",
+    "message too large": "send-large-records",
+    "json serializer": "send-json",
+    "create topic python": "create-a-topic",
+    "delete topic": "delete-a-topic",
+    "delete all messages in a topic": "empty-a-topic",
+    "number of messages in a topic": "count-the-records-of-a-topic",
+    "consumer lag": "measure-the-lag",
+    "reset offsets of consumer group": "reset-the-offsets-of-a-group",
+    "multiple consumers same group": "share-the-work",
+    "NoBrokersAvailable": "find-out-why-a-client-cannot-connect",
+    "docker connect localhost advertised.listeners": "listen-on-other-addresses",
+    "asyncio producer": "use-asyncio",
+    "fastapi": "produce-from-a-web-application",
+    "exactly once": "copy-exactly-once",
+    "custom partitioner": "choose-the-partition",
+    "delivery callback error": "handle-send-errors",
+    "messages lost on exit flush": "flush-before-exit",
+    "poison pill skip bad message": "skip-unreadable-records",
+    "dead letter queue": "use-a-dead-letter-topic",
+    "multithreading consumer": "process-records-in-threads",
+    "graceful shutdown consumer": "stop-a-consumer",
+    "unit test kafka pytest": "test-with-pytest",
+    "pyspark read kafka topic": "read-a-topic-in-spark",
+    "ssl certificate": "encrypt-connections",
+    "sasl scram username password": "require-a-password",
+    "retention time of messages": "change-how-long-records-stay",
+    "pandas dataframe": "read-into-a-data-frame",
+}
+"""Words that people type, from questions and issues about Kafka's Python clients, and the guide of docs/how-to."""
+RESULTS_IN_SIGHT = 3
+SEARCHED = "/found|did not match/.test(document.querySelector('.search-summary')?.textContent)"
+PATHS = "links => links.map(link => new URL(link.href).pathname)"
 
 
 def test_clients_and_their_methods_have_entries(site: Path) -> None:
@@ -25,3 +74,37 @@ def test_each_guide_is_linked_from_the_list_of_guides(site: Path) -> None:
     for page in (ROOT / "docs/how-to").glob("*.md"):
         if page.stem != "index":
             assert f'href="{page.stem}/"' in guides, page.stem
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    handler = functools.partial(QuietHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_questions_lead_to_their_guides(address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or pytest.skip("needs Chromium")
+    missed = {}
+    with (
+        playwright.sync_playwright() as p,
+        p.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser,
+    ):
+        page = browser.new_page()
+        for question, guide in QUESTIONS.items():
+            page.goto(f"{address}/search/?q={quote(question)}")
+            page.wait_for_function(SEARCHED)
+            links = page.eval_on_selector_all("#search-results li a", PATHS)
+            pages = [link.strip("/") for link in dict.fromkeys(links)][:RESULTS_IN_SIGHT]
+            if f"how-to/{guide}" not in pages:
+                missed[question] = pages
+    assert not missed
+    assert len(QUESTIONS) >= 30

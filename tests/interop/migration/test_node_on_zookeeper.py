@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scripts import apache_kafka
 from tests.crash.process import BrokerProcess
+from tests.interop.eventually import eventually
 from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_on_zookeeper
 from tests.interop.node_fields import comparable
 
@@ -19,11 +20,13 @@ from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaCon
 from ottla.cli.main import main
 from ottla.cluster.store.store_export import read_tree
 from ottla.cluster.store.zk_client import ZkClient
+from ottla.errors import TopicAlreadyExistsError, UnknownServerError
 from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop
 
 SESSION_MS = 2_000
+SECONDS = 30.0
 OF_ONE_RUN = {"timestamp", "topic_id", "id", "port", "host", "endpoints", "block_start", "block_end"}
 """Fields whose values differ from run to run."""
 
@@ -96,10 +99,21 @@ def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: Zo
         send(node.bootstrap, b"2")  # nothing has to be agreed on for that
         zookeeper.start()
         with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
-            admin.create_topics([NewTopic("made-later", 2, 1)])
+            eventually(lambda: creates(admin, "made-later"), SECONDS)
         assert read(node.bootstrap, 2) == [b"1", b"2"]
         tree = read_tree(f"{zookeeper.connect}/away")
         assert "/brokers/topics/made-later/partitions/1/state" in tree
+
+
+def creates(admin: KafkaAdminClient, topic: str) -> bool:
+    """Return whether the topic exists after an attempt to create it; the broker may still be waiting for ZooKeeper."""
+    try:
+        admin.create_topics([NewTopic(topic, 2, 1)])
+    except UnknownServerError:
+        return False
+    except TopicAlreadyExistsError:
+        pass
+    return True
 
 
 def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
