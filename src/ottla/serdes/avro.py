@@ -19,16 +19,15 @@ MAX_SCHEMAS: Final = 1_000
 class AvroSerializer:
     """Serializes values, mostly dictionaries, with an Avro schema.
 
-    Args:
-        registry: the client of the schema registry.
-        schema: the schema in JSON, or a Schema with references. Only use_latest_version=True works without one.
-        to_dict: converts each value into what the schema describes: `(value, topic) -> dict`.
-        auto_register_schemas: whether the schema is registered with the first record (auto.register.schemas). By
-            default it is, unless the latest version is used.
-        use_latest_version: write with the latest version of the subject (use.latest.version).
-        normalize_schemas: whether the registry normalizes the schema (normalize.schemas).
-        subject_name_strategy: TopicNameStrategy (`<topic>-value`), RecordNameStrategy, TopicRecordNameStrategy, or a
-            callable (topic, "key" or "value", name of the record type) -> subject.
+    - `registry`: the client of the schema registry.
+    - `schema`: the schema in JSON, or a Schema with references. Only use_latest_version=True works without one.
+    - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
+    - `auto_register_schemas`: whether the schema is registered with the first record (auto.register.schemas). By
+      default it is, unless the latest version is used.
+    - `use_latest_version`: write with the latest version of the subject (use.latest.version).
+    - `normalize_schemas`: whether the registry normalizes the schema (normalize.schemas).
+    - `subject_name_strategy`: TopicNameStrategy (`<topic>-value`), RecordNameStrategy, TopicRecordNameStrategy, or a
+      callable (topic, "key" or "value", name of the record type) -> subject.
     """
 
     def __init__(
@@ -80,10 +79,9 @@ class AvroSerializer:
 class AvroDeserializer:
     """Deserializes values of any schema of the registry.
 
-    Args:
-        registry: the client of the schema registry.
-        schema: the schema to read with. By default values are read with the schema that they were written with.
-        from_dict: converts each value: `(value, topic) -> object`.
+    - `registry`: the client of the schema registry.
+    - `schema`: the schema to read with. By default values are read with the schema that they were written with.
+    - `from_dict`: converts each value: `(value, topic) -> object`.
     """
 
     def __init__(

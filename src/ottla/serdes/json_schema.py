@@ -15,13 +15,12 @@ from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrate
 class JsonSchemaSerializer:
     """Serializes values, mostly dictionaries, as JSON, and validates them.
 
-    Args:
-        registry: the client of the schema registry.
-        schema: the JSON Schema, or a Schema with references. Only use_latest_version=True works without one.
-        to_dict: converts each value into what the schema describes: `(value, topic) -> dict`.
-        validate: whether values are validated.
-        auto_register_schemas: as for AvroSerializer, and so are the following arguments. The name of the record type is
-            the title of the schema.
+    - `registry`: the client of the schema registry.
+    - `schema`: the JSON Schema, or a Schema with references. Only use_latest_version=True works without one.
+    - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
+    - `validate`: whether values are validated.
+    - `auto_register_schemas`: as for AvroSerializer, and so are the following arguments. The name of the record type is
+      the title of the schema.
     """
 
     def __init__(
@@ -68,10 +67,9 @@ class JsonSchemaSerializer:
 class JsonSchemaDeserializer:
     """Deserializes JSON, and validates it with the schema that it was written with.
 
-    Args:
-        registry: the client of the schema registry.
-        from_dict: converts each value: `(value, topic) -> object`.
-        validate: whether values are validated.
+    - `registry`: the client of the schema registry.
+    - `from_dict`: converts each value: `(value, topic) -> object`.
+    - `validate`: whether values are validated.
     """
 
     def __init__(

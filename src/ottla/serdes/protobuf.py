@@ -15,11 +15,10 @@ from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrate
 class ProtobufSerializer:
     """Serializes messages of a generated class.
 
-    Args:
-        registry: the client of the schema registry.
-        message_class: the class of the messages.
-        auto_register_schemas: as for AvroSerializer, and so are the following arguments. Imported files are registered,
-            too, with their names as subjects.
+    - `registry`: the client of the schema registry.
+    - `message_class`: the class of the messages.
+    - `auto_register_schemas`: as for AvroSerializer, and so are the following arguments. Imported files are registered,
+      too, with their names as subjects.
     """
 
     def __init__(
@@ -83,8 +82,7 @@ class ProtobufSerializer:
 class ProtobufDeserializer:
     """Deserializes messages of a generated class. It does not need the registry, because Protobuf's format is its own.
 
-    Args:
-        message_class: the class of the messages.
+    - `message_class`: the class of the messages.
     """
 
     def __init__(self, message_class: Any) -> None:
