@@ -17,8 +17,7 @@ from ottla.cli.framework.command import Command, CommandFailedError
 from ottla.cli.framework.connection import client_options, connection, without_serialization
 from ottla.cli.framework.options import Flag, Option, Repeatable
 from ottla.errors import ConfigurationError
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
+from ottla_console.serving import LOG_FORMAT, serve
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.bootstrap_server:
         raise ConfigurationError("--bootstrap-server is required")
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401 - serve() needs it
 
         from ottla_console.application import create_app
     except ModuleNotFoundError as error:
@@ -66,25 +65,10 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger("ottla.console").warning(
             "Passwords and records are sent to browsers without TLS; set --tls-cert and --tls-key, or use a proxy"
         )
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        ssl_certfile=args.tls_cert,
-        ssl_keyfile=args.tls_key,
-    )
-    server = uvicorn.Server(config)
     scheme, shown = ("https" if settings.has_tls else "http"), f"[{host}]" if ":" in host else host
     print(f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)", flush=True)
-    try:
-        server.run()
-    except SystemExit as end:  # uvicorn has logged the error, such as a port that is in use
-        return int(end.code or 0)
-    return 0
+    exit_code, _ = serve(app, host, port, args.tls_cert, args.tls_key)
+    return exit_code
 
 
 def _credentials(option: str, path: Path | None) -> str:

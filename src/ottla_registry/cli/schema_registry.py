@@ -21,8 +21,8 @@ from ottla.cli.framework.options import Option
 from ottla.config import properties
 from ottla.errors import ConfigurationError
 from ottla_console.security.users import load_users
+from ottla_console.serving import LOG_FORMAT, serve
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.timeout.ms")
 """Properties below kafkastore. that are not configs of the clients."""
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     users = load_users(args.users) if args.users else {}
     try:
         import fastavro  # noqa: F401 - the first schema would fail
-        import uvicorn
+        import uvicorn  # noqa: F401 - serve() needs it
 
         from ottla_registry.registry import SchemaRegistry
         from ottla_registry.rest.application import create_app
@@ -64,30 +64,14 @@ def run(args: argparse.Namespace) -> int:
         _integer(file, "kafkastore.timeout.ms", 10_000),
     )
     app = create_app(SchemaRegistry(state, topic), users)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            ssl_certfile=args.tls_cert,
-            ssl_keyfile=args.tls_key,
-        )
-    )
     log = logging.getLogger("ottla.schema_registry")
     if users and not has_tls:
         log.warning("Passwords are received without TLS; set --tls-cert and --tls-key")
     if not users and host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("Everyone who can connect to %s is an admin of the registry; set --users", listener)
     print(f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)", flush=True)
-    try:
-        server.run()
-    except SystemExit as end:  # uvicorn has logged the error, such as a port that is in use
-        return int(end.code or 0)
-    return 0 if server.started else 1
+    exit_code, has_started = serve(app, host, port, args.tls_cert, args.tls_key)
+    return exit_code if has_started else exit_code or 1
 
 
 def parse_listener(text: str, scheme: str) -> tuple[str, int]:
