@@ -45,7 +45,7 @@ class AvroSerializer:
         self._to_dict = to_dict
         self._ids = SchemaIds(
             registry,
-            auto_register_schemas=not use_latest_version if auto_register_schemas is None else auto_register_schemas,
+            auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
         )

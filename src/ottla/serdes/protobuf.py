@@ -36,12 +36,11 @@ class ProtobufSerializer:
         self._registry = registry
         self._class = message_class
         self._indexes = message_indexes(_path(message_class.DESCRIPTOR))
-        self._registers = not use_latest_version if auto_register_schemas is None else auto_register_schemas
         self._is_latest = use_latest_version
         self._normalize = normalize_schemas
         self._ids = SchemaIds(
             registry,
-            auto_register_schemas=self._registers,
+            auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
         )
@@ -72,7 +71,7 @@ class ProtobufSerializer:
             if dependency.name.startswith("google/protobuf/"):
                 continue
             schema = self._described(dependency)
-            if self._registers:
+            if self._ids.registers:
                 self._registry.register(dependency.name, schema, normalize=self._normalize)
             version = self._registry.lookup(dependency.name, schema, normalize=self._normalize).version
             references.append(SchemaReference(dependency.name, dependency.name, version))

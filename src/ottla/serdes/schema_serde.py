@@ -48,7 +48,8 @@ class SchemaIds:
 
     Args:
         registry: the client.
-        auto_register_schemas: whether the serializer registers its schema. Otherwise it has to be registered.
+        auto_register_schemas: whether the serializer registers its schema. Otherwise it has to be registered. None: it
+            does, unless it uses the latest version.
         use_latest_version: write with the latest version of the subject instead of the serializer's schema.
         normalize_schemas: whether the registry normalizes the schema.
     """
@@ -57,14 +58,14 @@ class SchemaIds:
         self,
         registry: SchemaRegistryClient,
         *,
-        auto_register_schemas: bool,
+        auto_register_schemas: bool | None,
         use_latest_version: bool,
         normalize_schemas: bool,
     ) -> None:
         if auto_register_schemas and use_latest_version:
             raise ConfigurationError("auto.register.schemas and use.latest.version cannot both be true")
         self.registry = registry
-        self._registers = auto_register_schemas
+        self.registers = not use_latest_version if auto_register_schemas is None else bool(auto_register_schemas)
         self._is_latest = use_latest_version
         self._normalize = normalize_schemas
         self._writing: dict[str, tuple[int, Schema]] = {}
@@ -81,6 +82,6 @@ class SchemaIds:
             return latest.schema_id, latest.schema
         if schema is None:
             raise ValueError("a serializer without a schema requires use_latest_version=True")
-        if self._registers:
+        if self.registers:
             return self.registry.register(subject, schema, normalize=self._normalize), schema
         return self.registry.lookup(subject, schema, normalize=self._normalize).schema_id, schema
