@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.errors import IllegalStateError, KafkaTimeoutError
@@ -62,14 +62,10 @@ class Caller:
         """Wait for the result, and return it. Meanwhile run the functions that the event loop passes. Raises
         queue.Empty after `timeout` seconds.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = INTERRUPT_SECONDS if deadline is None else deadline - time.monotonic()
+        for seconds in _slices(timeout):
             try:
-                work, result, error = self.inbox.get(timeout=max(0.0, min(left, INTERRUPT_SECONDS)))
+                work, result, error = self.inbox.get(timeout=seconds)
             except queue.Empty:
-                if left <= INTERRUPT_SECONDS and deadline is not None:
-                    raise
                 continue
             if work is not None:
                 work()
@@ -77,19 +73,24 @@ class Caller:
                 raise error
             else:
                 return result
+        raise queue.Empty
 
 
 def wait_for(event: threading.Event, timeout: float | None) -> bool:
     """Wait for an event of the I/O thread for `timeout` seconds at most (None: no limit), and return whether it is set.
     Ctrl+C ends the wait.
     """
+    return any(event.wait(seconds) for seconds in _slices(timeout))
+
+
+def _slices(timeout: float | None) -> Iterator[float]:
+    """Yield the seconds of waits that take `timeout` seconds together (None: without an end). The last one is 0."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = INTERRUPT_SECONDS if deadline is None else deadline - time.monotonic()
-        if event.wait(max(0.0, min(left, INTERRUPT_SECONDS))):
-            return True
-        if deadline is not None and left <= INTERRUPT_SECONDS:
-            return False
+    left = INTERRUPT_SECONDS
+    while left > 0:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+        yield max(0.0, min(left, INTERRUPT_SECONDS))
 
 
 async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
