@@ -334,9 +334,12 @@ class RemoteLogManager:
 
     def store(self, partition: Partition) -> RemotePartitionMetadataStore | None:
         """Return the metadata of a tiered replica; None if it is not tiered, or not all metadata was read yet."""
-        replica = self._replicas.get(partition.topic_partition)
-        store = None if replica is None or replica[0] is not partition else self._metadata.store(replica[1])
+        store = self._store_of(partition)
         return store if store is not None and store.is_ready else None
+
+    def _store_of(self, partition: Partition) -> RemotePartitionMetadataStore | None:
+        replica = self._replicas.get(partition.topic_partition)
+        return None if replica is None or replica[0] is not partition else self._metadata.store(replica[1])
 
     async def read(
         self,
@@ -373,8 +376,7 @@ class RemoteLogManager:
         return result
 
     async def _ready_store(self, partition: Partition) -> RemotePartitionMetadataStore:
-        replica = self._replicas.get(partition.topic_partition)
-        store = None if replica is None or replica[0] is not partition else self._metadata.store(replica[1])
+        store = self._store_of(partition)
         if store is None:
             raise KafkaStorageError(f"{partition.topic_partition} is not tiered")
         await store.wait_ready()
