@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.monitoring.scraping import scraped
+from tests.unit.broker.monitoring.scraping import Scraped, scraped
 from tests.unit.remote_log.tiered_topic import SECONDS, SEGMENT_RECORDS, TieredTopic, configs, wait_until
 
 from ottla import KafkaProducer, KafkaShareConsumer
@@ -42,8 +42,14 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
         topic.admin.delete_records({topic.tp: 10})
         wait_until(lambda: topic.copied_bases()[0] == 7)
         assert offsets(OffsetSpec.earliest()) == 10
-        metrics = asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
         prefix = "kafka_server_brokertopicmetrics_"
+
+        def scrape() -> Scraped:
+            return asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
+
+        # the deletion of the first segment has begun, and is recorded as finished when its objects are gone
+        wait_until(lambda: scrape().value(f"{prefix}remotelogmetadatacount", topic="t") == 7)
+        metrics = scrape()
         for name, value in (
             ("remotecopyrequests_total", 8),
             ("remotecopylagsegments", 0),
