@@ -355,6 +355,25 @@ def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: Scr
         assert read(c, 1)[0].value == b"new-0"
 
 
+def test_a_seek_right_after_a_validation_was_started_is_not_validated_in_its_place(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, auto_offset_reset="none") as c:
+        c.assign([TP])
+        c.seek(TP, 0)
+        read(c, 30)
+
+        async def validate_and_seek() -> None:
+            state = c._core.subscription.state(TP)
+            state.validated = None
+            c._core.positions.check_leaders(c._core.metadata.cluster)
+            state.seek(10)
+
+        c._io.run(validate_and_seek())
+        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        assert read(c, 1)[0].offset >= 10
+    assert [r.topics[0].partitions[0].leader_epoch for r in broker.asked(OffsetForLeaderEpochRequest)] == [0]
+
+
 def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=30, max_poll_records=5) as c:

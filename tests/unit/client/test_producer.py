@@ -65,10 +65,10 @@ def test_keys_go_where_javas_hash_sends_them(broker: ScriptedBroker) -> None:
 
 def test_a_given_partition_is_used_and_waited_for(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 3)
-    with producer(broker, max_block_ms=200) as p:
+    with producer(broker) as p:
         assert p.send("many", b"v", partition=2).get(10).partition == 2
-        with pytest.raises(KafkaTimeoutError, match="partition 9"):
-            p.send("many", b"v", partition=9)
+    with producer(broker, max_block_ms=200) as p, pytest.raises(KafkaTimeoutError, match="partition 9"):
+        p.send("many", b"v", partition=9)
 
 
 def test_text_is_sent_as_utf8_without_a_serializer(broker: ScriptedBroker) -> None:

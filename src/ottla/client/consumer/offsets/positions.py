@@ -218,13 +218,15 @@ class Positions:
             if not self.metadata.update_last_seen_epoch(tp, state.fetch_epoch):
                 waiting.append(state)
         if waiting and self._checking is None:
-            self._checking = self._spawn(self._check(waiting), self._checked)
+            # The task starts later: what it checks must not be a position that a seek has set meanwhile, without an epoch.
+            positions = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in waiting}
+            self._checking = self._spawn(self._check(positions), self._checked)
 
     def _checked(self) -> None:
         self._checking = None
 
-    async def _check(self, states: Sequence[PartitionState]) -> None:
-        checked = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in states}
+    async def _check(self, checked: Mapping[TopicPartition, tuple[PartitionState, int, int, int]]) -> None:
+        """Validate positions: for each partition its state, the state's generation, the offset and its leader epoch."""
         ends = await self.leader_epochs.end_offsets({tp: epoch for tp, (_, _, _, epoch) in checked.items()})
         for tp, (leader_epoch, end) in ends.items():
             state, generation, fetch_from, _ = checked[tp]
