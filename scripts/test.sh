@@ -27,13 +27,31 @@ in_memory() (
   "$@"
 )
 
+# Run tests beside each other. A few that fail run once more, alone: one that was starved by its neighbours then passes, and
+# is listed as flaky, which is a bug to find; one that fails alone too fails here. More than five at once are no accident.
+alone_if_failed() {
+  local cache status=0 failed
+  cache=$(mktemp -d)
+  "$@" -o cache_dir="$cache" || status=$?
+  failed=$(grep -c :: "$cache/v/cache/lastfailed" 2>/dev/null || true)
+  if [ "$status" -eq 1 ] && [ "${failed:-0}" -ge 1 ] && [ "$failed" -le 5 ]; then
+    printf '\n== %s failed beside others and run again, alone:\n' "$failed"
+    sed -n 's/^ *"\(.*::.*\)".*/\1/p' "$cache/v/cache/lastfailed" | tee -a "${FLAKY:-/dev/null}"
+    status=0
+    $PYTEST $(sed -n 's/^ *"\([^":]*\)::.*/\1/p' "$cache/v/cache/lastfailed" | sort -u) \
+      --last-failed --last-failed-no-failures none -o cache_dir="$cache" || status=$?
+  fi
+  rm -rf "$cache"
+  return "$status"
+}
+
 # Unit tests with the lines that they cover: instrumented once instead of traced, which would double the time on Python
 # 3.11. The file with the lines of all workers is read afterwards: slipcover itself prints those of the first process.
 covered() {
   local lines
   lines=$(mktemp -u).json
-  in_memory .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry \
-    --json --out "$lines" -m pytest $UNIT
+  in_memory alone_if_failed .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry \
+    --json --out "$lines" -m pytest $UNIT || return
   .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
   rm -f "$lines"
 }
@@ -46,7 +64,12 @@ case "${1:-}" in
 esac
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
+FLAKY=$(mktemp)
 part "unit" covered
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
 part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 20
-part "kills, simulation, interop, Spark" $PYTEST $QUEUE --durations 10
+part "kills, simulation, interop, Spark" alone_if_failed $PYTEST $QUEUE --durations 10
+if [ -s "$FLAKY" ]; then
+  printf '\n== flaky, to be fixed: failed beside others, passed alone\n' && cat "$FLAKY"
+fi
+rm -f "$FLAKY"
