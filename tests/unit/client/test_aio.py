@@ -80,7 +80,7 @@ def test_an_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedB
 
     async def test() -> None:
         producer = aio.KafkaProducer(
-            bootstrap_servers=broker.address, buffer_memory=10_000, batch_size=6_000, max_block_ms=500, linger_ms=0
+            bootstrap_servers=broker.address, buffer_memory=10_000, batch_size=6_000, max_block_ms=1500, linger_ms=0
         )
         await producer.start()
         await producer.send("t", bytes(5000))

@@ -237,7 +237,7 @@ def test_acks_0_is_done_when_sent(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("max.block.ms")
 def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) -> None:
-    with producer(broker, max_block_ms=500) as p:
+    with producer(broker, max_block_ms=2000) as p:
         with pytest.raises(KafkaTimeoutError, match="'missing'"):
             p.send("missing", b"v")
         broker.add_topic("missing")
@@ -271,7 +271,7 @@ def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBr
 def test_memory_that_does_not_come_free_is_an_error(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
-    p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=100)
+    p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=1000)
     for _ in range(2):
         p.send("t", bytes(9_000))
     with pytest.raises(BufferExhaustedError, match=r"buffer\.memory is 20000"):

@@ -114,7 +114,7 @@ def test_an_interceptor_that_fails_everywhere_breaks_nothing(
 def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) -> None:
     one, short = Interceptor(), Short()
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
-    p = producer(broker, one, short, max_block_ms=300, buffer_memory=1000, batch_size=900, max_request_size=1000)
+    p = producer(broker, one, short, max_block_ms=1000, buffer_memory=1000, batch_size=900, max_request_size=1000)
     with pytest.raises(SerializationError):
         p.send("t", {})
     with pytest.raises(KafkaTimeoutError):

@@ -135,7 +135,7 @@ def test_retries_errors_splits_and_throttling_are_counted(broker: ScriptedBroker
 
 def test_memory_and_its_exhaustion_are_measured(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
-    p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=200)
+    p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=1000)
     for _ in range(2):
         p.send("t", bytes(9_000))
     with pytest.raises(BufferExhaustedError):
@@ -153,7 +153,7 @@ def test_memory_and_its_exhaustion_are_measured(broker: ScriptedBroker) -> None:
 
 
 def test_a_send_that_fails_counts_as_an_error(broker: ScriptedBroker) -> None:
-    with producer(broker, max_block_ms=300) as p:
+    with producer(broker, max_block_ms=1000) as p:
         with pytest.raises(KafkaTimeoutError):
             p.send("missing", b"v")
         assert p.send("t", bytes(2_000_000)).exception(10) is not None

@@ -295,7 +295,7 @@ def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         address = {"bootstrap_servers": "127.0.0.1:1"} if state == "unreachable" else {}
-        p = producer(broker, max_block_ms=300, **address)
+        p = producer(broker, max_block_ms=1000, **address)
         if state == "unreachable":
             with pytest.raises(KafkaTimeoutError):
                 p.send("t", b"v")

@@ -200,7 +200,7 @@ def to_no_topic(sender: KafkaProducer, topic: str) -> None:
 def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
     bootstrap: str, topic: str, lose: Callable[[KafkaProducer, str], None]
 ) -> None:
-    with producer(bootstrap, topic, max_request_size=1000, max_block_ms=500) as sender:
+    with producer(bootstrap, topic, max_request_size=1000, max_block_ms=2000) as sender:
         sender.begin_transaction()
         sender.send(topic, b"aborted")
         lose(sender, topic)
@@ -414,7 +414,7 @@ def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted
 
 def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: ScriptedBroker) -> None:
     scripted.on(TxnOffsetCommitRequest, lambda _: offsets_refused(IllegalGenerationError.code))
-    with producer(scripted.address, "t", max_block_ms=300) as sender:
+    with producer(scripted.address, "t", max_block_ms=1500) as sender:
         scripted._scripts[EndTxnRequest.NAME].clear()
         scripted.on(EndTxnRequest, lambda _: SILENCE)
         scripted.on(EndTxnRequest, lambda _: EndTxnResponse(), times=100)
