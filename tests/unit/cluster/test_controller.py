@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
 from ottla.cluster.image.features import highest
 from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import Create, MetadataStoreTimeoutError, Operation, Set
+from ottla.cluster.store.metadata_store import Create, Delete, MetadataStoreTimeoutError, Operation, Set
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import (
     BrokerConnectionError,
@@ -431,6 +432,21 @@ def test_malformed_znode_keeps_no_broker_from_becoming_the_controller(
 
     run(test)
     assert "alformed" in caplog.text
+
+
+def test_malformed_controller_znode_is_logged_once_and_can_be_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        for value in MALFORMED[:-1]:
+            await one.session.multi([Set(znodes.CONTROLLER, value)])
+            await until(lambda: caplog.text.count("delete it") == 2)
+            caplog.clear()
+        await one.session.multi([Delete(znodes.CONTROLLER)])
+        await until(lambda: any(broker.controller.is_active for broker in cluster.brokers.values()))
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert not caplog.records
 
 
 def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:

@@ -103,6 +103,10 @@ class ControllerElection:
         """Follow one term, of this broker or another one, from its start to its end."""
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
+        if node is not None and self._decided.is_set() and _is_malformed(node):
+            log.error("Malformed %s, %.200r: delete it, so that a controller is elected", znodes.CONTROLLER, node.value)
+            await deleted.wait()
+            return
         term = await self._try_elect() if node is None else None
         if node is None and term is None:
             pass  # another broker was elected: the next call follows its term
@@ -186,6 +190,14 @@ class ControllerElection:
 
 def _owner(node: ZNode) -> int:
     return int(znodes.load(node.value)["brokerid"])
+
+
+def _is_malformed(node: ZNode) -> bool:
+    try:
+        _owner(node)
+    except (ValueError, LookupError, TypeError):
+        return True
+    return False
 
 
 def _next_term(node: ZNode | None) -> ControllerTerm:

@@ -218,7 +218,7 @@ class Positions:
             if not self.metadata.update_last_seen_epoch(tp, state.fetch_epoch):
                 waiting.append(state)
         if waiting and self._checking is None:
-            # The task starts later: what it checks must not be a position that a seek has set meanwhile, without an epoch.
+            # The task starts later: it must not check a position that a seek has set meanwhile, without an epoch.
             positions = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in waiting}
             self._checking = self._spawn(self._check(positions), self._checked)
 
