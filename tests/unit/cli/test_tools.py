@@ -129,6 +129,16 @@ def test_records_are_printed_as_asked(
     assert capsysbinary.readouterr().out == b"three\n"
 
 
+def test_records_that_were_not_printed_are_not_committed(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"one", b"two", b"three"])
+    command = ["console-consumer", *at, "--topic", ottla_topic, "--group", ottla_topic, "--from-beginning"]
+    for limit, printed in (("1", "one\n"), ("2", "two\nthree\n")):
+        assert main([*command, "--max-messages", limit]) == 0
+        assert capsys.readouterr().out == printed
+
+
 @pytest.mark.parametrize("offset", ["2", "EARLIEST", "latest"])
 def test_a_partition_is_read_from_an_offset(
     offset: str, at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]

@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 
 from ottla.cli.console.record_format import OPTIONS, formatter
 from ottla.cli.framework.command import Command
@@ -36,13 +37,14 @@ def run(args: argparse.Namespace) -> int:
     with KafkaConsumer(_options(args)) as consumer, stopping(consumer.wakeup) as stop:
         try:
             _subscribe(consumer, args)
-            for record in _records(consumer, args):
-                sys.stdout.buffer.write(record_format.line(record))
-                count += 1
-                if args.max_messages is not None and count >= args.max_messages:
-                    break
-                if sys.stdout.isatty():
-                    sys.stdout.buffer.flush()  # a pipe is flushed once per poll
+            with closing(_records(consumer, args)) as records:
+                for record in records:
+                    sys.stdout.buffer.write(record_format.line(record))
+                    count += 1
+                    if args.max_messages is not None and count >= args.max_messages:
+                        break
+                    if sys.stdout.isatty():
+                        sys.stdout.buffer.flush()  # a pipe is flushed once per poll
         except WakeupError:
             pass  # a signal is the usual end of this tool
         sys.stdout.buffer.flush()
@@ -70,20 +72,33 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigurationError(f"--offset: {args.offset!r} is not allowed: expected a number, earliest or latest")
 
 
-def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Iterator[ConsumerRecord]:
-    """Yield records until none has arrived for --timeout-ms."""
+def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Generator[ConsumerRecord, None, None]:
+    """Yield records until none has arrived for --timeout-ms.
+
+    When it is closed, positions move back to the first records that were not yielded, so that those are not committed:
+    Kafka's ConsoleConsumer.ConsumerWrapper.resetUnconsumedOffsets.
+    """
     last = time.monotonic()
-    while True:
-        polled = consumer.poll(POLL_MS if args.timeout_ms is None else min(POLL_MS, args.timeout_ms))
-        for records in polled.values():
-            yield from records
-        sys.stdout.buffer.flush()
-        now = time.monotonic()
-        if polled:
-            last = now
-        elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
-            print(f"No record arrived for {args.timeout_ms} ms", file=sys.stderr)
-            return
+    following: dict[TopicPartition, int] = {}
+    try:
+        while True:
+            polled = consumer.poll(POLL_MS if args.timeout_ms is None else min(POLL_MS, args.timeout_ms))
+            following = {tp: records[0].offset for tp, records in polled.items()}
+            for tp, records in polled.items():
+                for record in records:
+                    following[tp] = record.offset + 1
+                    yield record
+                del following[tp]
+            sys.stdout.buffer.flush()
+            now = time.monotonic()
+            if polled:
+                last = now
+            elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
+                print(f"No record arrived for {args.timeout_ms} ms", file=sys.stderr)
+                return
+    finally:
+        for tp in following.keys() & consumer.assignment():
+            consumer.seek(tp, following[tp])
 
 
 def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
