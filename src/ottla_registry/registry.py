@@ -1,14 +1,15 @@
 """The rules of the registry: registering, looking up and deleting schemas, configs and modes.
 
-Changes hold a lock, read the topic to its end, decide, and write: two requests never get one id or version.
+Changes hold a lock, read the topic to its end, decide, and write, which fails if another registry has written
+meanwhile: two requests never get one id or version.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla_registry import errors
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
@@ -25,6 +26,9 @@ MAX_SCHEMA_BYTES: Final = 1_000_000
 """Below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
 MAX_ID: Final = 2**31 - 1
+ATTEMPTS: Final = 20
+"""Maximum number of times that a change is decided, if other registries write at the same time."""
+Changed = TypeVar("Changed")
 
 
 class SchemaRegistry:
@@ -52,25 +56,37 @@ class SchemaRegistry:
         """Register a schema. `request.id` and `request.version` are 0 unless a schema is imported with them. Return the
         version, which may already exist.
         """
-        subject = request.subject
+        return await self._change(lambda: self._registration(request, normalize=normalize))
+
+    async def _change(self, decide: Callable[[], Awaitable[tuple[Changed, Sequence[Record]]]]) -> Changed:
+        """Write the records that `decide` returns beside the result, and return the result. `decide` is called again if
+        another registry has written after the topic was read to its end.
+        """
         async with self._writing:
-            await self._topic.read_to_end()
-            self._check_writable(subject)
-            is_import = self.state.mode(subject) == "IMPORT"
-            if is_import != (request.id > 0):
-                raise errors.not_permitted(f"Subject {subject} is {'' if is_import else 'not '}in import mode")
-            parsed = await self._parse(request)
-            new = replace(request, schema=parsed.normalized if normalize else parsed.canonical)
-            versions = self.state.versions(subject)
-            if (equal := _equal(versions, new)) is not None and request.id in (0, equal.id):
-                return equal
-            if not is_import:
-                reasons = await self._differences(parsed, subject, versions)
-                if reasons:
-                    raise errors.incompatible(subject, reasons)
-            new = self._numbered(new)
-            await self._topic.append([(records.schema_key(subject, new.version), records.schema_value(new))])
-            return new
+            for _ in range(ATTEMPTS):
+                await self._topic.read_to_end()
+                result, changes = await decide()
+                if not changes or await self._topic.append(changes):
+                    return result
+        raise errors.store_failed(f"other registries have written meanwhile, {ATTEMPTS} times")
+
+    async def _registration(self, request: StoredSchema, *, normalize: bool) -> tuple[StoredSchema, list[Record]]:
+        subject = request.subject
+        self._check_writable(subject)
+        is_import = self.state.mode(subject) == "IMPORT"
+        if is_import != (request.id > 0):
+            raise errors.not_permitted(f"Subject {subject} is {'' if is_import else 'not '}in import mode")
+        parsed = await self._parse(request)
+        new = replace(request, schema=parsed.normalized if normalize else parsed.canonical)
+        versions = self.state.versions(subject)
+        if (equal := _equal(versions, new)) is not None and request.id in (0, equal.id):
+            return equal, []
+        if not is_import:
+            reasons = await self._differences(parsed, subject, versions)
+            if reasons:
+                raise errors.incompatible(subject, reasons)
+        new = self._numbered(new)
+        return new, [(records.schema_key(subject, new.version), records.schema_value(new))]
 
     def _numbered(self, new: StoredSchema) -> StoredSchema:
         """Return a new version with its id and version."""
@@ -196,8 +212,8 @@ class SchemaRegistry:
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
         """Delete a version (-1: the latest): softly, or permanently after that. Return its number."""
-        async with self._writing:
-            await self._topic.read_to_end()
+
+        async def decide() -> tuple[int, list[Record]]:
             self._check_writable(subject)
             schema = self.version(subject, version, deleted=True)
             if version == -1 and not permanent:
@@ -208,13 +224,14 @@ class SchemaRegistry:
             if not permanent and schema.deleted:
                 raise errors.version_soft_deleted(subject, schema.version)
             key = records.schema_key(subject, schema.version)
-            await self._topic.append([(key, None if permanent else records.schema_value(schema.with_deleted()))])
-            return schema.version
+            return schema.version, [(key, None if permanent else records.schema_value(schema.with_deleted()))]
+
+        return await self._change(decide)
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """Delete a subject: softly, or permanently after that. Return the numbers of the deleted versions."""
-        async with self._writing:
-            await self._topic.read_to_end()
+
+        async def decide() -> tuple[list[int], list[Record]]:
             self._check_writable(subject)
             every = self.state.versions(subject, deleted=True)
             if not every:
@@ -226,8 +243,9 @@ class SchemaRegistry:
                 raise errors.subject_soft_deleted(subject)
             versions = every if permanent else live
             self._check_unreferenced(versions)
-            await self._topic.append(_deletion(subject, versions, permanent=permanent))
-            return [schema.version for schema in versions]
+            return [schema.version for schema in versions], _deletion(subject, versions, permanent=permanent)
+
+        return await self._change(decide)
 
     def _check_unreferenced(self, versions: Sequence[StoredSchema]) -> None:
         for schema in versions:
@@ -238,30 +256,33 @@ class SchemaRegistry:
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
         """Set a subject's config, or the global one; None deletes it. Return the new config, or the deleted one."""
-        async with self._writing:
-            await self._topic.read_to_end()
+
+        async def decide() -> tuple[dict[str, Any], list[Record]]:
             self._check_writable(subject)
             old = self.state.configs.get(subject)
             if config is None and old is None and subject is not None:
                 raise errors.subject_not_found(subject)
             new = None if config is None else {**(old or {}), **config}
-            await self._topic.append([(records.config_key(subject), None if new is None else records.dumps(new))])
-            return new or old or {"compatibilityLevel": "BACKWARD"}
+            value = None if new is None else records.dumps(new)
+            return new or old or {"compatibilityLevel": "BACKWARD"}, [(records.config_key(subject), value)]
+
+        return await self._change(decide)
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> str:
         """Set the mode of a subject, or the global one; None deletes it. Return the new mode, or the deleted one."""
         if mode is not None and mode not in MODES:
             raise errors.invalid_mode()
-        async with self._writing:
-            await self._topic.read_to_end()
+
+        async def decide() -> tuple[str, list[Record]]:
             old = self.state.modes.get(subject)
             if mode is None and old is None and subject is not None:
                 raise errors.subject_not_found(subject)
             if mode == "IMPORT" and old != mode and not force and self._has_schemas(subject):
                 raise errors.not_permitted("Cannot import since found existing subjects")
             value = None if mode is None else records.dumps({"mode": mode})
-            await self._topic.append([(records.mode_key(subject), value)])
-            return mode or old or "READWRITE"
+            return mode or old or "READWRITE", [(records.mode_key(subject), value)]
+
+        return await self._change(decide)
 
     def _has_schemas(self, subject: str | None) -> bool:
         if subject is None or is_context(subject):

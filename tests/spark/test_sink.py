@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 3
 KILLS = int(os.environ.get("OTTLA_SINK_KILLS", "1"))
-SECONDS = 180
+SECONDS = 300
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,11 @@
-"""The topic `_schemas`: it is created if it is missing, read from its beginning, and written with acks=all.
+"""The topic `_schemas`: it is created if it is missing, read from its beginning, and written in transactions.
 
 A task reads it all the time, so that the changes of other registries are seen. Every append waits until this task has
 applied it: a response is only sent for what every registry will read.
+
+Several registries may write: all have the same transactional id, so that the one that has written last fences the
+others. While a registry is not fenced, it has decided on what is the end of the topic. Confluent's registries elect one
+that writes instead, and forward requests to it.
 """
 
 from __future__ import annotations
@@ -12,9 +16,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+from ottla import IsolationLevel
 from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
-from ottla.errors import KafkaError, TopicAlreadyExistsError
-from ottla_registry.errors import store_failed, store_timed_out
+from ottla.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+    TopicAlreadyExistsError,
+)
+from ottla_registry.errors import RestError, store_failed, store_timed_out
 from ottla_registry.store.records import Record
 from ottla_registry.store.state import RegistryState
 
@@ -47,12 +58,14 @@ class SchemasTopic:
         self._partition = TopicPartition(topic, 0)
         self._replication_factor = replication_factor
         self._timeout_ms = timeout_ms
-        limits = {"max.block.ms": timeout_ms, "delivery.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+        limits = ("max.block.ms", "delivery.timeout.ms", "request.timeout.ms", "transaction.timeout.ms")
+        transactional = {"transactional.id": f"schema-registry-{topic}", "linger.ms": 0}
+        self._producer_configs = {**configs, **dict.fromkeys(limits, timeout_ms), **transactional}
+        reading = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self._admin = KafkaAdminClient(dict(configs))
-        self._producer = KafkaProducer({**configs, **limits, "acks": "all", "linger.ms": 0})
-        self._consumer = KafkaConsumer(
-            {**configs, "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.max.wait.ms": POLL_MS}
-        )
+        self._producer: KafkaProducer | None = None
+        """The producer of transactions; None before the first one and after an error."""
+        self._consumer = KafkaConsumer({**configs, **reading, "fetch.max.wait.ms": POLL_MS})
         self._applied = 0
         self._progress = asyncio.Condition()
         self._exits = AsyncExitStack()
@@ -62,7 +75,7 @@ class SchemasTopic:
         async with AsyncExitStack() as exits:
             await exits.enter_async_context(self._admin)
             await self._ensure_topic()
-            await exits.enter_async_context(self._producer)
+            exits.push_async_callback(self._drop_producer)
             await exits.enter_async_context(self._consumer)
             self._consumer.assign([self._partition])
             reader = asyncio.create_task(self._read(), name="schema-registry-reader")
@@ -77,22 +90,59 @@ class SchemasTopic:
     async def read_to_end(self) -> None:
         """Wait until everything that the topic has now is applied. Raises RestError after a timeout."""
         try:
-            ends = await self._admin.list_offsets({self._partition: -1}, timeout_ms=self._timeout_ms)
+            ends = await self._admin.list_offsets(
+                {self._partition: -1}, self._timeout_ms, IsolationLevel.READ_COMMITTED
+            )
         except KafkaError as error:
             raise store_failed(str(error)) from error
         await self._wait_for(ends[self._partition].offset)
 
-    async def append(self, records: Sequence[Record]) -> None:
-        """Write records in order, and wait until they are applied. Raises RestError if that fails or takes too long."""
+    async def append(self, records: Sequence[Record]) -> bool:
+        """Write records in order in one transaction, and wait until they are applied.
+
+        Return False if nothing was written, because another registry may have written since this one has read the topic
+        to its end: the caller has to do so again, and to decide again. Raises RestError if the append fails or takes
+        too long; then it is unknown whether the records were written.
+        """
+        if self._producer is None:
+            await self._fence_others()
+            return False
         try:
-            futures = [
-                await self._producer.send(self._partition.topic, value, key, partition=0) for key, value in records
-            ]
+            async with self._producer.transaction():
+                futures = [
+                    await self._producer.send(self._partition.topic, value, key, partition=0) for key, value in records
+                ]
             offsets = [(await future).offset for future in futures]
+        except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
+            log.info("Another registry has written to %s", self._partition.topic)
+            await self._fence_others()
+            return False
         except KafkaError as error:
-            log.error("Cannot write to %s: %s", self._partition.topic, error)
-            raise store_failed(str(error)) from error
+            await self._drop_producer()
+            raise self._write_failed(error) from error
         await self._wait_for(max(offsets) + 1)
+        return True
+
+    async def _fence_others(self) -> None:
+        """Take over the transactional id from other registries. Raises RestError."""
+        await self._drop_producer()
+        producer = KafkaProducer(dict(self._producer_configs))
+        try:
+            await producer.start()
+            await producer.init_transactions()
+        except KafkaError as error:
+            await producer.stop(timeout=0)
+            raise self._write_failed(error) from error
+        self._producer = producer
+
+    async def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop(timeout=0)
+
+    def _write_failed(self, error: KafkaError) -> RestError:
+        log.error("Cannot write to %s: %s", self._partition.topic, error)
+        return store_failed(str(error))
 
     async def _wait_for(self, offset: int) -> None:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -234,6 +236,23 @@ def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Br
         assert registry.get("/subjects?deleted=true") == ["s", "t"]
         assert registry.register("t", '"int"') == 9
         assert registry.register("u", '"long"') == 10
+
+
+def test_registries_of_one_topic_never_give_one_id_or_version_twice(broker: Broker) -> None:
+    def register(registry: RestClient, number: int) -> dict[str, int]:
+        subjects = [f"s-{number}-{i}" for i in range(6)]
+        return {subject: registry.register(subject, record(subject.replace("-", "_"))) for subject in subjects}
+
+    with ExitStack() as stack:
+        registries = [stack.enter_context(open_registry(broker.bootstrap_servers, "shared_schemas")) for _ in range(3)]
+        with ThreadPoolExecutor() as pool:
+            results = list(pool.map(register, registries, range(3)))
+        ids = {subject: schema_id for result in results for subject, schema_id in result.items()}
+        assert sorted(ids.values()) == list(range(1, 19))
+        registries[0].put("/mode", {"mode": "READONLY"})
+        registries[1].register("s-0-0", A, error=42205)
+        for registry in registries:
+            assert {s: registry.get(f"/subjects/{s}/versions/1")["id"] for s in registry.get("/subjects")} == ids
 
 
 def test_users_have_the_permissions_of_their_roles(broker: Broker) -> None:
