@@ -80,19 +80,21 @@ class AvroReader:
         return self._results[pair]
 
     def _compare_named(self, kind: str, reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> list[str]:
-        if reader["name"] != writer["name"] and writer["name"] not in _aliases(reader):
-            return [_error("NAME_MISMATCH", f"expected: {writer['name']}", f"{path.rstrip('/')}/name")]
-        if kind == "fixed":
-            if reader["size"] == writer["size"]:
-                return []
+        errors = []
+        path = path.rstrip("/")
+        # "both schemas have the same (unqualified) name": namespaces are not compared
+        if _unqualified(reader) != _unqualified(writer) and writer["name"] not in _aliases(reader):
+            errors.append(_error("NAME_MISMATCH", f"expected: {writer['name']}", f"{path}/name"))
+        if kind == "record":
+            errors += self._fields(reader, writer, path)
+        elif kind == "fixed" and reader["size"] != writer["size"]:
             description = f"expected: {writer['size']}, found: {reader['size']}"
-            return [_error("FIXED_SIZE_MISMATCH", description, f"{path.rstrip('/')}/size")]
-        if kind == "enum":
+            errors.append(_error("FIXED_SIZE_MISMATCH", description, f"{path}/size"))
+        elif kind == "enum" and "default" not in reader:
             missing = [symbol for symbol in writer["symbols"] if symbol not in reader["symbols"]]
-            if not missing or "default" in reader:
-                return []
-            return [_error("MISSING_ENUM_SYMBOLS", f"[{', '.join(missing)}]", f"{path.rstrip('/')}/symbols")]
-        return self._fields(reader, writer, path)
+            if missing:
+                errors.append(_error("MISSING_ENUM_SYMBOLS", f"[{', '.join(missing)}]", f"{path}/symbols"))
+        return errors
 
     def _fields(self, reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> list[str]:
         writer_fields = {field["name"]: field for field in writer["fields"]}
@@ -120,6 +122,10 @@ def _resolved(schema: Any, types: Mapping[str, Any]) -> Any:
 def _kind(schema: Any) -> str:
     kind = schema if isinstance(schema, str) else str(schema["type"])
     return "record" if kind == "error" else kind
+
+
+def _unqualified(schema: Mapping[str, Any]) -> str:
+    return str(schema["name"]).rpartition(".")[2]
 
 
 def _aliases(schema: Mapping[str, Any]) -> set[str]:

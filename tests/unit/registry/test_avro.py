@@ -72,7 +72,7 @@ PAIRS = [
     (record(name="S"), record(), "NAME_MISMATCH"),
     (record(name="S", aliases=["R"]), record(), None),
     (record(name="n.S", aliases=["R"]), record(name="n.R"), None),
-    (record(name="m.R"), record(name="n.R"), "NAME_MISMATCH"),
+    (record(name="m.R"), record(name="n.R"), None),
     (LONG_TREE, TREE, None),
     (TREE, LONG_TREE, "TYPE_MISMATCH"),
     ({"type": "long", "logicalType": "timestamp-millis"}, "long", None),
