@@ -1,4 +1,4 @@
-"""Apache Avro's Java library judges the registry's rules for Avro: texts of schemas, and pairs of readers and writers."""
+"""Avro's Java library judges the registry's rules for Avro: texts of schemas, and pairs of readers and writers."""
 
 from __future__ import annotations
 
