@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right, insort
+from collections import deque
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 from uuid import UUID
@@ -69,6 +70,8 @@ class RemotePartitionMetadataStore:
         """The size of all readable segments in bytes."""
         self.version = 0
         """Incremented by every change."""
+        self.to_delete: deque[RemoteLogSegmentMetadata] = deque()
+        """The segments that this broker, as the leader, is going to delete."""
         self._segments: dict[UUID, RemoteLogSegmentMetadata] = {}
         self._by_epoch: dict[int, list[_EpochRange]] = {}
         self._with_aborted: dict[UUID, RemoteLogSegmentMetadata] = {}

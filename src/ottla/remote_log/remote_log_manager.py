@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -269,11 +270,12 @@ class RemoteLogManager:
         state = store, store.version, partition_log.log_start_offset, partition_log.config
         if self._cleaned.get(partition.topic_partition) == state:
             return
-        segments = deletable(partition_log, store)
-        for segment in segments:
-            await self._delete(store, segment, partition.topic_stats)
-        if not segments:
+        store.to_delete = deque(deletable(partition_log, store))
+        if not store.to_delete:
             self._cleaned[partition.topic_partition] = state
+        while store.to_delete:
+            await self._delete(store, store.to_delete[0], partition.topic_stats)
+            store.to_delete.popleft()
 
     async def _delete(
         self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata, stats: TopicStats

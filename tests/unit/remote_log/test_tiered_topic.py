@@ -21,6 +21,12 @@ from ottla.errors import InvalidConfigError, KafkaError
 from ottla.remote_log import remote_storage
 from ottla.remote_log.remote_storage import RemoteFile, RemoteStorageError
 
+TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
+
+
+def scrape(broker: Broker) -> Scraped:
+    return asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
+
 
 def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
@@ -42,21 +48,16 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
         topic.admin.delete_records({topic.tp: 10})
         wait_until(lambda: topic.copied_bases()[0] == 7)
         assert offsets(OffsetSpec.earliest()) == 10
-        prefix = "kafka_server_brokertopicmetrics_"
-
-        def scrape() -> Scraped:
-            return asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
-
         # the deletion of the first segment has begun, and is recorded as finished when its objects are gone
-        wait_until(lambda: scrape().value(f"{prefix}remotelogmetadatacount", topic="t") == 7)
-        metrics = scrape()
+        wait_until(lambda: scrape(broker).value(f"{TOPIC_METRICS}remotelogmetadatacount", topic="t") == 7)
+        metrics = scrape(broker)
         for name, value in (
             ("remotecopyrequests_total", 8),
             ("remotecopylagsegments", 0),
             ("remotelogmetadatacount", 7),
         ):
-            assert metrics.value(prefix + name, topic="t") == value
-        assert metrics.value(f"{prefix}remotefetchbytes_total", topic="t") > 10_000
+            assert metrics.value(TOPIC_METRICS + name, topic="t") == value
+        assert metrics.value(f"{TOPIC_METRICS}remotefetchbytes_total", topic="t") > 10_000
 
     # without its checkpoint, the log start offset is found in remote storage again
     (tmp_path / "data" / "log-start-offset-checkpoint").unlink()
@@ -168,6 +169,23 @@ def test_an_outage_delays_copies_and_reads_and_loses_nothing(
         topic.read_within(20, 0.3)
     monkeypatch.setattr(storage.storage, "get_range", get_range)
     assert topic.read(20) == list(range(20))
+
+    def no_delete(names: Sequence[str]) -> None:
+        raise RemoteStorageError("the store is down")
+
+    def to_delete() -> tuple[float, float]:
+        now = scrape(tiered)
+        names = ("remotedeletelagsegments", "remotedeletelagbytes")
+        segments, nbytes = (now.value(f"{TOPIC_METRICS}{name}", topic="outage") for name in names)
+        return segments, nbytes
+
+    delete = storage.storage.delete
+    monkeypatch.setattr(storage.storage, "delete", no_delete)
+    topic.admin.delete_records({topic.tp: 14})
+    wait_until(lambda: to_delete()[0] == 2 and to_delete()[1] > 1000)
+    monkeypatch.setattr(storage.storage, "delete", delete)
+    wait_until(lambda: to_delete() == (0, 0))
+    assert not any("outage" in name for name in remote_names(tiered))
 
 
 def test_share_group_reads_from_remote_storage(tiered: Broker) -> None:

@@ -51,6 +51,20 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
         remote_log.copy_lag_segments,
     ),
     BrokerMetric(
+        f"{_TOPICS}RemoteDeleteLagBytes",
+        Kind.GAUGE,
+        TOPIC,
+        "Bytes of segments that have to be deleted in remote storage. They cost money if it stays high.",
+        remote_log.delete_lag_bytes,
+    ),
+    BrokerMetric(
+        f"{_TOPICS}RemoteDeleteLagSegments",
+        Kind.GAUGE,
+        TOPIC,
+        "Number of segments that have to be deleted in remote storage.",
+        remote_log.delete_lag_segments,
+    ),
+    BrokerMetric(
         f"{_TOPICS}RemoteLogMetadataCount",
         Kind.GAUGE,
         TOPIC,

@@ -63,6 +63,16 @@ def copy_lag_segments(partition: Partition, _store: RemotePartitionMetadataStore
 
 
 @of_leaders
+def delete_lag_bytes(_partition: Partition, store: RemotePartitionMetadataStore) -> int:
+    return sum(segment.size for segment in store.to_delete)
+
+
+@of_leaders
+def delete_lag_segments(_partition: Partition, store: RemotePartitionMetadataStore) -> int:
+    return len(store.to_delete)
+
+
+@of_leaders
 def metadata_count(_partition: Partition, store: RemotePartitionMetadataStore) -> int:
     return len(store)
 
