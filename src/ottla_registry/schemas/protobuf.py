@@ -21,6 +21,25 @@ MAIN: Final = "ottla_main_schema.proto"
 COMPILE_SECONDS: Final = 30
 MAX_COMPILED: Final = 512
 MAX_NAME: Final = 200
+META: Final = """syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+"""
+DECIMAL: Final = """syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+"""
+WELL_KNOWN: Final = {
+    "confluent/meta.proto": META,
+    "confluent/type/decimal.proto": DECIMAL,  # so in Java
+    "confluent/types/decimal.proto": DECIMAL,  # so in Python
+}
 
 
 class ProtobufSchema:
@@ -38,22 +57,27 @@ class ProtobufSchema:
             self.canonical = text
             self.file: Any = _compiled(text, self._references)
             return
+        written = self._written(descriptor)
+        if written is None:
+            raise ValueError("the descriptor cannot be written as a .proto file: it has groups, or an edition")
+        self.canonical = written
+        self.file = _compiled(self.canonical, self._references)
+
+    def _written(self, descriptor: Any) -> str | None:
+        """Return the .proto file of a descriptor; None if it cannot be written. Raises ValueError if it is invalid."""
+        file_class = _class_with_extensions(descriptor, self._references)
+        file = file_class.FromString(descriptor.SerializeToString())
         try:
-            self.canonical = proto_text(descriptor)
+            text = proto_text(file)
         except (KeyError, ValueError) as error:
             raise ValueError(f"malformed descriptor: {error!r}") from None
-        self.file = _compiled(self.canonical, self._references)
-        if _comparable(descriptor) != _comparable(self.file):
-            raise ValueError(
-                "the descriptor cannot be written as a .proto file: it has options of its own, or extensions"
-            )
+        compiled = file_class.FromString(_compile(text, self._references)[-1])
+        return text if _comparable(compiled) == _comparable(file) else None
 
     @cached_property
     def normalized(self) -> str:
         """The text without comments, in the order of the descriptor."""
-        text = proto_text(self.file)
-        compiled = _compiled(text, self._references)
-        return text if _comparable(compiled) == _comparable(self.file) else self.canonical
+        return self._written(self.file) or self.canonical
 
     @property
     def serialized(self) -> str:
@@ -84,55 +108,83 @@ def _comparable(file: Any) -> bytes:
         copy.ClearField(part)
     if copy.syntax == "proto2":
         copy.ClearField("syntax")
-    pending = list(copy.message_type)
+    fields, pending = list(copy.extension), list(copy.message_type)
     while pending:
         message = pending.pop()
         pending += message.nested_type
-        for field in message.field:
-            field.ClearField("json_name")
+        fields += (*message.field, *message.extension)
+    for field in fields:
+        field.ClearField("json_name")
     serialized: bytes = copy.SerializeToString(deterministic=True)
     return serialized
+
+
+def _class_with_extensions(descriptor: Any, references: tuple[ReferencedSchema, ...]) -> Any:
+    """Return a class for FileDescriptorProto that knows the extensions of a file and of its imports, so that it parses
+    custom options. Raises ValueError if an import is missing.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    if not descriptor.dependency:
+        return descriptor_pb2.FileDescriptorProto  # extensions of options need an import
+    imports = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in descriptor.dependency)
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for imported in _compile(imports, references)[:-1]:
+            pool.AddSerializedFile(imported)
+        pool.AddSerializedFile(descriptor.SerializeToString())
+        file_type = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
+    except KeyError:
+        return descriptor_pb2.FileDescriptorProto  # no file imports descriptor.proto
+    except TypeError as error:
+        raise ValueError(f"malformed descriptor: {error}") from None
+    return message_factory.GetMessageClass(file_type)
 
 
 def _compiled(text: str, references: tuple[ReferencedSchema, ...]) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    return FileDescriptorProto.FromString(_compile(text, references))
+    return FileDescriptorProto.FromString(_compile(text, references)[-1])
 
 
 @lru_cache(MAX_COMPILED)
-def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> bytes:
-    """Return the descriptor of a file. Raises ValueError with protoc's errors."""
+def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
+    """Return the descriptors of a file and of what it imports; it is the last one. Raises ValueError with protoc's
+    errors.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     spec = importlib.util.find_spec("grpc_tools")
     if spec is None or spec.origin is None:
         raise ValueError("Protobuf requires grpcio-tools; run `pip install 'ottla[registry]'`")
     with TemporaryDirectory(prefix="ottla-protoc-") as directory:
-        root = Path(directory)
+        root, well_known, output = (Path(directory) / name for name in ("schemas", "well_known", "output"))
         for name, content in (*references, (MAIN, text)):
             _write(root, name, content)
-        includes = [f"-I{root}", f"-I{Path(spec.origin).parent / '_proto'}"]
+        _write_well_known(well_known)
+        includes = [f"-I{root}", f"-I{well_known}", f"-I{Path(spec.origin).parent / '_proto'}"]
         # -P: no module of the working directory is imported
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "grpc_tools.protoc",
-            *includes,
-            f"--descriptor_set_out={root / 'out'}",
-            MAIN,
-        ]
+        command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *includes]
+        command += ["--include_imports", f"--descriptor_set_out={output}", MAIN]
         try:
             result = subprocess.run(command, capture_output=True, timeout=COMPILE_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise ValueError(f"protoc takes more than {COMPILE_SECONDS} s") from None
         if result.returncode != 0:
-            output = result.stderr.decode("utf-8", "replace").replace(f"{root}/", "").replace(f"{MAIN}:", "")
-            raise ValueError(output.strip()[:1_000] or "protoc failed")
-        file = FileDescriptorSet.FromString((root / "out").read_bytes()).file[0]
-    compiled: bytes = file.SerializeToString(deterministic=True)
-    return compiled
+            errors = result.stderr.decode("utf-8", "replace").replace(f"{root}/", "").replace(f"{MAIN}:", "")
+            raise ValueError(errors.strip()[:1_000] or "protoc failed")
+        files = FileDescriptorSet.FromString(output.read_bytes()).file
+    return tuple(file.SerializeToString(deterministic=True) for file in files)
+
+
+def _write_well_known(root: Path) -> None:
+    """Write what clients of Confluent's registry import without registering it, besides google/protobuf."""
+    for name, content in WELL_KNOWN.items():
+        _write(root, name, content)
+    types = importlib.util.find_spec("google.type")
+    for directory in (types and types.submodule_search_locations) or ():
+        (root / "google").mkdir(exist_ok=True)
+        (root / "google" / "type").symlink_to(directory)
 
 
 def _write(root: Path, name: str, content: str) -> None:

@@ -118,7 +118,58 @@ def test_invalid_schema_is_rejected() -> None:
         with pytest.raises(ValueError, match="invalid name"):
             ProtobufSchema('syntax = "proto3";', [CITY._replace(name=name)])
     proto2 = descriptor_pb2.FileDescriptorProto(name="x.proto")
-    proto2.message_type.add(name="M").extension_range.add(start=5, end=7)
-    proto2.extension.add(name="e", number=5, type=5, label=1, extendee=".M")
-    with pytest.raises(ValueError, match="options of its own, or extensions"):
+    message = proto2.message_type.add(name="M")
+    message.nested_type.add(name="G")
+    message.field.add(name="g", number=1, type=10, label=1, type_name=".M.G")
+    with pytest.raises(ValueError, match="groups"):
         ProtobufSchema(base64.b64encode(proto2.SerializeToString()).decode())
+    missing = descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["nowhere.proto"])
+    with pytest.raises(ValueError, match=r"nowhere\.proto"):
+        ProtobufSchema(base64.b64encode(missing.SerializeToString()).decode())
+
+
+OPTIONS = ReferencedSchema(
+    "options.proto",
+    """syntax = "proto2";
+    package o;
+    import "google/protobuf/descriptor.proto";
+    message Owner { optional string name = 1; repeated int32 teams = 2; extensions 100 to 200; }
+    enum Level { LOW = 0; HIGH = 1; }
+    extend google.protobuf.FileOptions { optional Owner owner = 50000; }
+    extend google.protobuf.MessageOptions { repeated string topic = 50000; optional bytes salt = 50001; }
+    extend google.protobuf.FieldOptions { optional Level level = 50000; optional double weight = 50001; }
+    extend google.protobuf.MethodOptions { optional bool slow = 50000; }
+    extend google.protobuf.OneofOptions { optional bool hidden = 50000; }
+    """,
+)
+WITH_OPTIONS = """syntax = "proto3";
+import "options.proto";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "google/type/date.proto";
+option (o.owner) = { name: "a \\"b\\"" teams: 1 teams: 2 };
+message M {
+  option (o.topic) = "x";
+  option (o.topic) = "y";
+  option (o.salt) = "\\000\\377";
+  option (confluent.message_meta) = { doc: "d" params: { key: "k" value: "v" } };
+  map<string, int32> m = 1;
+  message Inner { int32 i = 1 [(o.level) = HIGH, (o.weight) = -inf, deprecated = true]; }
+  Inner inner = 2;
+  oneof choice { option (o.hidden) = true; google.type.Date date = 3; confluent.type.Decimal price = 4; }
+  map<string, Inner> n = 5;
+}
+service S { rpc Get (M) returns (M) { option (o.slow) = true; } }
+"""
+
+
+def test_custom_options_and_extensions_are_written_and_nested_types_keep_their_numbers() -> None:
+    references = [OPTIONS]
+    schema = ProtobufSchema(WITH_OPTIONS, references)
+    again = ProtobufSchema(schema.serialized, references)
+    assert [nested.name for nested in again.file.message_type[0].nested_type] == ["MEntry", "Inner", "NEntry"]
+    assert again.file.SerializeToString() == schema.file.SerializeToString()
+    for part in ('option (o.owner) = { name: "a \\"b\\"" teams: 1 teams: 2 };', "(o.weight) = -inf", '"\\000\\377"'):
+        assert part in schema.normalized
+    declared = ProtobufSchema(OPTIONS.schema)
+    assert "extend .google.protobuf.FileOptions" in ProtobufSchema(declared.serialized).canonical
