@@ -7,6 +7,7 @@ with another type.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -82,6 +83,8 @@ class JsonReader:
         """Compare schemas without anyOf and oneOf."""
         if reader.get("$ref") != writer.get("$ref"):
             return [_error("SCHEMA_CHANGED", path)]
+        if any(not self.differences(part, reader, path) for part in writer.get("allOf", ())):
+            return []  # what has to match all parts matches this one
         types = _types(writer)
         if missing := types - _types(reader):
             narrowed = "TYPE_NARROWED" if len(types) > len(missing) else "TYPE_CHANGED"
@@ -118,7 +121,7 @@ class JsonReader:
         for name in reader.get("required", ()):
             if name in old and name not in writer.get("required", ()) and not _has_default(new.get(name)):
                 yield _error("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}")
-        yield from self._rest(writer, reader, "additionalProperties", "ADDITIONAL_PROPERTIES", path)
+        yield from self._rest(_rest(writer), _rest(reader), "ADDITIONAL_PROPERTIES", f"{path}/additionalProperties")
         yield from self._dependencies(writer, reader, path)
 
     def _added(self, name: str, writer: Schema, reader: Schema, path: str) -> list[str]:
@@ -127,10 +130,8 @@ class JsonReader:
         if rest is True or rest == {}:
             is_empty = self._readers.resolved(schema) in (True, {})
             return [] if is_empty else [_error("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", path)]
-        if rest is not False:
-            if self.differences(rest, schema, path):
-                return [_error("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)]
-            return []
+        if rest is not False and self.differences(rest, schema, path):
+            return [_error("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)]
         if name in reader.get("required", ()) and not _has_default(schema):
             return [_error("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", path)]
         return []
@@ -145,14 +146,13 @@ class JsonReader:
             return [_error("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)]
         return []
 
-    def _rest(self, writer: Schema, reader: Schema, keyword: str, name: str, path: str) -> list[str]:
-        """Compare the schemas for undeclared properties, or for items behind a tuple."""
-        old, new = writer.get(keyword, True), reader.get(keyword, True)
+    def _rest(self, old: Any, new: Any, name: str, path: str) -> list[str]:
+        """Compare the schemas for undeclared properties."""
         if new is False:
-            return [] if old is False else [_error(f"{name}_REMOVED", f"{path}/{keyword}")]
+            return [] if old is False else [_error(f"{name}_REMOVED", path)]
         if old is True and new not in (True, {}):
-            return [_error(f"{name}_NARROWED", f"{path}/{keyword}")]
-        return self.differences(old, new, f"{path}/{keyword}")
+            return [_error(f"{name}_NARROWED", path)]
+        return self.differences(old, new, path)
 
     def _dependencies(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
         old, new = _dependencies(writer), _dependencies(reader)
@@ -175,10 +175,13 @@ class JsonReader:
             elif self.differences(item, new_rest, at):
                 yield _error("ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", at)
         yield from self.differences(old_rest, new_rest, f"{path}/items")
-        if "contains" in reader and (
-            "contains" not in writer or self.differences(writer["contains"], reader["contains"])
-        ):
-            yield _error("SCHEMA_CHANGED", f"{path}/contains")
+        if "contains" in reader:
+            if "contains" not in writer or self.differences(writer["contains"], reader["contains"]):
+                yield _error("SCHEMA_CHANGED", f"{path}/contains")
+            if reader.get("minContains", 1) > writer.get("minContains", 1):
+                yield _error("MIN_CONTAINS_INCREASED", f"{path}/minContains")
+            if reader.get("maxContains", math.inf) < writer.get("maxContains", math.inf):
+                yield _error("MAX_CONTAINS_DECREASED", f"{path}/maxContains")
 
 
 def _alternatives(schema: Schema, documents: JsonDocuments) -> Iterator[Schema]:
@@ -243,7 +246,12 @@ def _undeclared(schema: Schema, name: str) -> Any:
     for pattern, part in schema.get("patternProperties", {}).items():
         if _matches(pattern, name):
             return part
-    return schema.get("additionalProperties", True)
+    return _rest(schema)
+
+
+def _rest(schema: Schema) -> Any:
+    """Return the schema for properties that neither `properties` nor `patternProperties` has."""
+    return schema.get("additionalProperties", schema.get("unevaluatedProperties", True))
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -270,10 +278,13 @@ def _dependencies(schema: Schema) -> dict[str, tuple[frozenset[str], Any]]:
 
 def _items(schema: Schema) -> tuple[list[Any], Any]:
     """Return the schemas of a tuple, and that of the items behind it."""
+    rest = schema.get("unevaluatedItems", True)
     if "prefixItems" in schema:
-        return schema["prefixItems"], schema.get("items", True)
-    items = schema.get("items", True)
-    return (items, schema.get("additionalItems", True)) if isinstance(items, list) else ([], items)
+        return schema["prefixItems"], schema.get("items", rest)
+    if isinstance(schema.get("items"), list):
+        return schema["items"], schema.get("additionalItems", rest)
+    # additionalItems has no effect without items, but Confluent compares it
+    return [], schema.get("items", schema.get("additionalItems", rest))
 
 
 def _error(kind: str, path: str) -> str:

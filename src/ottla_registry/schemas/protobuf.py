@@ -80,13 +80,20 @@ class ProtobufSchema:
         return self._written(self.file) or self.canonical
 
     @property
+    def files(self) -> list[Any]:
+        """The descriptors of the files that it imports, and then its own."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        return [FileDescriptorProto.FromString(data) for data in _compile(self.canonical, self._references)]
+
+    @property
     def serialized(self) -> str:
         """The FileDescriptorProto in base64, for requests with `format=serialized`."""
         return base64.b64encode(self.file.SerializeToString(deterministic=True)).decode()
 
     def cannot_read(self, writer: ProtobufSchema) -> list[str]:
         """Return why messages of `writer` cannot be read with this schema."""
-        return differences(writer.file, self.file)
+        return differences(writer.files, self.files)
 
 
 def _descriptor(text: str) -> Any:

@@ -27,8 +27,23 @@ def closed(*required: str, **properties: Any) -> dict[str, Any]:
 
 INT, TEXT, NUMBER = {"type": "integer"}, {"type": "string"}, {"type": "number"}
 LIST = {"definitions": {"n": {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}, "v": INT}}}}
+TUPLE = {"prefixItems": [INT], "unevaluatedItems": TEXT}
+CONTAINS = {"type": "array", "contains": INT}
 PAIRS = [
     # reader, writer, the error or None
+    ({"anyOf": [INT, TEXT]}, {"allOf": [TEXT, {"maxLength": 5}]}, None),
+    (INT, {"allOf": [TEXT, {"maxLength": 5}]}, "TYPE_NARROWED"),
+    ({"properties": {"a": INT}, "unevaluatedProperties": False}, {"unevaluatedProperties": False}, None),
+    (
+        {"properties": {"a": INT}, "required": ["a"], "additionalProperties": INT},
+        {"additionalProperties": INT},
+        "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL",
+    ),
+    ({**TUPLE, "prefixItems": [INT, TEXT]}, TUPLE, None),
+    (TUPLE, {**TUPLE, "prefixItems": [INT, INT]}, "ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"),
+    ({**CONTAINS, "minContains": 1}, CONTAINS, None),
+    ({**CONTAINS, "minContains": 2}, CONTAINS, "MIN_CONTAINS_INCREASED"),
+    ({**CONTAINS, "maxContains": 2}, CONTAINS, "MAX_CONTAINS_DECREASED"),
     (TEXT, TEXT, None),
     ({**TEXT, "title": "a", "default": "x"}, TEXT, None),
     (NUMBER, INT, None),

@@ -88,12 +88,19 @@ PAIRS = [
         "FIELD_MOVED_TO_EXISTING_ONEOF",
     ),
     (file(oneofs=("o",)), file((1, TEXT, ONE, 0), oneofs=("o",)), "ONEOF_FIELD_REMOVED"),
+    (file(), file((1, TEXT, ONE, 0), oneofs=("o",)), None),
+    (
+        file((1, TEXT, ONE, 0), (2, TEXT, ONE, 0), oneofs=("p",)),
+        file((1, TEXT, ONE, 0), (2, TEXT, ONE, 1), oneofs=("o", "p")),
+        "FIELD_MOVED_TO_EXISTING_ONEOF",
+    ),
+    (file((1, TEXT, ONE, 0), oneofs=("p",)), file((1, TEXT, ONE, 0), oneofs=("o",)), None),
 ]
 
 
 @pytest.mark.parametrize(("reader", "writer", "error"), PAIRS)
 def test_reader_reads_what_the_wire_format_allows(reader: Any, writer: Any, error: str | None) -> None:
-    errors = differences(writer, reader)
+    errors = differences([writer], [reader])
     assert (errors == []) if error is None else (errors and error in errors[0]), errors
 
 
@@ -109,6 +116,20 @@ def test_descriptor_becomes_text_and_text_a_descriptor() -> None:
         "optional .shop.Visit.Kind kind = 4;",
     ):
         assert part in again.canonical
+
+
+def test_imported_messages_are_compared_by_their_fields() -> None:
+    def schema(city: str) -> ProtobufSchema:
+        text = 'syntax = "proto3"; import "city.proto"; message M { %s.City city = 1; }'
+        package = city.partition("package ")[2].partition(";")[0]
+        return ProtobufSchema(text % package, [ReferencedSchema("city.proto", f'syntax = "proto3"; {city}')])
+
+    old = schema("package shop; message City { string name = 1; City near = 2; }")
+    assert schema("package town; message City { bytes name = 1; City near = 2; int32 id = 3; }").cannot_read(old) == []
+    errors = schema("package shop; message City { int32 name = 1; City near = 2; }").cannot_read(old)
+    assert ["SCALAR_KIND_CHANGED" in errors[0], "FIELD_NAMED_TYPE_CHANGED" in errors[-1]] == [True, True]
+    own = ProtobufSchema('syntax = "proto3"; message M { City city = 1; } message City { int32 name = 1; }')
+    assert "FIELD_SCALAR_KIND_CHANGED" in own.cannot_read(old)[0]
 
 
 def test_invalid_schema_is_rejected() -> None:
