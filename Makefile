@@ -35,9 +35,9 @@ lint:  ## style, formatting, spelling, glossary, import contract
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && .venv/bin/codespell && .venv/bin/lint-imports --no-cache
 	@$(PY) -m pytest tests/unit/docs/test_glossary.py
 
-types:  ## mypy --strict, for Linux and macOS
+types:  ## mypy --strict, for Linux and macOS; pyright for the public names
 	@scripts/setup.sh all dev interop
-	@$(MAKE) -j2 --no-print-directory types-linux types-macos
+	@$(MAKE) -j2 --no-print-directory types-linux types-macos types-public
 
 types-linux:
 	@$(PY) -m mypy
@@ -46,8 +46,7 @@ types-macos:  # in a cache of its own: results hold for one platform
 	@$(PY) -m mypy --platform darwin --cache-dir .mypy_cache/darwin --no-warn-unreachable \
 	  $(addprefix -p ,$(PACKAGES)) -m pyspark_ottla -m pyspark_ottla_sql
 
-types-public:  ## the public names whose types pyright does not know
-	@scripts/setup.sh all dev interop
+types-public:  # fails if pyright does not know the type of a name that users import
 	@$(PY) -m scripts.public_types
 
 bench:  ## Ottla and Apache Kafka, the clients, Spark, side by side (ARGS="--quick", ARGS="broker --against DIR", …)

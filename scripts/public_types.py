@@ -46,11 +46,13 @@ def public_names() -> Iterator[str]:
 
 def symbols() -> list[dict[str, Any]]:
     """Return pyright's symbols of the package, from a directory without a project file."""
-    command = [str(Path(sys.executable).parent / "basedpyright"), "--pythonpath", sys.executable, "--outputjson"]
+    scripts = Path(sys.executable).parent
+    # This mode ignores --pythonpath, so that the other packages are looked up by the `python` of the PATH.
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     checked = subprocess.run(
-        [*command, "--verifytypes", "ottla", "--ignoreexternal"],
+        [str(scripts / "basedpyright"), "--outputjson", "--verifytypes", "ottla", "--ignoreexternal"],
         cwd="/",
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         check=False,

@@ -59,6 +59,7 @@ class _NumberSerde(Serde):
     """A serde for numbers of a fixed size, in big-endian byte order."""
 
     layout: struct.Struct
+    size: int | None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -48,10 +48,10 @@ class Converter:
     __slots__ = ("_call", "_close", "name", "option", "takes_headers")
 
     def __init__(self, option: str, target: Any, method: str) -> None:
-        self.option = option
-        self.name = getattr(target, "__name__", type(target).__name__)
+        self.option: str = option
+        self.name: str = getattr(target, "__name__", type(target).__name__)
         function = getattr(target, method, None)
-        self.takes_headers = function is not None and _wants_headers(function)
+        self.takes_headers: bool = function is not None and _wants_headers(function)
         self._call: Callable[..., Any] = function if function is not None else lambda topic, value: target(value)
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 

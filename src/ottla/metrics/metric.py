@@ -31,9 +31,9 @@ class MetricName:
     __slots__ = ("_identity", "description", "group", "name", "tags")
 
     def __init__(self, name: str, group: str, description: str = "", tags: Mapping[str, str] | None = None) -> None:
-        self.name = name
-        self.group = group
-        self.description = description
+        self.name: str = name
+        self.group: str = group
+        self.description: str = description
         self.tags: Mapping[str, str] = dict(tags or {})
         self._identity = (group, name, frozenset(self.tags.items()))
 
@@ -72,7 +72,7 @@ class KafkaMetric:
         clock: Clock,
         guard: Any,
     ) -> None:
-        self.metric_name = metric_name
+        self.metric_name: MetricName = metric_name
         self._source = source
         self._config = config
         self._clock = clock

@@ -32,8 +32,8 @@ class Sensor:
         level: RecordingLevel,
         parents: Sequence[Sensor],
     ) -> None:
-        self.name = name
-        self.parents = tuple(parents)
+        self.name: str = name
+        self.parents: tuple[Sensor, ...] = tuple(parents)
         self._metrics = metrics
         self._guard = guard
         self._records = level <= metrics.config.level

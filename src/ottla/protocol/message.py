@@ -97,7 +97,7 @@ class Struct(metaclass=StructType):
             return NotImplemented
         return all(getattr(self, f.name) == getattr(other, f.name) for f in self.FIELDS)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{f.name}={_shown(getattr(self, f.name))}" for f in self.FIELDS)

@@ -183,10 +183,10 @@ class OpenBatch:
     __slots__ = ("builder", "closed", "lock", "outcome")
 
     def __init__(self, builder: BatchBuilder, outcome: Any) -> None:
-        self.builder = builder
-        self.outcome = outcome
-        self.closed = False
-        self.lock = None if cython.compiled else threading.Lock()
+        self.builder: BatchBuilder = builder
+        self.outcome: Any = outcome
+        self.closed: bool = False
+        self.lock: threading.Lock | None = None if cython.compiled else threading.Lock()
 
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None
@@ -238,7 +238,7 @@ class PartitionAppender:
     __slots__ = ("open",)
 
     def __init__(self, batch: OpenBatch) -> None:
-        self.open = batch
+        self.open: OpenBatch = batch
         """The batch to which records are appended; a closed one if there is none with room."""
 
 
@@ -248,14 +248,14 @@ class TopicAppender:
     __slots__ = ("count", "queues", "sticky_left", "sticky_partition", "version")
 
     def __init__(self, count: int, queues: list[Any]) -> None:
-        self.count = count
+        self.count: int = count
         """The number of partitions."""
-        self.queues = queues
+        self.queues: list[Any] = queues
         """The `PartitionAppender` of each partition."""
-        self.version = -1
-        self.sticky_partition = -1
+        self.version: int = -1
+        self.sticky_partition: int = -1
         """The partition of records without a key, and the bytes that go there until another one is chosen."""
-        self.sticky_left = 0
+        self.sticky_left: int = 0
 
 
 class DirectAppender:
@@ -268,10 +268,10 @@ class DirectAppender:
     __slots__ = ("choose_sticky", "enabled", "topics", "version")
 
     def __init__(self, topics: dict[str, Any], choose_sticky: Callable[[Any], Any]) -> None:
-        self.topics = topics
-        self.choose_sticky = choose_sticky
-        self.version = 0
-        self.enabled = False
+        self.topics: dict[str, Any] = topics
+        self.choose_sticky: Callable[[Any], Any] = choose_sticky
+        self.version: int = 0
+        self.enabled: bool = False
         """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
 
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:

@@ -126,18 +126,18 @@ class BatchBuilder:
         """
         if len(buffer) < HEADER_BYTES:
             raise ValueError(f"a batch takes at least {HEADER_BYTES} bytes, the buffer has {len(buffer)}")
-        self.buffer = buffer
-        self.codec = codec
-        self.level = level
-        self.base_offset = base_offset
-        self.limit = len(buffer)
-        self.position = HEADER_BYTES
-        self.count = 0
-        self.last_delta = -1
-        self.largest = 0
-        self.delete_horizon_ms = delete_horizon_ms
-        self.base_timestamp = -1 if delete_horizon_ms is None else delete_horizon_ms
-        self.max_timestamp = -1
+        self.buffer: bytearray = buffer
+        self.codec: int = codec
+        self.level: int | None = level
+        self.base_offset: int = base_offset
+        self.limit: int = len(buffer)
+        self.position: int = HEADER_BYTES
+        self.count: int = 0
+        self.last_delta: int = -1
+        self.largest: int = 0
+        self.delete_horizon_ms: int | None = delete_horizon_ms
+        self.base_timestamp: int = -1 if delete_horizon_ms is None else delete_horizon_ms
+        self.max_timestamp: int = -1
 
     @property
     def estimated_size(self) -> int:

@@ -20,8 +20,9 @@ from ottla import errors
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
-from ottla.client.core.metadata import metadata_of
+from ottla.client.core.metadata import Metadata, metadata_of
 from ottla.config.admin import CONTROLLERS, AdminConfig
+from ottla.metrics.metrics import Metrics
 from ottla.model import Node, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.message import Request
@@ -88,11 +89,13 @@ class AdminDriver:
 
     def __init__(self, config: AdminConfig) -> None:
         self.config = config
-        self.client_id = config.client_id or f"adminclient-{next(_numbers)}"
-        self.registry = metrics_of(config, "admin-client", self.client_id)
+        self.client_id: str = config.client_id or f"adminclient-{next(_numbers)}"
+        self.registry: Metrics = metrics_of(config, "admin-client", self.client_id)
         channels = ChannelMetrics(self.registry, "admin-client")
-        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
-        self.metadata = metadata_of(
+        self.connections: Connections = Connections(
+            config, self.client_id, lambda: self.metadata.cluster.nodes, channels
+        )
+        self.metadata: Metadata = metadata_of(
             config,
             self.connections,
             source=ControllerMetadata(self.connections) if config.bootstrap_controllers else None,

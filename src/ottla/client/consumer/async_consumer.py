@@ -50,7 +50,7 @@ class KafkaConsumer(ConsumerQueries):
         mappings = [t for t in topics if isinstance(t, Mapping)]
         self._names = [t for t in topics if isinstance(t, str)]
         if mappings:
-            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
+            self.config: ConsumerConfig = ConsumerConfig.from_kafka(mappings[0], **options)
         else:
             self.config = ConsumerConfig.from_keywords(**options)
         self._core = ConsumerCore(self.config)

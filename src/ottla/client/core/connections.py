@@ -84,7 +84,7 @@ class Connections:
         self.config = config
         self.metrics = metrics
         self.client_id = client_id
-        self.request_timeout = config.request_timeout_ms / 1000
+        self.request_timeout: float = config.request_timeout_ms / 1000
         self._nodes = nodes
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._only_bootstrap = False
@@ -103,7 +103,7 @@ class Connections:
         """Timeout for establishing a connection. It grows with each failure (KIP-601)."""
         self._options = _socket_options(config)
         self._login = sasl_login(config)
-        self.slow_reason = ""
+        self.slow_reason: str = ""
         """The reason why connection attempts are slow at the moment, for the error of a call that times out; empty if
         they are not.
         """

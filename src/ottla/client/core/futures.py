@@ -39,11 +39,11 @@ class ProduceRequestResult:
     __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
 
     def __init__(self, tp: TopicPartition) -> None:
-        self.tp = tp
-        self.forks = _forks
-        self.done = False
-        self.base_offset = -1
-        self.append_time = -1
+        self.tp: TopicPartition = tp
+        self.forks: int = _forks
+        self.done: bool = False
+        self.base_offset: int = -1
+        self.append_time: int = -1
         self.error: BaseException | None = None
         self.parts: list[tuple[int, ProduceRequestResult]] | None = None
         self.waiters: list[Callable[[], None]] | None = None

@@ -28,11 +28,11 @@ class BrokerConnection:
     __slots__ = ("channel", "features", "lifetime_ms", "versions")
 
     def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]], features: dict[str, int]) -> None:
-        self.channel = channel
-        self.versions = versions
-        self.features = features
+        self.channel: Channel = channel
+        self.versions: dict[int, tuple[int, int]] = versions
+        self.features: dict[str, int] = features
         """The finalized features of the cluster (KIP-584)."""
-        self.lifetime_ms = 0
+        self.lifetime_ms: int = 0
         """The lifetime of the authenticated session in milliseconds; 0 for no limit (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:

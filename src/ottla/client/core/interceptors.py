@@ -15,7 +15,7 @@ class Interceptors:
     """The interceptors of a client, in the order in which they are called."""
 
     def __init__(self, interceptors: Sequence[Any], configs: Mapping[str, Any]) -> None:
-        self.chain = [made() if isinstance(made, type) else made for made in interceptors]
+        self.chain: list[Any] = [made() if isinstance(made, type) else made for made in interceptors]
         for interceptor in self.chain:
             configure = getattr(interceptor, "configure", None)
             if configure is not None:

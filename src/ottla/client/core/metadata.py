@@ -78,10 +78,10 @@ class Cluster:
         controller_id: int = -1,
         cluster_id: str | None = None,
     ) -> None:
-        self.nodes = nodes or {}
-        self.topics = topics or {}
-        self.controller_id = controller_id
-        self.cluster_id = cluster_id
+        self.nodes: dict[int, Node] = nodes or {}
+        self.topics: dict[str, TopicInfo] = topics or {}
+        self.controller_id: int = controller_id
+        self.cluster_id: str | None = cluster_id
 
     def partitions_of(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the partitions of a topic; an empty tuple if the topic is unknown."""
@@ -134,15 +134,15 @@ class Metadata:
 
         `slow_reason` returns why connection attempts are slow at the moment, for the error of a call that times out.
         """
-        self.cluster = Cluster()
-        self.version = 0
+        self.cluster: Cluster = Cluster()
+        self.version: int = 0
         """Incremented with each new snapshot."""
         self.listeners: list[Callable[[Cluster], None]] = []
         """Called with each new snapshot."""
         self.all_topics = False
         self.error: errors.KafkaError | None = None
         """The error of the last refresh; None if it succeeded."""
-        self.updated_at = clock.monotonic()
+        self.updated_at: float = clock.monotonic()
         """The monotonic time in seconds of the last successful refresh."""
         self._source = source
         self._slow_reason = slow_reason

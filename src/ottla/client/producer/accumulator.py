@@ -61,16 +61,16 @@ class Accumulator:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.batch_bytes = batch_bytes
-        self.pool = BufferPool(memory_bytes, batch_bytes)
+        self.pool: BufferPool = BufferPool(memory_bytes, batch_bytes)
         self.topics: dict[str, TopicQueues] = {}
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
         """The queues that contain batches."""
         self.incomplete: dict[ProducerBatch, None] = {}
         """The batches without a result, in a queue or in flight. A dictionary is used as an ordered set."""
         self.flushing = 0
         self.closing = False
-        self.closed = False
+        self.closed: bool = False
         """Whether the producer is closed. Appending then fails, because the record would never be sent."""
         self._codec = codec
         self._level = level

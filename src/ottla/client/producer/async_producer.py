@@ -37,7 +37,7 @@ class KafkaProducer(ProducerCalls):
         **options: Unpack[ProducerOptions],
     ) -> None:
         if configs is not None:
-            self.config = ProducerConfig.from_kafka(configs, **options)
+            self.config: ProducerConfig = ProducerConfig.from_kafka(configs, **options)
         else:
             self.config = ProducerConfig.from_keywords(**options)
         super().__init__(ProducerCore(self.config, self._wake, clock))

@@ -39,22 +39,22 @@ class ProducerBatch:
     )
 
     def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray | None, created: float) -> None:
-        self.tp = tp
-        self.buffer = buffer
+        self.tp: TopicPartition = tp
+        self.buffer: bytearray | None = buffer
         """The buffer from the pool; None after its release, or for a part of a split batch."""
-        self.held_bytes = 0
+        self.held_bytes: int = 0
         """The bytes that the pool counts as used by this batch after `shrink`."""
-        self.outcome = ProduceRequestResult(tp)
-        self.open = OpenBatch(builder, self.outcome)
-        self.created = created
+        self.outcome: ProduceRequestResult = ProduceRequestResult(tp)
+        self.open: OpenBatch = OpenBatch(builder, self.outcome)
+        self.created: float = created
         self.data: memoryview | None = None
         """The encoded batch; None until it is first drained."""
-        self.attempts = 0
-        self.last_attempt = 0.0
+        self.attempts: int = 0
+        self.last_attempt: float = 0.0
         self.last_error: KafkaError | None = None
-        self.producer_id = -1
-        self.producer_epoch = -1
-        self.base_sequence = NO_SEQUENCE
+        self.producer_id: int = -1
+        self.producer_epoch: int = -1
+        self.base_sequence: int = NO_SEQUENCE
 
     @property
     def count(self) -> int:
@@ -115,9 +115,9 @@ class PartitionQueue(PartitionAppender):
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(CLOSED)
-        self.tp = tp
+        self.tp: TopicPartition = tp
         self.batches: deque[ProducerBatch] = deque()
-        self.muted = False
+        self.muted: bool = False
         """Whether batches must wait because one is in flight, so that their order is preserved."""
 
     def has_room(self, size: int) -> bool:
@@ -153,6 +153,6 @@ class TopicQueues(TopicAppender):
         partitions = cluster.partitions_of(topic)
         for number in range(len(self.queues), len(partitions)):
             self.queues.append(PartitionQueue(TopicPartition(topic, number)))
-        self.count = len(partitions)
+        self.count: int = len(partitions)
         self.available = [p.partition for p in partitions if p.leader in cluster.nodes] or list(range(self.count))
         self.version = version

@@ -25,9 +25,9 @@ class Waiter:
     __slots__ = ("granted", "ready", "size")
 
     def __init__(self, size: int, granted: Callable[[], None]) -> None:
-        self.size = size
-        self.granted = granted
-        self.ready = False
+        self.size: int = size
+        self.granted: Callable[[], None] = granted
+        self.ready: bool = False
 
 
 class BufferPool:
@@ -43,7 +43,7 @@ class BufferPool:
         """The last released buffers of other sizes. New memory costs page faults, half as much as filling it."""
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
-        self.closed = False
+        self.closed: bool = False
         """Whether the pool is closed, so that no more memory is granted."""
 
     @property

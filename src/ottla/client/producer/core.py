@@ -17,8 +17,8 @@ from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.futures import failed_future
 from ottla.client.core.interceptors import close_all
-from ottla.client.core.metadata import Cluster, metadata_of
-from ottla.client.core.telemetry import telemetry_of
+from ottla.client.core.metadata import Cluster, Metadata, metadata_of
+from ottla.client.core.telemetry import Telemetry, telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
 from ottla.client.producer.accumulator import Accumulator
@@ -29,7 +29,7 @@ from ottla.client.producer.partitioner import PartitionRequest, RoundRobin, User
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_manager import TransactionManager
 from ottla.client.producer.transactions import Transactions
-from ottla.client.serializers import checked_headers, find, to_bytes
+from ottla.client.serializers import Converter, checked_headers, find, to_bytes
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
@@ -53,7 +53,7 @@ class ProducerCore:
     def __init__(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
         self.clock = clock
-        self.client_id = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
+        self.client_id: str = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
         registry = metrics_of(config, "producer", self.client_id, clock)
         try:
             self._create_parts(config, wake, clock, registry)
@@ -62,22 +62,24 @@ class ProducerCore:
             raise
 
     def _create_parts(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
-        self.metrics = ProducerMetrics(registry)
-        self.max_block = config.longest_block_ms / 1000
+        self.metrics: ProducerMetrics = ProducerMetrics(registry)
+        self.max_block: float = config.longest_block_ms / 1000
         configs = {**config.originals, "client.id": self.client_id}
-        self.interceptors = ProducerInterceptors(config.interceptor_classes, configs)
-        self.key_serializer = find(config.key_serializer, "key_serializer", configs)
-        self.value_serializer = find(config.value_serializer, "value_serializer", configs)
+        self.interceptors: ProducerInterceptors = ProducerInterceptors(config.interceptor_classes, configs)
+        self.key_serializer: Converter | None = find(config.key_serializer, "key_serializer", configs)
+        self.value_serializer: Converter | None = find(config.value_serializer, "value_serializer", configs)
         channels = ChannelMetrics(registry, "producer")
-        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
-        self.metadata = metadata_of(
+        self.connections: Connections = Connections(
+            config, self.client_id, lambda: self.metadata.cluster.nodes, channels
+        )
+        self.metadata: Metadata = metadata_of(
             config,
             self.connections,
             allow_auto_create=config.allow_auto_create_topics,
             topic_idle_ms=config.metadata_max_idle_ms,
             clock=clock,
         )
-        self.accumulator = Accumulator(
+        self.accumulator: Accumulator = Accumulator(
             batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
             memory_bytes=config.buffer_memory,
             codec=CODEC_IDS[config.compression_type],
@@ -95,7 +97,9 @@ class ProducerCore:
         numbers = None
         if config.enable_idempotence:
             numbers = TransactionManager(self.connections.send_any, transactional=transactional)
-        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers, self.metrics, clock)
+        self.sender: Sender = Sender(
+            config, self.accumulator, self.connections, self.metadata, numbers, self.metrics, clock
+        )
         self._transactions: Transactions | None = None
         if numbers is not None and transactional:
             self._transactions = self.sender.scope = Transactions(
@@ -107,7 +111,7 @@ class ProducerCore:
                 give_up=self.sender.abort_batches,
                 wake=self.sender.wake,
             )
-        self.telemetry = telemetry_of(
+        self.telemetry: Telemetry | None = telemetry_of(
             config.enable_metrics_push,
             self.connections,
             self.metadata,
@@ -117,7 +121,7 @@ class ProducerCore:
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
-        self.direct = DirectAppender(self.accumulator.topics, self._choose_sticky)
+        self.direct: DirectAppender = DirectAppender(self.accumulator.topics, self._choose_sticky)
         """The fast path for records. The producer enables it while it is open."""
         self.metadata.listeners.append(self._metadata_updated)
 

@@ -63,7 +63,7 @@ class ProducerMetrics:
         self._retries = self._meter("record-retry", "record retries")
         self._errors = self._meter("record-error", "records that failed")
         self._splits = self._meter("batch-split", "split batches")
-        self.exhausted = self._meter("buffer-exhausted", "records dropped because buffer.memory was exhausted")
+        self.exhausted: Sensor = self._meter("buffer-exhausted", "records dropped because buffer.memory was exhausted")
         self._waited = metrics.sensor("bufferpool-wait-time")
         self._waited.add(
             self._name("bufferpool-wait-time-ns-total", "Nanoseconds spent waiting for memory."), CumulativeSum()

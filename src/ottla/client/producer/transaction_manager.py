@@ -56,10 +56,10 @@ class TransactionManager:
         Only the coordinator then bumps the epoch, so lost sequence numbers set `broken` until the transaction has
         ended.
         """
-        self.broken = False
+        self.broken: bool = False
         """Whether a gap in the numbers requires a new epoch from the coordinator."""
-        self.producer_id = NO_PRODUCER_ID
-        self.epoch = -1
+        self.producer_id: int = NO_PRODUCER_ID
+        self.epoch: int = -1
         self._ask = ask
         self._partitions: dict[TopicPartition, Sequences] = {}
 

@@ -108,9 +108,9 @@ class Transactions:
         give_up: Callable[[KafkaError], None],
         wake: Callable[[], None],
     ) -> None:
-        self.id = str(config.transactional_id)
-        self.state = State.NEW
-        self.newer = False
+        self.id: str = str(config.transactional_id)
+        self.state: State = State.NEW
+        self.newer: bool = False
         """Whether the cluster has `transaction.version` 2, so that brokers add partitions implicitly."""
         self._config = config
         self._connections = connections

@@ -32,7 +32,7 @@ class ZkClient:
     """A session with ZooKeeper. Every call returns, or raises MetadataStoreError, within the session timeout."""
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
-        self.registry = ZooKeeperMetadataStore(
+        self.registry: ZooKeeperMetadataStore = ZooKeeperMetadataStore(
             connect,
             session_timeout_ms=session_timeout_ms,
             connection_timeout_ms=connection_timeout_ms,

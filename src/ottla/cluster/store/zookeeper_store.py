@@ -118,12 +118,13 @@ class ZooKeeperMetadataStore:
         self._listeners: list[Callable[[], Awaitable[None]]] = []
         self._session_id: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.state = "CONNECTED"
+        self.state: str = "CONNECTED"
         """The state of the connection: CONNECTED, SUSPENDED or LOST."""
-        self.disconnects = self.expirations = 0
+        self.disconnects: int = 0
+        self.expirations: int = 0
         self._waits_since: float | None = None
         self._wait_report: asyncio.TimerHandle | None = None
-        self.request_times = LatencyHistogram()
+        self.request_times: LatencyHistogram = LatencyHistogram()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
         """Call `listener` when a new session has replaced an expired one.

@@ -92,10 +92,10 @@ class Channel:
         self.metrics = metrics
         self.error: errors.KafkaError | None = None
         """The error why the connection was closed; None while it is open."""
-        self.was_connected = False
+        self.was_connected: bool = False
         self._answers = 0
         """The number of responses received, counted up to two."""
-        self.last_used = loop.time()
+        self.last_used: float = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
         self._frames = FrameReader(MAX_RESPONSE_BYTES, trust_bytes=TRUST_BYTES)

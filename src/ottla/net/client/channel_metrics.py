@@ -43,12 +43,12 @@ class ChannelMetrics:
         self._group = f"{prefix}-metrics"
         self._node_group = f"{prefix}-node-metrics"
         self._nodes: dict[int, NodeMetrics] = {}
-        self.created = self._meter("connections-created", "connection-creation", "connections made")
-        self.closed = self._meter("connections-closed", "connection-close", "connections closed")
-        self.authenticated = self._meter(
+        self.created: Sensor = self._meter("connections-created", "connection-creation", "connections made")
+        self.closed: Sensor = self._meter("connections-closed", "connection-close", "connections closed")
+        self.authenticated: Sensor = self._meter(
             "authenticated", "successful-authentication", "connections that were authenticated"
         )
-        self.failed_authentication = self._meter(
+        self.failed_authentication: Sensor = self._meter(
             "failed-authentications", "failed-authentication", "connections that were not authenticated"
         )
         self._transferred = self._meter("transferred", "network-io", "reads and writes of all connections", counts=True)
@@ -116,13 +116,13 @@ class NodeMetrics:
     __slots__ = ("latency", "received", "requests", "responses", "sent")
 
     def __init__(self, sent: Sensor, received: Sensor, requests: Sensor, responses: Sensor, latency: Sensor) -> None:
-        self.sent = sent
+        self.sent: Sensor = sent
         """Bytes of one write."""
-        self.received = received
+        self.received: Sensor = received
         """Bytes of one read."""
-        self.requests = requests
+        self.requests: Sensor = requests
         """Bytes of one request."""
-        self.responses = responses
+        self.responses: Sensor = responses
         """Bytes of one response."""
-        self.latency = latency
+        self.latency: Sensor = latency
         """Time in milliseconds from a request to its response, for produce and fetch requests."""

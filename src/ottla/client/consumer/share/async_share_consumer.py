@@ -32,7 +32,7 @@ class KafkaShareConsumer:
         mappings = [t for t in topics if isinstance(t, Mapping)]
         self._names = [t for t in topics if isinstance(t, str)]
         if mappings:
-            self.config = ShareConsumerConfig.from_kafka(mappings[0], **options)
+            self.config: ShareConsumerConfig = ShareConsumerConfig.from_kafka(mappings[0], **options)
         else:
             self.config = ShareConsumerConfig.from_keywords(**options)
         self._core = ShareConsumerCore(self.config)
