@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.upgrade.earlier_version import ROOT, source_of_earlier_version
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("program.py")
-EARLIER = "b5f85e5e"
-"""The commit before tiered storage; a tag, once there is a release."""
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source of the earlier version, which runs uncompiled."""
-    archive = subprocess.run(["git", "archive", EARLIER, "src/ottla"], cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode:
-        pytest.skip(f"the history of {EARLIER} is not here: a shallow clone")
-    directory = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(directory, filter="data")
-    return directory / "src"
+    return source_of_earlier_version(tmp_path_factory.mktemp("earlier"))
 
 
 def run(source: Path, *arguments: object) -> Any:
