@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.how_to.pages import run_page
 from tests.unit.docs.code_blocks import DOCS, code_blocks
+from tests.unit.registry.registries import serve_registry
 
 import ottla
 from ottla.cli.completion import parser_of_all
@@ -23,9 +24,10 @@ ELSEWHERE = {
     "index": "tests/unit/docs/test_tutorial.py",
     "tutorial": "tests/unit/docs/test_tutorial.py",
     "testing": "tests/unit/docs/test_testing_page.py",
-    "legacy": "tests/unit/examples/test_examples.py and tests/interop/clients/test_ottla_zookeeper_consumer.py",
+    "legacy": "tests/interop/clients/test_ottla_zookeeper_consumer.py, which has a ZooKeeper",
     "pipeline": "tests/unit/pipelines/declarative/test_projects.py runs the project that it shows a part of",
-    "security": "needs an identity provider; tests/interop/security/test_oauthbearer.py has one",
+    "schema-registry": "test_python_of_the_schema_registry_page_runs",
+    "security": "test_python_of_the_security_page_runs",
 }
 """Where the Python of other pages is tested."""
 COMMAND = re.compile(r"^(?:    )?(?:[^|#\n]*\| *)?(ottla (?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
@@ -49,6 +51,44 @@ def test_python_of_the_page_runs(
         "while True:": "for _ in range(2):",
     }
     run_page(f"../{name}", broker.bootstrap_servers, tmp_path, ends)
+
+
+def test_python_of_the_schema_registry_page_runs(
+    broker: ottla.Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve_registry(broker.bootstrap_servers) as url:
+        actual = {"http://localhost:8081": url, "        print(record.value)": "        print(record.value); break"}
+        run_page("../schema-registry", broker.bootstrap_servers, tmp_path, actual)
+    assert capsys.readouterr().out == "{'page': '/index.html'}\n"
+
+
+LOGIN = "org.apache.kafka.common.security"
+
+
+def test_python_of_the_security_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TLS, whose certificate would be for the page's host, and with tokens from a file."""
+    monkeypatch.chdir(tmp_path)
+    listener = "listener.name.sasl_plaintext"
+    configs = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512,PLAIN",
+        f"{listener}.oauthbearer.sasl.jaas.config": f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+        f"{listener}.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;",
+        f"{listener}.plain.sasl.jaas.config": (
+            f'{LOGIN}.plain.PlainLoginModule required user_alice="alice\'s password";'
+        ),
+        "delegation.token.secret.key": "a long random text",
+    }
+    with ottla.Broker(configs) as broker:
+        assert broker._node is not None
+        port = next(e.port for e in broker._node.endpoints if e.protocol == "SASL_PLAINTEXT")
+        actual = {
+            "localhost:9094": f"127.0.0.1:{port}",
+            "SASL_SSL": "SASL_PLAINTEXT",
+            "https://login.example.com/token": (tmp_path / "token").as_uri(),
+        }
+        run_page("../security", broker.bootstrap_servers, tmp_path, actual)
 
 
 def test_python_of_every_page_is_run() -> None:

@@ -13,9 +13,11 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
+from tests.how_to.pages import run_page
 from tests.interop.kafka_on_zookeeper import kafka_on_zookeeper, kafka_or_skip
 from tests.interop.old_members import JavaMember, OurMember, Seen, options, seen
 from tests.interop.steady import new_topic
+from tests.unit.docs.code_blocks import DOCS
 
 from ottla import Broker, KafkaProducer
 from ottla.cli.main import main as ottla
@@ -230,6 +232,24 @@ def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: C
         until(lambda: len(connector.owned) == PARTITIONS + 1, lambda: connector.owned)
         actual = messages.next()
         assert (actual.topic, actual.message) == (f"{topic}-later", b"0")
+
+
+def test_python_of_the_page_about_the_clients_of_0_8_runs(
+    ours: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(DOCS.parent / "examples" / "legacy")  # for its partitioner
+    host, port = address(ours.bootstrap)
+    actual = {
+        '"localhost", 9092': f'"{host}", {port}',
+        "localhost:2181": ours.connect,
+        "found.key, found.message)": "found.key, found.message); break",
+    }
+    run_page("../legacy", ours.bootstrap, tmp_path, actual)
+    visit = "1403061899859,www.example.com,192.168.2.17"
+    assert capsys.readouterr().out.splitlines() == [
+        f"0 b'192.168.2.17' {visit.encode()!r}",
+        f"page_visits 0 0 192.168.2.17 {visit}",
+    ]
 
 
 def test_the_console_consumer_and_create_topic_of_0_8(
