@@ -9,7 +9,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla import errors
 from ottla.clock import Clock
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.coordinator")
 G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
+RETRY_SECONDS: Final = 0.5
+"""Time in seconds until a timer whose records could not be appended fires again, as in Kafka's `CoordinatorRuntime`."""
 REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
 """Group types by the number of the record type that a rebalance writes: a new generation, or a new group epoch."""
 
@@ -116,13 +118,16 @@ class GroupRuntime(CoordinatorRuntime):
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
         """Append the records of a result, replay them, and send the responses once they are committed.
 
-        If the append fails, the responses have its error.
+        If the append fails, the responses have its error, and timers that wrote the records fire again after
+        RETRY_SECONDS.
         """
+        not_before = 0.0
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
             log.warning("Cannot append the records of group %s: %s", group_id, error)
             self._respond(result, to_client_error(error))
+            not_before = self._clock.monotonic() + RETRY_SECONDS
         else:
             if result.replacement is not None:
                 self.groups.by_id[group_id] = result.replacement
@@ -130,7 +135,7 @@ class GroupRuntime(CoordinatorRuntime):
                 self._respond(result, None)
             else:
                 self._respond_when(committed, result)
-        self._schedule(group_id)
+        self._schedule(group_id, not_before)
 
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records, and return when they are committed."""
@@ -271,10 +276,10 @@ class GroupRuntime(CoordinatorRuntime):
 
     # Timers
 
-    def _schedule(self, group_id: str) -> None:
+    def _schedule(self, group_id: str, not_before: float = 0.0) -> None:
         group = self.groups.by_id.get(group_id)
         if group is not None:
-            self._deadlines.schedule(group_id, group.next_deadline())
+            self._deadlines.schedule(group_id, max(not_before, group.next_deadline()))
 
     def _on_deadline(self, group_id: str) -> None:
         group = self.groups.by_id.get(group_id)

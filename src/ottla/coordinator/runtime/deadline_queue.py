@@ -49,13 +49,16 @@ class DeadlineQueue(Generic[K]):
             self._timer.cancel()
 
     def expire(self) -> None:
-        """Call `on_deadline` for all keys whose deadline has passed."""
+        """Call `on_deadline` once for all keys whose deadline has passed.
+
+        A deadline in the past that `on_deadline` schedules waits for the next tick, because a loop would not end.
+        """
         now = self._clock.monotonic()
+        passed = []
         while self._due and self._due[0][0] <= now:
-            deadline, key = heapq.heappop(self._due)
-            if (
-                self._scheduled.get(key) == deadline
-            ):  # otherwise the key was discarded, or an earlier deadline was scheduled later
+            passed.append(heapq.heappop(self._due))
+        for deadline, key in passed:
+            if self._scheduled.get(key) == deadline:  # otherwise discarded, or replaced by an earlier deadline
                 del self._scheduled[key]
                 self._on_deadline(key)
         self._set_timer()
