@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -12,11 +14,20 @@ import pytest
 
 SIMULATION = "ottla.simulation"
 MUTATIONS = "tests.simulation.mutations"
+TIMEOUT_SECONDS = 300
 
 
 def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command. If it takes too long, it ends with all runs that it has started."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_SECONDS)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def runs(*arguments: object) -> list[dict[str, Any]]:
@@ -33,8 +44,11 @@ def test_a_seed_gives_the_same_run_twice() -> None:
 
 
 def test_tiered_topics_lose_nothing_and_leave_no_object() -> None:
-    """The first seed has lost records when leader epochs were not durable."""
-    assert all(row["acked"] > 100 for row in runs("--tiered", "--seed", 130, "--runs", 2))
+    """The first seed has lost records when leader epochs were not durable. With seed 2, the clock of a coordinator goes
+    back by a minute, and its transactions time out that much later.
+    """
+    rows = [*runs("--tiered", "--seed", 130, "--runs", 2), *runs("--tiered", "--seed", 2)]
+    assert all(row["acked"] > 90 for row in rows)
 
 
 @pytest.mark.parametrize(

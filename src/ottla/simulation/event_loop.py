@@ -28,8 +28,11 @@ Resolver = Callable[[str], str]
 """Returns the IP address of a host name. Raises OSError."""
 
 
-class StuckError(RuntimeError):
-    """The simulation cannot continue: nothing is due any more, or time does not advance."""
+class StuckError(BaseException):
+    """The simulation cannot continue: nothing is due any more, time does not advance, or a callback does not return.
+
+    No Exception, so that production code does not handle it as one of its own errors.
+    """
 
 
 class Pollable(Protocol):
@@ -121,7 +124,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.new_workers: Callable[[], Executor] | None = None
         """Creates the default executor of a process, which dies with it."""
         self.steps = 0
-        self._rounds = 0
+        self.rounds = 0
+        """The number of iterations so far."""
+        self._failure: StuckError | None = None
         super().__init__(self.polled)
         self.set_task_factory(_task_factory)
 
@@ -167,7 +172,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             if sock.process is process:
                 self.polled.activate(fd)
 
+    def fail(self, error: StuckError) -> None:
+        """End the run with this error, as soon as the current callback has returned."""
+        self._failure = error
+
     def _run_once(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         polled, timers, ready = self.polled, self._timers, self._ready
         if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
             self._drop_cancelled()
@@ -199,9 +210,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _take_due_timers(self) -> None:
         self.steps += 1
-        self._rounds += 1
+        self.rounds += 1
         self._now += STEP_SECONDS
-        if self.steps > MAX_STEPS_AT_ONCE or self._rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now:
+        if self.steps > MAX_STEPS_AT_ONCE or self.rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now:
             busy = [repr(handle) for handle in list(self._ready)[:3]]
             polled = [self.polled.get_key(fd) for fd in list(self.polled.active)[:3]]
             raise StuckError(f"time does not advance, or hardly, at {self._now:.3f} s: {busy} {polled}")

@@ -212,6 +212,7 @@ def _move_clock(cluster: SimulatedCluster, fault: Fault) -> None:
     process = _broker(cluster, fault).process
     if process is not None:
         process.clock_offset_ms += random.Random(str(fault)).choice([-60_000, -5_000, 5_000, 60_000])
+        cluster.world.clock_offsets_ms.add(process.clock_offset_ms)
 
 
 def _stop_store(cluster: SimulatedCluster, fault: Fault) -> None:

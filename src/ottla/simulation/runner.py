@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import random
 import shutil
 import tempfile
@@ -55,7 +56,11 @@ writes.
 DRAIN_SECONDS: Final = 180.0
 """Time in seconds within which the clients must end: a delivery may take 120 s."""
 TIMEOUT_SECONDS: Final = 30.0
-"""Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s."""
+"""Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s. As in
+Kafka, it is measured with the wall clock, so the jumps of clocks are added.
+"""
+MAX_AFTER_SECONDS: Final = 3600.0
+"""Virtual time in seconds after the last fault in which a run must end, more than the sum of the limits above."""
 LEAK_SECONDS: Final = 20
 """Time in seconds within which brokers must release the resources of clients that have stopped."""
 CLEANING_SECONDS: Final = 60
@@ -72,6 +77,8 @@ KILLER: Final = "member-killer"
 BASE: Final = ("producers", "transfers", "scripted", "single", "prober", MEMBERS, KILLER)
 """The names of the clients that every run has."""
 MEMORY: Final = Path("/dev/shm")
+PREFIX: Final = "ottla-simulation-"
+"""Prefix of the names of the directories with the disks of a run."""
 
 
 class Plan(NamedTuple):
@@ -178,8 +185,10 @@ class Simulation:
         self.recorder.install()
         if self.plan.records_requests:
             record_requests(self.world.timeline)
+        last = max((fault.at + fault.seconds for fault in self.faults), default=0.0)
+        max_seconds = max(last, self.plan.lasts) + MAX_AFTER_SECONDS
         try:
-            self.world.run(self._until_violation() if self.plan.stops_early else self._main())
+            self.world.run(self._until_violation() if self.plan.stops_early else self._main(), max_seconds)
         except BaseException as error:
             self.world.timeline.lines.append(traceback.format_exc())
             self._violate("the run ends", [repr(error)])
@@ -332,8 +341,8 @@ class Simulation:
         self.history.stopping.set()
         await self._end([client.task for client in self.clients if client.task is not None])
         await asyncio.sleep(20)
-        began = self.world.loop.time()
-        while (still_open := self.observer.open_transactions()) and self.world.loop.time() - began < TIMEOUT_SECONDS:
+        ends = self.world.loop.time() + TIMEOUT_SECONDS + self.world.clock_difference_seconds
+        while (still_open := self.observer.open_transactions()) and self.world.loop.time() < ends:
             await asyncio.sleep(0.5)
         self._violate("no transaction stays open", still_open)
         for member in self.members:
@@ -410,9 +419,18 @@ class Simulation:
 
 def run(run_plan: Plan) -> RunOutcome:
     """Run a simulation in this process, in which the production code can then only run in simulations."""
-    parent = MEMORY if MEMORY.is_dir() else None
-    directory = Path(tempfile.mkdtemp(prefix="ottla-simulation-", dir=parent))
+    directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_parent_directory()))
     try:
         return Simulation(run_plan, directory).run()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_directories(pid: int) -> None:
+    """Remove the directories of runs in a process that was killed."""
+    for directory in _parent_directory().glob(f"{PREFIX}{pid}-*"):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _parent_directory() -> Path:
+    return MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())

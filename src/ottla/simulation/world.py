@@ -7,6 +7,7 @@ import functools
 import gc
 import hashlib
 import logging
+import math
 import random
 from collections.abc import Coroutine
 from pathlib import Path
@@ -17,7 +18,7 @@ from ottla.simulation import system
 from ottla.simulation.checking.log_files import LogChecker
 from ottla.simulation.checking.partition_states import PartitionStates
 from ottla.simulation.disk import Disk, Disks
-from ottla.simulation.event_loop import SimulatedLoop, gather
+from ottla.simulation.event_loop import SimulatedLoop, StuckError, gather
 from ottla.simulation.history import UNCLEAN
 from ottla.simulation.network import Network
 from ottla.simulation.pipes import Pipes
@@ -25,6 +26,7 @@ from ottla.simulation.process import PROCESS, Process
 from ottla.simulation.stores.object_store import ObjectStore, SimulatedStorage
 from ottla.simulation.stores.sqlite import MetadataFile, SqliteModule
 from ottla.simulation.stores.zookeeper import HOST, SimulatedKazoo, ZooKeeper
+from ottla.simulation.watchdog import watched
 from ottla.simulation.workers import SimulatedExecutor
 
 TIME: Final = Struct(">d")
@@ -90,6 +92,8 @@ class World:
         self.busy = asyncio.Event()
         """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
         self.busy.set()
+        self.clock_offsets_ms = {0}
+        """The milliseconds by which wall clocks of hosts have been ahead of the virtual time."""
         self.unhandled: list[str] = []
         """Exceptions that no code has caught."""
         self.network.on_message = self._on_message
@@ -151,10 +155,24 @@ class World:
         process.on_death.append(lambda: self.network.close_sockets_of(process))
         return process
 
-    def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run the simulation to its end."""
+    def run(self, main: Coroutine[Any, Any, None], max_seconds: float = math.inf) -> None:
+        """Run the simulation to its end.
+
+        Raises StuckError if that takes longer than `max_seconds` of virtual time, or if a callback does not return.
+        """
         asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(main)
+        if max_seconds < math.inf:
+            error = StuckError(f"the run has not ended after {max_seconds:.0f} s")
+            self.loop.call_outside(max_seconds, self.loop.fail, error)
+        with watched(self.loop):
+            self.loop.run_until_complete(main)
+
+    @property
+    def clock_difference_seconds(self) -> float:
+        """The largest difference in seconds between two wall clocks of the run: a time that is stored by one and
+        compared by another seems to be that much later.
+        """
+        return (max(self.clock_offsets_ms) - min(self.clock_offsets_ms)) / 1000
 
     @property
     def trace_hash(self) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import selectors
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
-from ottla.simulation.runner import Plan, RunOutcome, run
+from ottla.simulation.runner import Plan, RunOutcome, remove_directories, run
+
+MAX_SECONDS: Final = 900.0
+"""Time in seconds after which a child is ended: it hangs where `watchdog.watched` cannot end it, as in C code."""
+GRACE_SECONDS: Final = 10.0
+"""Time in seconds in which it may end by itself then, before it is killed."""
 
 
 class Child(NamedTuple):
@@ -18,6 +25,20 @@ class Child(NamedTuple):
 
     pid: int
     plan: Plan
+    ends: float
+    """The time on the monotonic clock at which it is ended."""
+    signal: signal.Signals = signal.SIGUSR1
+    """The signal that ends it; after SIGUSR1, `faulthandler` prints where the child is."""
+
+    def outcome(self, content: bytes) -> RunOutcome:
+        """Wait for the end of the child. Return what it has written, or a violation if it has died without."""
+        _, status = os.waitpid(self.pid, 0)
+        if content and not status:
+            outcome: RunOutcome = pickle.loads(content)  # written by our own child
+            return outcome
+        remove_directories(self.pid)
+        error = f"the child ended with {os.waitstatus_to_exitcode(status)}, see its standard error"
+        return RunOutcome(self.plan.seed, [f"the run ends: {error}"], "", 0.0, 0.0, 0, 0, [], [])
 
 
 def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[RunOutcome]:
@@ -26,33 +47,52 @@ def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] 
 
 
 def with_plans(
-    plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None
+    plans: Iterator[Plan],
+    jobs: int,
+    prepare: Callable[[], object] = lambda: None,
+    max_seconds: float = MAX_SECONDS,
 ) -> Iterator[tuple[Plan, RunOutcome]]:
     """Like `in_children`, but yield each plan with its outcome. If the caller stops early, the remaining runs are
-    ended.
+    ended. A run that takes longer than `max_seconds` is ended, too: it prints where it is, and breaks a promise.
     """
     selector = selectors.DefaultSelector()
     try:
         while True:
             while len(selector.get_map()) < jobs and (plan := next(plans, None)) is not None:
                 pid, pipe = _fork(plan, prepare)
-                selector.register(pipe, selectors.EVENT_READ, Child(pid, plan))
+                selector.register(pipe, selectors.EVENT_READ, Child(pid, plan, time.monotonic() + max_seconds))
             if not selector.get_map():
                 return
-            for key, _ in selector.select():
+            ready = selector.select(max(0.0, min(key.data.ends for key in _keys(selector)) - time.monotonic()))
+            if not ready:
+                _end_late(selector)
+            for key, _ in ready:
                 with cast(BinaryIO, key.fileobj) as file:
                     selector.unregister(file)
                     content = file.read()
-                child: Child = key.data
-                os.waitpid(child.pid, 0)
-                outcome: RunOutcome = pickle.loads(content)  # written by our own child
-                yield child.plan, outcome
+                yield key.data.plan, key.data.outcome(content)
     finally:
-        for key in list(selector.get_map().values()):
+        for key in _keys(selector):
             os.kill(key.data.pid, signal.SIGKILL)
             os.waitpid(key.data.pid, 0)
+            remove_directories(key.data.pid)
             cast(BinaryIO, key.fileobj).close()
         selector.close()
+
+
+def _keys(selector: selectors.BaseSelector) -> list[selectors.SelectorKey]:
+    return list(selector.get_map().values())
+
+
+def _end_late(selector: selectors.BaseSelector) -> None:
+    """Have children that have taken too long print where they are, and end; if they do not, kill them."""
+    now = time.monotonic()
+    for key in _keys(selector):
+        child: Child = key.data
+        if child.ends <= now:
+            os.kill(child.pid, child.signal)
+            later = child._replace(ends=now + GRACE_SECONDS, signal=signal.SIGKILL)
+            selector.modify(key.fileobj, selectors.EVENT_READ, later)
 
 
 def _fork(plan: Plan, prepare: Callable[[], object]) -> tuple[int, BinaryIO]:
@@ -63,6 +103,7 @@ def _fork(plan: Plan, prepare: Callable[[], object]) -> tuple[int, BinaryIO]:
         os.close(writing)
         return pid, os.fdopen(reading, "rb")
     try:
+        faulthandler.register(signal.SIGUSR1, chain=True)
         prepare()
         outcome = run(plan)
         with os.fdopen(writing, "wb") as pipe:

@@ -1,0 +1,46 @@
+"""Ends runs that hang: code that never returns to the event loop, and children that do not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import traceback
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+from ottla.simulation.event_loop import SimulatedLoop, StuckError
+
+CALLBACK_SECONDS: Final = 15.0
+"""CPU time in seconds after which a callback counts as stuck. The longest ones take less than a second."""
+FRAMES: Final = 4
+"""Number of stack frames in the message of the error, the innermost ones."""
+
+
+@contextlib.contextmanager
+def watched(loop: SimulatedLoop, seconds: float = CALLBACK_SECONDS) -> Iterator[None]:
+    """Raise StuckError in the code that runs if the loop makes no iteration within this CPU time, of which the message
+    names the place; then end the loop, even if that code catches the error.
+
+    CPU time of this process, so that a busy machine does not matter. Use it in the main thread, once at a time.
+    """
+    seen = -1
+
+    def look(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        if seen != loop.rounds:
+            seen = loop.rounds
+            return
+        stack = traceback.extract_stack(frame)
+        places = " < ".join(f"{at.name} ({at.filename}:{at.lineno})" for at in reversed(stack[-FRAMES:]))
+        error = StuckError(f"a callback does not return, at {loop.time():.3f} s: {places}")
+        loop.fail(error)
+        raise error
+
+    previous = signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, previous)
