@@ -17,7 +17,7 @@ from ottla.simulation.runner import Plan, RunOutcome, remove_directories, run
 MAX_SECONDS: Final = 900.0
 """Time in seconds after which a child is ended: it hangs where `watchdog.watched` cannot end it, as in C code."""
 GRACE_SECONDS: Final = 10.0
-"""Time in seconds in which it may end by itself then, before it is killed."""
+"""Time in seconds in which it may print that, before it is killed."""
 
 
 class Child(NamedTuple):
