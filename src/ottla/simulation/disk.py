@@ -195,6 +195,39 @@ class Disks:
         self.opened_by: dict[int, Process | None] = {}
         """The processes of open files. Files of dead processes stay open."""
 
+        self._descriptors: dict[str, set[int]] = {}
+        """The descriptors of open files by path."""
+
+    def add(self, fd: int, disk: Disk, path: str) -> None:
+        """Note that the current process has opened a file."""
+        self.open_files[fd] = (disk, path)
+        self.opened_by[fd] = PROCESS.get()
+        self._descriptors.setdefault(path, set()).add(fd)
+
+    def discard(self, fd: int) -> None:
+        """Note that a file is closed."""
+        opened = self.open_files.pop(fd, None)
+        self.opened_by.pop(fd, None)
+        if opened is not None:
+            self._discard_descriptor(fd, opened[1])
+
+    def _discard_descriptor(self, fd: int, path: str) -> None:
+        descriptors = self._descriptors[path]
+        descriptors.discard(fd)
+        if not descriptors:
+            del self._descriptors[path]
+
+    def move(self, source: str, target: str) -> None:
+        """Note the new paths of open files after a rename of one, or of a directory above them."""
+        is_directory = os.path.isdir(target)
+        affected = self.open_files if is_directory else self._descriptors.get(source, ())
+        for fd in list(affected):
+            disk, path = self.open_files[fd]
+            if (new := moved(path, source, target)) != path:
+                self.open_files[fd] = (disk, new)
+                self._discard_descriptor(fd, path)
+                self._descriptors.setdefault(new, set()).add(fd)
+
     def mount(self, disk: Disk) -> None:
         self._disks[str(disk.root)] = disk
 
@@ -237,8 +270,7 @@ class OsModule(types.ModuleType):
         if flags & os.O_WRONLY:
             flags = flags & ~os.O_WRONLY | os.O_RDWR  # the journal reads what is overwritten
         fd = os.open(path, flags & ~os.O_TRUNC, mode, **options)
-        self._disks.open_files[fd] = (disk, where)
-        self._disks.opened_by[fd] = PROCESS.get()
+        self._disks.add(fd, disk, where)
         if is_new:
             disk.created(where)
         elif flags & os.O_TRUNC:
@@ -255,8 +287,7 @@ class OsModule(types.ModuleType):
     def close(self, fd: int) -> None:
         if fd in self._pipes.ends:
             return self._pipes.close(fd)
-        self._disks.open_files.pop(fd, None)
-        self._disks.opened_by.pop(fd, None)
+        self._disks.discard(fd)
         return os.close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
@@ -314,9 +345,7 @@ class OsModule(types.ModuleType):
         old, new = os.fspath(source), os.fspath(target)
         grave = disk.bury(new)
         os.rename(old, new)
-        for fd, (owner, path) in self._disks.open_files.items():
-            if path.startswith(old):
-                self._disks.open_files[fd] = (owner, moved(path, old, new))
+        self._disks.move(old, new)
         return disk.renamed(old, new, grave)
 
     replace = rename

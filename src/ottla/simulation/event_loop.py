@@ -24,6 +24,8 @@ MAX_ROUNDS_PER_SECOND: Final = 5_000
 MAX_CANCELLED: Final = 500
 """Maximum number of cancelled timers in the heap."""
 
+RUNNING: Final = ProcessState.RUNNING
+
 Resolver = Callable[[str], str]
 """Returns the IP address of a host name. Raises OSError."""
 
@@ -77,7 +79,7 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
         keys, sockets = self._fd_to_key, self.sockets  # type: ignore[attr-defined]
         for fd in list(self.active):
             key, sock = keys.get(fd), sockets.get(fd)
-            if key is not None and sock is not None and sock.process.state is ProcessState.RUNNING:
+            if key is not None and sock is not None and sock.process.state is RUNNING:
                 interest = key.events
                 events = selectors.EVENT_READ if interest & selectors.EVENT_READ and sock.is_readable else 0
                 if interest & selectors.EVENT_WRITE and sock.is_writable:
@@ -104,6 +106,25 @@ class SimulatedHandle(asyncio.Handle):
         self._cancelled = False
         self._repr = None
         self._source_traceback = None
+
+
+class SimulatedTimer(asyncio.TimerHandle):
+    """A callback that is due later, made without the checks of the base classes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -146,11 +167,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule a callback. Callbacks with the same time run in the order in which they were scheduled."""
-        timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = SimulatedTimer(when, callback, args, self, context)
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, timer))
-        timer._scheduled = True
-        return cast(asyncio.TimerHandle, timer)
+        return timer
 
     def call_outside(self, when: float, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
         """Schedule a callback that belongs to no process."""
@@ -177,6 +197,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._failure = error
 
     def _run_once(self) -> None:
+        """Run iterations until the loop is stopped."""
+        while True:
+            self._iterate()
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+
+    def _iterate(self) -> None:
         if self._failure is not None:
             raise self._failure
         polled, timers, ready = self.polled, self._timers, self._ready
@@ -186,18 +213,35 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._process_events(polled.select())  # type: ignore[attr-defined]
         elif not ready and not self._stopping:  # type: ignore[attr-defined]
             self._advance()
-        self._take_due_timers()
+        self.steps += 1
+        self.rounds += 1
+        now = self._now = self._now + STEP_SECONDS
+        if self.steps > MAX_STEPS_AT_ONCE or self.rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * now:
+            self._raise_stuck()
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False
+            ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)
-            if process is None or process.state is ProcessState.RUNNING:
-                handle._run()
+            if process is None or process.state is RUNNING:
+                try:  # as `Handle._run` does, without a call
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._report(handle, error)
             elif process.state is ProcessState.PAUSED:
                 process.deferred.append(handle)
             else:
                 process.remains.append(handle)
+
+    def _report(self, handle: asyncio.Handle, error: BaseException) -> None:
+        context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+        self.call_exception_handler(context)
 
     def _advance(self) -> None:
         """Jump to the next timer."""
@@ -208,19 +252,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.steps = 0 if when > self._now + STEP_SECONDS else self.steps
             self._now = when
 
-    def _take_due_timers(self) -> None:
-        self.steps += 1
-        self.rounds += 1
-        self._now += STEP_SECONDS
-        if self.steps > MAX_STEPS_AT_ONCE or self.rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now:
-            busy = [repr(handle) for handle in list(self._ready)[:3]]
-            polled = [self.polled.get_key(fd) for fd in list(self.polled.active)[:3]]
-            raise StuckError(f"time does not advance, or hardly, at {self._now:.3f} s: {busy} {polled}")
-        timers, now = self._timers, self._now
-        while timers and timers[0][0] <= now:
-            handle = heapq.heappop(timers)[2]
-            handle._scheduled = False
-            self._ready.append(handle)
+    def _raise_stuck(self) -> None:
+        busy = [repr(handle) for handle in list(self._ready)[:3]]
+        polled = [self.polled.get_key(fd) for fd in list(self.polled.active)[:3]]
+        raise StuckError(f"time does not advance, or hardly, at {self._now:.3f} s: {busy} {polled}")
 
     def _drop_cancelled(self) -> None:
         timers = self._timers

@@ -5,7 +5,7 @@ not recovered yet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -62,9 +62,9 @@ class Observer:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        on_look: Callable[[SimulatedBroker, BrokerContext], object] = lambda broker, context: None,
+        on_look: Callable[[SimulatedBroker, BrokerContext, Sequence[Partition]], object],
     ) -> None:
-        """`on_look` is called for each broker, after its checks."""
+        """`on_look` is called for each broker, after its checks, with the partitions that have changed."""
         self._cluster = cluster
         self._on_look = on_look
         self.violations: list[str] = []
@@ -72,6 +72,8 @@ class Observer:
         """The leader by partition and leader epoch."""
         self._replicas: dict[tuple[str, Key], WatchedReplica] = {}
         """The replicas by broker and partition."""
+        self._seen: dict[TopicPartition, list[object]] = {}
+        """The replicas of each partition and its written state, as they were at the previous look."""
         self._controllers: dict[tuple[str, int], int] = {}
         """The controller epoch by broker and start."""
         self._task: asyncio.Task[None] | None = None
@@ -89,18 +91,42 @@ class Observer:
             await asyncio.sleep(INTERVAL_SECONDS)
             if seen == (seen := self._cluster.world.messages):
                 continue  # whatever timers have changed is seen with the next message
-            for broker, context in self._serving():
+            serving = list(self._serving())
+            changed = self._changed(serving)
+            for broker, context in serving:
                 start = broker.name, broker.starts
                 epoch, last = context.image.controller_epoch, self._controllers.get(start, 0)
                 if epoch < last:
                     self._add(f"the controller epoch of {broker.name} went back from {last} to {epoch}")
                 self._controllers[start] = epoch
-                for partition in context.partitions:
+                partitions = [partition for partition in context.partitions if partition.topic_partition in changed]
+                for partition in partitions:
                     self._look(broker, partition)
                 for group in context.groups.groups.by_id.values():
                     if isinstance(group, ConsumerGroup):
                         self._check_owners(group)
-                self._on_look(broker, context)
+                self._on_look(broker, context, partitions)
+
+    def _changed(self, serving: Sequence[tuple[SimulatedBroker, BrokerContext]]) -> set[TopicPartition]:
+        """Return the partitions of which a replica or the written state has changed since the previous call.
+
+        Everything on which the checks of a partition depend is compared, so those of other partitions would have the
+        same results.
+        """
+        states = self._cluster.world.partition_states.states
+        seen: dict[TopicPartition, list[object]] = {}
+        for broker, context in serving:
+            run = broker.id, broker.starts, self._may_lack(broker)
+            for partition in context.partitions:
+                log, leads = partition.log, partition.leads
+                offsets = log.log_start_offset, log.high_watermark, log.log_end_offset
+                stable = log.last_stable_offset if leads else None
+                replica = run, partition, partition.topic_id, partition.image, leads, partition.failed, offsets, stable
+                seen.setdefault(log.topic_partition, []).append(replica)
+        for tp, replicas in seen.items():
+            replicas.append(states.get((tp.topic, tp.partition)))
+        before, self._seen = self._seen, seen
+        return {tp for tp, replicas in seen.items() if before.get(tp) != replicas}
 
     def _serving(self) -> Iterator[tuple[SimulatedBroker, BrokerContext]]:
         for broker in self._cluster.brokers:

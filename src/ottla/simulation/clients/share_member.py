@@ -31,7 +31,9 @@ class ShareMember(Workload):
 
     async def run(self) -> None:
         await self._configure()
-        consumer = aio.KafkaShareConsumer(**self.options, group_id=GROUP, share_acknowledgement_mode="explicit")
+        consumer = aio.KafkaShareConsumer(
+            **self.options, group_id=GROUP, share_acknowledgement_mode="explicit", fetch_max_wait_ms=5000
+        )
         await consumer.start()
         await consumer.subscribe([ORDERED])
         while not self.is_stopping:

@@ -15,6 +15,7 @@ from ottla.coordinator.group.classic import classic_group
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from ottla.coordinator.transaction import transaction
+from ottla.replication.partition import Partition
 from ottla.simulation.checking.partition_states import WrittenState
 from ottla.simulation.cluster import SimulatedBroker
 from ottla.simulation.faults import KINDS, Fault
@@ -84,13 +85,13 @@ class Recorder:
         setattr(transaction.Transaction, "transition_to", changed_transaction)  # noqa: B010
         setattr(ApiStats, "__init__", made)  # noqa: B010
 
-    def look(self, broker: SimulatedBroker, context: BrokerContext) -> None:
-        """Compare the groups and replicas of a broker with their states at the previous call."""
+    def look(self, broker: SimulatedBroker, context: BrokerContext, partitions: Iterable[Partition]) -> None:
+        """Compare the groups and some replicas of a broker with their states at the previous call."""
         for group in context.groups.groups.by_id.values():
             kind = {ConsumerGroup: "consumer group", ShareGroup: "share group"}.get(type(group))
             if kind is not None:
                 self._see(kind, group.state_name, group.id)
-        for partition in context.partitions:
+        for partition in partitions:
             in_sync = ROLES[1] if broker.id in partition.image.isr else ROLES[2]
             self._see("replica", ROLES[0] if partition.leads else in_sync, broker.id, partition.topic_partition)
 
