@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
-PACKAGES := ottla ottla_console ottla_pipelines ottla_registry benchmarks fuzz scripts
+PACKAGES := ottla ottla_console ottla_pipelines ottla_registry ottla_tables benchmarks fuzz scripts
 
 .PHONY: help setup demo test test-fast coverage lint types types-linux types-macos types-public bench fuzz simulate docs site serve lock release
 .DEFAULT_GOAL := help

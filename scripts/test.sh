@@ -50,8 +50,8 @@ alone_if_failed() {
 covered() {
   local lines
   lines=$(mktemp -u).json
-  in_memory alone_if_failed .venv/bin/python -m slipcover --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry \
-    --json --out "$lines" -m pytest $UNIT || return
+  in_memory alone_if_failed .venv/bin/python -m slipcover --json --out "$lines" \
+    --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry,src/ottla_tables -m pytest $UNIT || return
   .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
   rm -f "$lines"
 }

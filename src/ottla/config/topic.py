@@ -36,7 +36,84 @@ def message_format(version: str) -> int:
     return 0 if numbers < (0, 10) else 1 if numbers < (0, 11) else 2
 
 
-class TopicConfig(Config, subject="topic"):
+NO_TABLE: Final = "none"
+SCHEMAS: Final = ("bytes", "text", "json", "avro", "protobuf")
+_PARTITION_FIELD: Final = re.compile(r"[^\s,()\[\]]+|(year|month|day|hour)\([^\s,()]+\)")
+
+
+def table_schema(value: Any) -> str:
+    """Parse ottla.table.schema: a kind of values, for JSON optionally with the declared fields."""
+    declared = text(value).strip()
+    kind, _, fields = declared.partition(":")
+    if kind.strip() not in SCHEMAS or (fields.strip() and kind.strip() != "json"):
+        raise ValueError(f"expected one of {', '.join(SCHEMAS)}, or json:NAME TYPE,…")
+    return declared
+
+
+def partition_fields(value: Any) -> tuple[str, ...]:
+    """Parse ottla.table.partition.by: names of columns, or transforms of Iceberg such as day(timestamp)."""
+    fields = words()(value)
+    for field in fields:
+        if not _PARTITION_FIELD.fullmatch(field):
+            raise ValueError(f"{field!r} is neither a column nor a transform such as day(timestamp)")
+    return fields
+
+
+class TableConfig(Config, subject="table"):
+    """The configs of a topic's table. Brokers check them like all topic configs; `ottla tables` uses them."""
+
+    ottla_table_format = Option(
+        NO_TABLE,
+        one_of(NO_TABLE, "iceberg", "delta", "parquet"),
+        "Format of the table that `ottla tables` writes the topic's records to; none: no table.",
+    )
+    ottla_table_location = Option(
+        "",
+        text,
+        "Directory or URL of the table, such as s3://bucket/tables/t; by default tables/TOPIC below the broker's first "
+        "log directory.",
+    )
+    ottla_table_catalog = Option(
+        "",
+        text,
+        "Catalog of an Iceberg table: the URL of a REST catalog (http://, https://), or an SQLAlchemy URL "
+        "(postgresql+psycopg://…); by default the SQLite file tables/catalog.db below the first log directory.",
+    )
+    ottla_table_schema = Option(
+        "bytes",
+        table_schema,
+        "Values in the table: bytes or text for one column `value`; json, avro or protobuf for a column per field. The "
+        "fields of json are inferred, or declared as in json:id bigint,name string,price double.",
+    )
+    ottla_table_partition_by = Option[tuple[str, ...]](
+        (),
+        partition_fields,
+        "Columns by which the table is partitioned; for Iceberg also transforms, such as day(timestamp).",
+    )
+    ottla_table_mode = Option(
+        "append",
+        one_of("append", "upsert"),
+        "append: a row per record. upsert: a row per key, that of its last record; a tombstone deletes it.",
+    )
+    ottla_table_flush_ms = Option(
+        60_000, integer(0, LONG_MAX), "Maximum time in milliseconds until a record is in the table."
+    )
+    ottla_table_flush_bytes = Option(
+        128 << 20, integer(1, LONG_MAX), "Size in bytes of new records in the log at which they are written at once."
+    )
+    ottla_table_compact_files = Option(
+        16,
+        integer(0, LONG_MAX),
+        "Number of small files, each below half of ottla.table.flush.bytes, at which they are merged; 0: never.",
+    )
+    ottla_table_retention_ms = Option(
+        86_400_000,
+        integer(-1, LONG_MAX),
+        "Time in milliseconds to retain old snapshots of the table, and the files that only they use; -1: no limit.",
+    )
+
+
+class TopicConfig(TableConfig, subject="topic"):
     """The configs that `kafka-configs --entity-type topics` can set."""
 
     cleanup_policy = Option[tuple[str, ...]](

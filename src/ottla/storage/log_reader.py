@@ -85,6 +85,20 @@ class ReadOnlyLog:
                 if attempt == TRIES - 1:
                     raise KafkaStorageError(f"{self.directory}: {error}") from error
 
+    def size_from(self, offset: int) -> int:
+        """Return about how many bytes the log has from an offset on."""
+        bases = self._bases()
+        first = max(bisect_right(bases, offset) - 1, 0)
+        size = 0
+        for base in bases[first:]:
+            try:
+                size += (self.directory / file_name(base, LOG_SUFFIX)).stat().st_size
+                if base < offset:
+                    size -= self._position(self._mapped(base), base, offset)
+            except FileNotFoundError:  # deleted or compacted meanwhile
+                continue
+        return size
+
     def _batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         if start >= end:
             return

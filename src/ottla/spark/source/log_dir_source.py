@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.errors import ConfigurationError, CorruptBatchError, KafkaError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
-from ottla.records import any_magic, legacy_message_set
-from ottla.records.batch import MAGIC, BatchHeader, read_header
+from ottla.records import any_magic
+from ottla.records.batch import BatchHeader
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
@@ -27,6 +27,7 @@ from ottla.spark.options.options import SourceOptions, Subscription
 from ottla.spark.source.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
 from ottla.spark.source.offsets import OffsetRange, split
 from ottla.spark.source.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
+from ottla.storage.batch_columns import add_batch
 from ottla.storage.log_reader import ReadOnlyLog, StoredBatch, offline_logs
 from ottla.storage.producer_state import ABORT, read_marker
 
@@ -130,7 +131,7 @@ class LogFiles:
             if batch.header.max_timestamp < timestamp:
                 continue
             decoder = ColumnDecoder()
-            _add(decoder, batch, log.start, end)
+            add_batch(decoder, batch, log.start, end)
             columns = decoder.drain()
             for row in range(columns.rows):
                 if columns.timestamps[row] >= timestamp:
@@ -191,7 +192,7 @@ def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers
             continue
         try:
             any_magic.verify(batch.data, batch.position, batch.header)
-            has_room = _add(decoder, batch, start, end)
+            has_room = add_batch(decoder, batch, start, end)
         except KafkaError as error:
             if decoder.row_count:
                 yield decoder.drain()
@@ -205,7 +206,7 @@ def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers
             ) from error
         if not has_room:
             yield decoder.drain()
-            assert _add(decoder, batch, start, end), "an empty decoder has room for any batch"
+            assert add_batch(decoder, batch, start, end), "an empty decoder has room for any batch"
         if decoder.row_count >= TARGET_ROWS or decoder.nbytes >= TARGET_BYTES:
             yield decoder.drain()
     if decoder.row_count:
@@ -216,14 +217,3 @@ def _is_hidden(header: BatchHeader, aborted: Sequence[Aborted]) -> bool:
     return header.is_transactional and any(
         a.producer_id == header.producer_id and a.first <= header.base_offset < a.marker for a in aborted
     )
-
-
-def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:
-    """Add a batch of any magic. Return False if the columns have no room for it."""
-    data, position, header = batch
-    if header.magic == MAGIC:
-        return decoder.add_batch(data, position, header, start, end)
-    # It is converted as a whole, even if it is compressed and contains many messages, because a batch must not be added
-    # in part.
-    converted = legacy_message_set.in_place(data[position : position + header.size_in_bytes])
-    return decoder.add_batch(converted, 0, read_header(converted), start, end)

@@ -1,0 +1,91 @@
+"""`ottla tables`: write topics to Iceberg, Delta or Parquet tables.
+
+The topic config ottla.table.format selects the topics: iceberg, delta or parquet. `run` reads the log segments of the
+brokers on this machine, and commits each record exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from threading import Event
+
+from ottla.cli.framework.command import Action, Command, CommandFailedError
+from ottla.cli.framework.connection import client_options, connection, without_serialization
+from ottla.cli.framework.options import Flag, Option, Repeatable
+from ottla.cli.framework.signals import stopping
+from ottla.config import properties
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write tables until SIGINT or SIGTERM, or once. Raises KafkaError and CommandFailedError."""
+    _check_packages()
+    from ottla.client.admin.admin import KafkaAdminClient
+    from ottla_tables.formats.factory import TableFactory
+    from ottla_tables.log.lookup import Lookup
+    from ottla_tables.opening import WriterFactory
+    from ottla_tables.service import TableService
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    for name in ("pyiceberg", "ottla.client"):  # they log what the writer reports itself
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with KafkaAdminClient(without_serialization(client_options(args))) as admin:
+        lookup = Lookup(admin)
+        directory = args.directory or lookup.default_directory()
+        factory = TableFactory(directory, _catalog_properties(args))
+        service = TableService(lookup, WriterFactory(factory).open, args.topic or None)
+        if args.once:
+            print(f"{service.write_all()} rows written")
+            return 0
+        print(f"ottla tables writes below {directory} (Ctrl+C stops it)", flush=True)
+        stopped = Event()
+        with stopping(stopped.set):
+            service.run(stopped)
+    return 0
+
+
+def _catalog_properties(args: argparse.Namespace) -> dict[str, str]:
+    return dict(properties.load(args.catalog_config)) if args.catalog_config else {}
+
+
+def _check_packages() -> None:
+    try:
+        import deltalake  # noqa: F401
+        import duckdb  # noqa: F401
+        import pyarrow  # noqa: F401
+        import pyiceberg  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise CommandFailedError(
+            f"ottla tables: {error.name} is not installed; run `pip install 'ottla[tables]'`"
+        ) from None
+
+
+PLACE = (
+    *connection(),
+    Option(
+        "--directory DIR",
+        "directory of tables without ottla.table.location; tables below the first log directory by default",
+        Path,
+    ),
+    Option("--catalog-config FILE", "properties file with credentials and properties of catalogs and object stores"),
+)
+
+COMMAND = Command(
+    subcommands=True,
+    actions=(
+        Action(
+            "run",
+            "write tables until Ctrl+C or SIGTERM",
+            run,
+            (
+                *PLACE,
+                Repeatable("--topic TOPIC", "topic to write; all topics with ottla.table.format by default"),
+                Flag("--once", "write what the topics have now, and exit"),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,13 @@
+"""Errors of tables."""
+
+from __future__ import annotations
+
+from ottla.errors import KafkaError
+
+
+class TableError(KafkaError):
+    """A table cannot be read or written."""
+
+
+class CommitConflictError(TableError):
+    """Another writer has changed the table since it was loaded."""

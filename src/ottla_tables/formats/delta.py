@@ -1,0 +1,206 @@
+"""Delta tables, by delta-rs.
+
+Offsets are application transactions (`txn` actions): a commit sets the version of the application
+`ottla:TOPIC_ID:PARTITION` to the partition's next offset. Delta rejects a commit if another one has set the same
+application's version since the table was loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.fs
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.formats.table import (
+    Commit,
+    PartitionField,
+    Snapshot,
+    TableFile,
+    TableIdentity,
+    WrittenFile,
+)
+from ottla_tables.partitioning import identity_fields
+
+PARTITIONS: Final = "partitions"
+"""The last part of the application id whose version is the number of partitions."""
+STATISTICS: Final = ("offset", "partition")
+"""Columns with a minimum and a maximum per file in the table's log."""
+
+
+class DeltaLakeTable:
+    """A table at a local path or a URL of an object store."""
+
+    def __init__(
+        self,
+        location: str,
+        schema: Any,
+        partition_by: tuple[str, ...],
+        owner: TableIdentity,
+        storage_options: Mapping[str, str],
+    ) -> None:
+        self._location = location.removeprefix("file://")
+        self._options = dict(storage_options)
+        self._application = f"ottla:{owner.topic_id}"
+        try:
+            self._table = self._open()
+        except TableNotFoundError:
+            if "://" not in self._location:
+                Path(self._location).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                self._location,
+                schema,
+                "ignore",
+                list(partition_by),
+                owner.topic,
+                configuration=owner.properties,
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+            self._table = self._open()
+        owner.check(self._table.metadata().configuration, f"the Delta table {location}")
+
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self._location, storage_options=self._options)
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the files."""
+        return pa.schema([plain_field(pa.field(field)) for field in pa.schema(self._table.schema())])
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The partition columns."""
+        return identity_fields(self.schema, self._table.metadata().partition_columns)
+
+    def load(self) -> Snapshot:
+        """Load the newest version."""
+        self._table.update_incremental()
+        actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        files = tuple(
+            TableFile(
+                f"{self._location}/{unquote(action['path'])}", action["num_records"], action["size_bytes"], action
+            )
+            for action in actions
+        )
+        count = self._version(PARTITIONS) or 0
+        offsets = {number: self._version(number) for number in range(count)}
+        return Snapshot(files, {number: offset for number, offset in offsets.items() if offset is not None})
+
+    def _version(self, name: object) -> int | None:
+        return self._table.transaction_version(f"{self._application}:{name}")
+
+    def open_file(self, name: str, directory: str) -> tuple[str, Any]:
+        """Create a data file below the location."""
+        path = "/".join(filter(None, (self._location, directory, name)))
+        if "://" not in path:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            return path, Path(path).open("wb")
+        file_system, key = pa.fs.FileSystem.from_uri(path)
+        return path, file_system.open_output_stream(key)
+
+    def discard(self, files: Sequence[WrittenFile]) -> None:
+        """Delete files that will not be committed."""
+        for file in files:
+            if "://" not in file.path:
+                Path(file.path).unlink(missing_ok=True)
+            else:
+                file_system, key = pa.fs.FileSystem.from_uri(file.path)
+                file_system.delete_file(key)
+
+    def commit(self, commit: Commit) -> None:
+        """Commit files and offsets as one version."""
+        now = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [self._add(file, now, commit.is_rewrite) for file in commit.added]
+        for file in commit.removed:
+            handle = file.handle
+            partition_values = {name: _text(value) for name, value in (handle.get("partition") or {}).items()}
+            actions.append(RemoveAction(handle["path"], not commit.is_rewrite, now, file.size, partition_values))
+        offsets: dict[int | str, int] = {PARTITIONS: max(commit.offsets, default=-1) + 1}
+        offsets.update(commit.offsets.items())
+        changed = {name: version for name, version in offsets.items() if self._version(name) != version}
+        # A rewrite sets all of them: it must not be committed after a newer commit of the writer.
+        transactions = [
+            Transaction(f"{self._application}:{name}", version, now)
+            for name, version in (offsets if commit.is_rewrite else changed).items()
+        ]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                self._table.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError as error:
+            raise CommitConflictError(f"{self._location}: {error}") from error
+        except DeltaError as error:
+            raise TableError(f"{self._location}: {error}") from error
+
+    def _add(self, file: WrittenFile, now: int, is_rewrite: bool) -> AddAction:
+        names = [field.name for field in self.partition_fields]
+        values = {name: _text(value) for name, value in zip(names, file.partition, strict=True)}
+        path = quote(file.path.removeprefix(self._location).lstrip("/"), safe="/=-_.~")
+        return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
+
+    def evolve(self, schema: Any) -> None:
+        """Add the columns that the table lacks, in a commit of their own."""
+        own = set(self.schema.names)
+        missing = [field for field in schema if field.name not in own]
+        if missing:
+            from deltalake import Schema
+
+            self._table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+
+    def expire(self, older_than_ms: int) -> None:
+        """Delete files that were removed before this time."""
+        hours = max(0, (time.time_ns() // 1_000_000 - older_than_ms) // 3_600_000)
+        self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
+
+
+def _text(value: Any) -> str | None:
+    """Return a partition value as Delta's log has it."""
+    if value is None:
+        return None
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _statistics(file: WrittenFile) -> dict[str, Any]:
+    minima: dict[str, Any] = {}
+    maxima: dict[str, Any] = {}
+    metadata = file.metadata
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name, statistics = column.path_in_schema, column.statistics
+            if name in STATISTICS and statistics is not None and statistics.has_min_max:
+                minima[name] = min(minima.get(name, statistics.min), statistics.min)
+                maxima[name] = max(maxima.get(name, statistics.max), statistics.max)
+    return {"numRecords": file.rows, "minValues": minima, "maxValues": maxima, "nullCount": {}}
+
+
+def plain_field(field: Any) -> Any:
+    """Return a field with types that have 32-bit offsets, as the decoder makes them, instead of delta-rs' views."""
+    return pa.field(field.name, plain_type(field.type), field.nullable)
+
+
+def plain_type(kind: Any) -> Any:
+    """Return a type like `plain_field`."""
+    if pa.types.is_struct(kind):
+        return pa.struct([plain_field(field) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain_field(kind.value_field))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

@@ -1,0 +1,57 @@
+"""Opens the table of a topic in its format, or creates it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.config.topic import TableConfig
+from ottla_tables.formats.table import Table, TableIdentity
+
+CATALOG_FILE: Final = "catalog.db"
+
+
+class TableFactory:
+    """Opens tables.
+
+    Args:
+        directory: of tables without a location, and of the SQLite catalog.
+        catalog_properties: further properties of catalogs and object stores, such as credentials.
+    """
+
+    def __init__(self, directory: Path, catalog_properties: Mapping[str, str]) -> None:
+        self.directory = directory.absolute()
+        self._catalog_properties = catalog_properties
+        self._catalogs: dict[str, Any] = {}
+
+    def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:
+        """Open the table of a topic. `suffix`: of its name and location, for a second table of the topic."""
+        name = table_name(owner.topic) + suffix
+        location = (config.ottla_table_location.rstrip("/") or str(self.directory / name.removesuffix(suffix))) + suffix
+        partition_by = config.ottla_table_partition_by
+        if config.ottla_table_format == "iceberg":
+            from ottla_tables.formats.iceberg import IcebergTable
+
+            return IcebergTable(self._catalog(config), name, location, schema, partition_by, owner)
+        if config.ottla_table_format == "delta":
+            from ottla_tables.formats.delta import DeltaLakeTable
+
+            return DeltaLakeTable(location, schema, partition_by, owner, self._catalog_properties)
+        from ottla_tables.formats.parquet_table import ParquetTable
+
+        return ParquetTable(location, schema, partition_by, owner)
+
+    def _catalog(self, config: TableConfig) -> Any:
+        from ottla_tables.formats.iceberg import open_catalog
+
+        url = config.ottla_table_catalog or f"sqlite:///{self.directory / CATALOG_FILE}"
+        if url not in self._catalogs:
+            self._catalogs[url] = open_catalog(url, self._catalog_properties)
+        return self._catalogs[url]
+
+
+def table_name(topic: str) -> str:
+    """Return the name of a topic's table: SQL needs no quotes for it."""
+    return re.sub(r"\W", "_", topic)

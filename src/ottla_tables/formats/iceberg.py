@@ -1,0 +1,279 @@
+"""Iceberg tables, in any catalog of pyiceberg: SQLite, PostgreSQL (by SQLAlchemy) or REST."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
+from pyiceberg.transforms import parse_transform
+from pyiceberg.typedef import Record
+from pyiceberg.types import ListType, MapType, StructType
+
+from ottla.errors import ConfigurationError
+from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.formats.table import (
+    OFFSETS_PROPERTY,
+    Commit,
+    PartitionField,
+    Snapshot,
+    TableFile,
+    TableIdentity,
+    WrittenFile,
+    dump_offsets,
+    parse_offsets,
+)
+from ottla_tables.partitioning import TRANSFORMS
+
+NAMESPACE: Final = "ottla"
+NO_RETRY: Final = {"commit.retry.num-retries": "0"}
+"""A commit that is repeated on a newer version would add the records twice."""
+PROPERTIES: Final = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.metrics.column.value": "counts",
+}
+_PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
+FIELD_ID: Final = "PARQUET:field_id"
+
+
+def open_catalog(url: str, properties: Mapping[str, str]) -> Catalog:
+    """Open a catalog. `url`: of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened."""
+    kind = "rest" if url.startswith(("http://", "https://")) else "sql"
+    if url.startswith("sqlite:///"):
+        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return load_catalog(NAMESPACE, **{"type": kind, "uri": url, **properties})
+    except Exception as error:  # SQLAlchemy and REST clients have no common class of errors
+        raise TableError(f"the catalog {_without_password(url)} cannot be opened: {error}") from error
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"://([^:/@]+):[^@]*@", r"://\1:[hidden]@", url)
+
+
+class IcebergTable:
+    """A table in the namespace `ottla` of a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        name: str,
+        location: str,
+        schema: Any,
+        partition_by: tuple[str, ...],
+        owner: TableIdentity,
+    ) -> None:
+        self._identifier = (NAMESPACE, name)
+        self._catalog = catalog
+        try:
+            self._table = catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            catalog.create_namespace_if_not_exists((NAMESPACE,))
+            self._table = self._create(schema, location, partition_by, {**PROPERTIES, **owner.properties})
+        owner.check(self._table.properties, f"the Iceberg table {NAMESPACE}.{name}")
+        self._base = self._table.current_snapshot()
+
+    def _create(self, schema: Any, location: str, partition_by: tuple[str, ...], properties: dict[str, str]) -> Any:
+        creation = self._catalog.create_table_transaction(
+            self._identifier, schema, location=location, properties=properties
+        )
+        try:
+            with creation as transaction:
+                if partition_by:
+                    with transaction.update_spec() as update:
+                        _add_fields(update, partition_by)
+        except TableAlreadyExistsError:
+            pass  # by another writer
+        return self._catalog.load_table(self._identifier)
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the files, with the ids of the fields."""
+        return arrow_schema(self._table.schema())
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The fields of the current partition spec."""
+        schema, spec = self._table.schema(), self._table.spec()
+        return tuple(
+            PartitionField(
+                field.name,
+                schema.find_column_name(field.source_id) or "",
+                _transform(str(field.transform)),
+            )
+            for field in spec.fields
+        )
+
+    def load(self) -> Snapshot:
+        """Load the newest version."""
+        self._table = self._catalog.load_table(self._identifier)
+        self._base = self._table.current_snapshot()
+        files = tuple(
+            TableFile(task.file.file_path, task.file.record_count, task.file.file_size_in_bytes, task.file)
+            for task in (self._table.scan().plan_files() if self._base is not None else ())
+        )
+        return Snapshot(files, self._offsets())
+
+    def _offsets(self) -> dict[int, int]:
+        # The newest commit that has offsets: another program may have compacted the table since, or rolled it back.
+        snapshot = self._base
+        while snapshot is not None:
+            summary = snapshot.summary
+            if summary is not None and OFFSETS_PROPERTY in summary.additional_properties:
+                return parse_offsets(summary.additional_properties[OFFSETS_PROPERTY])
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        return parse_offsets(self._table.properties.get(OFFSETS_PROPERTY)) if self._base is not None else {}
+
+    def open_file(self, name: str, directory: str) -> tuple[str, Any]:
+        """Create a data file below the location of the table."""
+        path = "/".join(filter(None, (self._table.location(), "data", directory, name)))
+        return path, self._table.io.new_output(path).create()
+
+    def discard(self, files: Sequence[WrittenFile]) -> None:
+        """Delete files that will not be committed."""
+        for file in files:
+            self._table.io.delete(file.path)
+
+    def commit(self, commit: Commit) -> None:
+        """Commit files and offsets as one snapshot. The table property has the offsets, too: it survives the expiry of
+        snapshots.
+        """
+        offsets = dump_offsets(commit.offsets)
+        table = self._table
+        table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **NO_RETRY}})
+        transaction = Transaction(table)
+        update = transaction.update_snapshot({OFFSETS_PROPERTY: offsets})
+        producer = update.overwrite() if commit.removed else update.merge_append()
+        for file in commit.removed:
+            producer.delete_data_file(file.handle)
+        for written in commit.added:
+            producer.append_data_file(self._data_file(written))
+        try:
+            producer.commit()
+            transaction.set_properties({OFFSETS_PROPERTY: offsets})
+            transaction.commit_transaction()
+        except CommitFailedException as error:
+            raise CommitConflictError(f"{'.'.join(self._identifier)}: {error}") from error
+        except CommitStateUnknownException as error:
+            raise TableError(f"{'.'.join(self._identifier)}: {error}") from error
+
+    def _data_file(self, written: WrittenFile) -> DataFile:
+        metadata = self._table.metadata
+        schema = metadata.schema()
+        statistics = data_file_statistics_from_parquet_metadata(
+            written.metadata,
+            compute_statistics_plan(schema, metadata.properties),
+            parquet_path_to_id_mapping(schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=written.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*written.partition),
+            file_size_in_bytes=written.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+    def evolve(self, schema: Any) -> None:
+        """Add the columns that the table lacks, in a commit of their own."""
+        with self._table.update_schema() as update:
+            update.union_by_name(schema)
+
+    def expire(self, older_than_ms: int) -> None:
+        """Delete snapshots before this time, but not the newest, and the files that only they use."""
+        before = self._table.metadata
+        limit = datetime.fromtimestamp(older_than_ms / 1000, UTC)
+        expired = [s for s in before.snapshots[:-1] if s.timestamp_ms < older_than_ms]
+        if not expired:
+            return
+        obsolete = _files(self._table, expired)
+        try:
+            self._table.maintenance.expire_snapshots().older_than(limit).commit()
+        except CommitFailedException as error:
+            raise CommitConflictError(f"{'.'.join(self._identifier)}: {error}") from error
+        self._table = self._catalog.load_table(self._identifier)
+        for path in obsolete - _files(self._table, self._table.metadata.snapshots):
+            self._table.io.delete(path)
+
+
+def _add_fields(update: Any, partition_by: tuple[str, ...]) -> None:
+    for text in partition_by:
+        match = _PARTITION.fullmatch(text)
+        source, transform = (match["source"], match["transform"]) if match else (text, "identity")
+        name = f"{source}_{transform.partition('[')[0]}" if match else None
+        try:
+            update.add_field(source, parse_transform(transform), name)
+        except ValueError as error:
+            raise ConfigurationError(f"ottla.table.partition.by: {text}: {error}") from error
+
+
+def _transform(name: str) -> Any:
+    try:
+        return TRANSFORMS[name]
+    except KeyError:
+        raise TableError(f"tables with the partition transform {name} cannot be written") from None
+
+
+def _files(table: Any, snapshots: Any) -> set[str]:
+    """Return the manifest lists, manifests and data files of snapshots."""
+    paths = set()
+    for snapshot in snapshots:
+        paths.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in paths:
+                paths.add(manifest.manifest_path)
+                paths.update(e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io))
+    return paths
+
+
+def arrow_schema(schema: Schema) -> Any:
+    """Return an Arrow schema with the ids of the fields. Unlike pyiceberg's, it has strings with 32-bit offsets, as the
+    decoder makes them.
+    """
+    return pa.schema([_arrow_field(field) for field in schema.fields])
+
+
+def _arrow_field(field: Any) -> Any:
+    return pa.field(
+        field.name, _arrow_type(field.field_type), nullable=not field.required, metadata={FIELD_ID: str(field.field_id)}
+    )
+
+
+def _arrow_type(kind: Any) -> Any:
+    if isinstance(kind, StructType):
+        return pa.struct([_arrow_field(field) for field in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(_arrow_field(kind.element_field))
+    if isinstance(kind, MapType):
+        return pa.map_(_arrow_field(kind.key_field), _arrow_field(kind.value_field))
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    plain = schema_to_pyarrow(kind)
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(plain, plain)

@@ -1,0 +1,189 @@
+"""Plain Parquet files in a directory, with a manifest per commit.
+
+`_ottla/N.json` lists the files of version N and the offsets in them. A commit links the next manifest to its name,
+which fails if another writer has done so: the step is atomic. Data files get their name *.parquet after it, so programs
+that read `data/**/*.parquet` without the manifests see only committed rows. A crash in between is repaired by the next
+load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.errors import ConfigurationError
+from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.formats.table import (
+    OFFSETS_PROPERTY,
+    Commit,
+    PartitionField,
+    Snapshot,
+    TableFile,
+    TableIdentity,
+    WrittenFile,
+)
+from ottla_tables.partitioning import identity_fields
+
+MANIFESTS: Final = "_ottla"
+DATA: Final = "data"
+UNCOMMITTED: Final = ".uncommitted"
+REMOVED: Final = ".removed"
+
+
+class ParquetTable:
+    """A table in a local directory."""
+
+    def __init__(self, location: str, schema: Any, partition_by: tuple[str, ...], owner: TableIdentity) -> None:
+        self._directory = local_directory(location)
+        self._owner = owner
+        self._version = 0
+        self._manifest: dict[str, Any] = {**owner.properties, OFFSETS_PROPERTY: {}, "files": []}
+        self._schema = schema
+        self._partition_by = partition_by
+        self.load()
+        owner.check(self._manifest, str(self._directory))
+        (self._directory / MANIFESTS).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the files."""
+        return self._schema
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The partition columns."""
+        return identity_fields(self._schema, self._partition_by)
+
+    def load(self) -> Snapshot:
+        """Load the newest manifest, and complete its commit if that was interrupted."""
+        for version in sorted(self._versions(), reverse=True):
+            try:
+                self._manifest = json.loads(self._path(version).read_bytes())
+            except FileNotFoundError:  # expired meanwhile, so there is a newer one
+                return self.load()
+            except ValueError as error:
+                raise TableError(f"{self._path(version)} is damaged: {error}") from error
+            self._version = version
+            break
+        if "schema" in self._manifest:
+            stored = pa.ipc.read_schema(pa.py_buffer(b64decode(self._manifest["schema"])))
+            self._schema = pa.unify_schemas([stored, self._schema])
+        self._rename()
+        files = tuple(
+            TableFile(str(self._existing(file["path"])), file["rows"], file["size"], file["path"])
+            for file in self._manifest["files"]
+        )
+        return Snapshot(files, {int(p): offset for p, offset in self._manifest[OFFSETS_PROPERTY].items()})
+
+    def _versions(self) -> list[int]:
+        return [int(path.stem) for path in (self._directory / MANIFESTS).glob("*.json") if path.stem.isdigit()]
+
+    def _path(self, version: int) -> Path:
+        return self._directory / MANIFESTS / f"{version:020d}.json"
+
+    def _existing(self, name: str) -> Path:
+        """Return the path of a file; another one if this process may not rename it."""
+        path = self._directory / name
+        uncommitted = path.with_name(path.name + UNCOMMITTED)
+        return path if path.exists() or not uncommitted.exists() else uncommitted
+
+    def _rename(self) -> None:
+        for name, before, after in (
+            *((name, UNCOMMITTED, "") for name in self._manifest.get("added", ())),
+            *((name, "", REMOVED) for name in self._manifest.get("removed", ())),
+        ):
+            path = self._directory / name
+            try:
+                path.with_name(path.name + before).rename(path.with_name(path.name + after))
+            except (FileNotFoundError, PermissionError):
+                continue  # done already, or left to the writer
+
+    def open_file(self, name: str, directory: str) -> tuple[str, Any]:
+        """Create a data file, which has another name until it is committed."""
+        path = self._directory / DATA / directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return str(path), path.with_name(path.name + UNCOMMITTED).open("wb")
+
+    def discard(self, files: Sequence[WrittenFile]) -> None:
+        """Delete files that will not be committed."""
+        for file in files:
+            Path(file.path + UNCOMMITTED).unlink(missing_ok=True)
+
+    def commit(self, commit: Commit) -> None:
+        """Write the next manifest."""
+        removed = {file.handle for file in commit.removed}
+        added = [
+            {"path": str(Path(file.path).relative_to(self._directory)), "rows": file.rows, "size": file.size}
+            for file in commit.added
+        ]
+        for file in commit.added:
+            _sync(file.path + UNCOMMITTED)
+        manifest = {
+            **self._owner.properties,
+            OFFSETS_PROPERTY: {str(partition): offset for partition, offset in commit.offsets.items()},
+            "timestamp_ms": time.time_ns() // 1_000_000,
+            "schema": b64encode(self._schema.serialize()).decode(),
+            "files": [file for file in self._manifest["files"] if file["path"] not in removed] + added,
+            "added": [file["path"] for file in added],
+            "removed": sorted(removed),
+        }
+        self._write(manifest)
+        self._version += 1
+        self._manifest = manifest
+        self._rename()
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        path = self._path(self._version + 1)
+        temporary = path.with_name(f"{uuid.uuid4().hex}.tmp")
+        with temporary.open("wb") as file:
+            file.write(json.dumps(manifest).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise CommitConflictError(f"{self._directory}: version {self._version + 1} exists already") from None
+        finally:
+            temporary.unlink()
+        _sync(path.parent)
+
+    def evolve(self, schema: Any) -> None:
+        """Add columns; the next commit stores them."""
+        self._schema = pa.unify_schemas([self._schema, schema])
+
+    def expire(self, older_than_ms: int) -> None:
+        """Delete old manifests, and files that were removed before that time."""
+        for version in sorted(self._versions())[:-1]:
+            path = self._path(version)
+            if path.stat().st_mtime_ns // 1_000_000 < older_than_ms:
+                path.unlink(missing_ok=True)
+        for path in (self._directory / DATA).rglob(f"*{REMOVED}"):
+            if path.stat().st_ctime_ns // 1_000_000 < older_than_ms:  # the time of its removal
+                path.unlink(missing_ok=True)
+
+
+def local_directory(location: str) -> Path:
+    """Return the directory of a location. Raises ConfigurationError for an object store."""
+    path = location.removeprefix("file://")
+    if "://" in path:
+        raise ConfigurationError(
+            f"ottla.table.location: {location}: ottla.table.format=parquet needs a local directory; iceberg and delta "
+            "commit on object stores as well"
+        )
+    return Path(path)
+
+
+def _sync(path: Path | str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,139 @@
+"""The interface of table formats.
+
+Every commit names the next offset of each partition, in the same atomic step as the files. A writer that was killed
+before its commit leaves files that no reader sees; after it, the offsets say where to continue. Thus each record is in
+the table exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from ottla_tables.errors import TableError
+
+OFFSETS_PROPERTY: Final = "ottla.offsets"
+"""The property of commits with the next offset of each partition, as JSON."""
+TOPIC_PROPERTY: Final = "ottla.topic"
+TOPIC_ID_PROPERTY: Final = "ottla.topic-id"
+
+
+class WrittenFile(NamedTuple):
+    """A complete Parquet file that is not committed yet. `partition`: its values of the partition columns."""
+
+    path: str
+    rows: int
+    size: int
+    metadata: Any
+    partition: tuple[Any, ...] = ()
+
+
+class TableFile(NamedTuple):
+    """A Parquet file of a table. `path` is what DuckDB and pyarrow open. `handle`: the format's own description."""
+
+    path: str
+    rows: int
+    size: int
+    handle: Any = None
+
+
+class Snapshot(NamedTuple):
+    """A version of a table: its files, and the next offset of each partition."""
+
+    files: tuple[TableFile, ...]
+    offsets: dict[int, int]
+
+
+class Commit(NamedTuple):
+    """A change of a table. `offsets`: of all partitions, after the change."""
+
+    added: Sequence[WrittenFile]
+    removed: Sequence[TableFile]
+    offsets: Mapping[int, int]
+    is_rewrite: bool = False
+    """Whether the rows stay the same, as in a compaction."""
+
+
+class Table(Protocol):
+    """One table. Not thread-safe; other processes may change the same table."""
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the files to write, with the format's metadata."""
+        ...
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The partition columns."""
+        ...
+
+    def load(self) -> Snapshot:
+        """Load the newest version, which the next commit is based on."""
+        ...
+
+    def open_file(self, name: str, directory: str) -> tuple[str, Any]:
+        """Create a data file. Return its path and a binary stream. `directory`: of its partition, such as `day=5`."""
+        ...
+
+    def discard(self, files: Sequence[WrittenFile]) -> None:
+        """Delete files that will not be committed."""
+        ...
+
+    def commit(self, commit: Commit) -> None:
+        """Commit, if the table is still the one that was loaded. Raises CommitConflictError if it is not."""
+        ...
+
+    def evolve(self, schema: Any) -> None:
+        """Add columns that the table lacks."""
+        ...
+
+    def expire(self, older_than_ms: int) -> None:
+        """Delete snapshots before this time (ms since 1970), and files that only they use."""
+        ...
+
+
+class PartitionField(NamedTuple):
+    """A partition column: its name, the column that it is computed from, and the transform of an Arrow array."""
+
+    name: str
+    source: str
+    transform: Any
+
+
+class TableIdentity(NamedTuple):
+    """The topic that a table belongs to."""
+
+    topic: str
+    topic_id: UUID
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table that name the topic."""
+        return {TOPIC_PROPERTY: self.topic, TOPIC_ID_PROPERTY: str(self.topic_id)}
+
+    def check(self, properties: Mapping[str, str], where: str) -> None:
+        """Raise TableError if a table belongs to another topic, or to a deleted one with the same name."""
+        for name, value in self.properties.items():
+            actual = properties.get(name, value)
+            if actual != value:
+                raise TableError(
+                    f"{where} is the table of another topic: {name} is {actual} instead of {value}; "
+                    "delete the table, or set another ottla.table.location for the topic"
+                )
+
+
+def dump_offsets(offsets: Mapping[int, int]) -> str:
+    """Return offsets as text for a property."""
+    return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
+
+
+def parse_offsets(text: str | None) -> dict[int, int]:
+    """Return the offsets of a property; none if it is missing. Raises TableError if it is damaged."""
+    if not text:
+        return {}
+    try:
+        return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise TableError(f"the property {OFFSETS_PROPERTY} is damaged: {text!r}") from error

@@ -1,0 +1,1 @@
+"""Reading committed records from the log directories of a broker on this machine."""

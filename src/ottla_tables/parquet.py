@@ -1,0 +1,151 @@
+"""Writes batches of rows to Parquet files, with a bounded amount of memory."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ottla_tables.formats.table import Table, WrittenFile
+from ottla_tables.partitioning import split
+
+ROW_GROUP_ROWS: Final = 500_000
+ROW_GROUP_BYTES: Final = 64 << 20
+FILE_BYTES: Final = 512 << 20
+"""Size in bytes at which the next file begins."""
+MAX_OPEN: Final = 50
+"""Maximum number of files that are written at the same time, one per value of the partition columns."""
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+DELTA_ENCODED: Final = ("offset", "timestamp")
+"""Columns whose values grow slowly: the encoding of differences takes a bit or two per row."""
+NO_DICTIONARY: Final = frozenset({*DELTA_ENCODED, "value"})
+
+
+class CountingStream:
+    """A binary stream that counts the bytes written to it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def write(self, data: Any) -> None:
+        """Write bytes."""
+        self._stream.write(data)
+        self.size += len(data)
+
+    def flush(self) -> None:
+        """Do nothing: only the whole file is of use."""
+
+    def close(self) -> None:
+        """Close the stream."""
+        self.closed = True
+        self._stream.close()
+
+
+class ParquetFile:
+    """One file. Rows are buffered until they fill a row group."""
+
+    def __init__(self, path: str, stream: Any, schema: Any, partition: tuple[Any, ...]) -> None:
+        self.path = path
+        self.partition = partition
+        self._stream = CountingStream(stream)
+        self._schema = schema
+        leaves = [name for name in schema.names if name not in NO_DICTIONARY]
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._stream, mode="w"),
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=leaves,
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in DELTA_ENCODED if name in schema.names},
+        )
+        self._pending: list[Any] = []
+        self._pending_rows = self._pending_bytes = self._rows = 0
+
+    def write(self, batch: Any) -> None:
+        """Add rows."""
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._pending_rows:
+            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), self._pending_rows)
+        self._rows += self._pending_rows
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    @property
+    def size(self) -> int:
+        """Size in bytes so far."""
+        return self._stream.size
+
+    def close(self) -> WrittenFile:
+        """Write the rest and the footer."""
+        self._write_group()
+        self._writer.close()
+        self._stream.close()
+        return WrittenFile(self.path, self._rows, self._stream.size, self._writer.writer.metadata, self.partition)
+
+
+class FileWriter:
+    """Writes rows to new files of a table: one per value of the partition columns, more if they grow large."""
+
+    def __init__(self, table: Table, file_bytes: int = FILE_BYTES) -> None:
+        self._table = table
+        self._file_bytes = file_bytes
+        self._schema = table.schema
+        self._open: dict[tuple[Any, ...], ParquetFile] = {}
+        self._written: list[WrittenFile] = []
+
+    def write(self, batch: Any) -> None:
+        """Add rows with the columns of the table."""
+        if not batch.num_rows:
+            return
+        for values, rows in split(batch, self._table.partition_fields):
+            file = self._open.pop(values, None)
+            if file is None:
+                if len(self._open) >= MAX_OPEN:
+                    self._close(next(iter(self._open)))
+                file = self._begin(values)
+            self._open[values] = file  # last: the file at the front was not written to for the longest time
+            file.write(rows)
+            if file.size >= self._file_bytes:
+                self._close(values)
+
+    def _begin(self, values: tuple[Any, ...]) -> ParquetFile:
+        pairs = zip(self._table.partition_fields, values, strict=True)
+        directory = "/".join(f"{field.name}={_directory(value)}" for field, value in pairs)
+        path, stream = self._table.open_file(f"ottla-{uuid.uuid4().hex}.parquet", directory)
+        return ParquetFile(path, stream, self._schema, values)
+
+    def _close(self, values: tuple[Any, ...]) -> None:
+        self._written.append(self._open.pop(values).close())
+
+    def close(self) -> list[WrittenFile]:
+        """Complete all files, and return them."""
+        for values in list(self._open):
+            self._close(values)
+        return self._written
+
+    def discard(self) -> None:
+        """Close and delete all files."""
+        try:
+            self.close()
+        except OSError:
+            pass  # such as a full disk, which may be why they are deleted
+        self._table.discard(self._written)
+
+
+def _directory(value: Any) -> str:
+    from urllib.parse import quote
+
+    if value is None:
+        return "__HIVE_DEFAULT_PARTITION__"
+    return quote(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value), safe="-_ ")

@@ -1,0 +1,72 @@
+"""Splits batches by the values of the partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.errors import ConfigurationError
+from ottla_tables.formats.table import PartitionField
+
+
+def _days(values: Any) -> Any:
+    return values.cast(pa.date32()).cast(pa.int32())
+
+
+def _years(values: Any) -> Any:
+    return pc.cast(pc.subtract(pc.year(values), 1970), pa.int32())
+
+
+def _months(values: Any) -> Any:
+    return pc.cast(pc.add(pc.multiply(_years(values), 12), pc.subtract(pc.month(values), 1)), pa.int32())
+
+
+def _hours(values: Any) -> Any:
+    hour = pc.floor_temporal(values, unit="hour").cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
+    return pc.cast(pc.divide(hour, 3600), pa.int32())
+
+
+TRANSFORMS: Final[dict[str, Callable[[Any], Any]]] = {
+    "identity": lambda values: values,
+    "year": _years,
+    "month": _months,
+    "day": _days,
+    "hour": _hours,
+}
+"""Iceberg's transforms of columns: years, months, days and hours count from 1970."""
+
+
+def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[PartitionField, ...]:
+    """Return the partition columns of formats without transforms. Raises ConfigurationError."""
+    for column in partition_by:
+        if column not in schema.names:
+            raise ConfigurationError(
+                f"ottla.table.partition.by: {column} is no column of the table ({', '.join(schema.names)}); only "
+                "Iceberg tables have transforms"
+            )
+    return tuple(PartitionField(column, column, TRANSFORMS["identity"]) for column in partition_by)
+
+
+def split(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the rows of each combination of values, in their order, with these values."""
+    if not fields:
+        yield (), batch
+        return
+    columns = [field.transform(batch.column(field.source)) for field in fields]
+    names = [str(i) for i in range(len(columns))]
+    keys = pa.table(columns, names=names)
+    groups = keys.group_by(names).aggregate([]).to_pylist()
+    if len(groups) == 1:
+        yield tuple(groups[0].values()), batch
+        return
+    for group in groups:
+        mask: Any = None
+        for name, value in group.items():
+            column = keys.column(name)
+            equal = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+            equal = pc.fill_null(equal, False)
+            mask = equal if mask is None else pc.and_(mask, equal)
+        yield tuple(group.values()), batch.filter(mask.combine_chunks())

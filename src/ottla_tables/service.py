@@ -1,0 +1,176 @@
+"""The table writer process: finds topics with tables, and writes each one when its flush.ms or flush.bytes is due."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from threading import Event
+from typing import Final
+
+from ottla.backoff import ExponentialBackoff
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla_tables.errors import TableError
+from ottla_tables.log.lookup import EARLIEST, Leader, Lookup, TableTopic
+from ottla_tables.writer import Ends, TableWriter
+
+log: Final = logging.getLogger("ottla.tables")
+
+POLL_SECONDS: Final = 0.5
+DISCOVERY_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = (1.0, 60.0)
+
+OpenWriter = Callable[[TableTopic], TableWriter]
+
+
+class TopicTask:
+    """One topic: its writer, when the next flush is due, and failures."""
+
+    def __init__(self, topic: TableTopic, lookup: Lookup, open_writer: OpenWriter, clock: Callable[[], float]) -> None:
+        self.topic = topic
+        self._lookup = lookup
+        self._open_writer = open_writer
+        self._clock = clock
+        self._writer: TableWriter | None = None
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self._ends = Ends({}, {}, {})
+        self._pending_since: float | None = None
+        self._backoff = ExponentialBackoff(*RETRY_SECONDS)
+        self._failures = 0
+        self._retry_at = 0.0
+
+    def step(self, *, at_once: bool = False) -> int:
+        """Flush if that is due (or `at_once`). Return the number of rows. Failures are logged and retried later."""
+        if self._clock() < self._retry_at:
+            return 0
+        try:
+            rows = self._step(at_once)
+        except Exception as error:  # catalogs and object stores raise errors of many libraries
+            if at_once:
+                raise
+            self._failed(error)
+            return 0
+        self._failures = 0
+        return rows
+
+    def _failed(self, error: Exception) -> None:
+        delay = self._backoff.backoff(self._failures)
+        self._failures += 1
+        self._retry_at = self._clock() + delay
+        self._writer = None
+        self._leaders = {}
+        unexpected = not isinstance(error, KafkaError | OSError)
+        log.error(
+            "%s: the table cannot be written, retrying in %.0f s: %s",
+            self.topic.name,
+            delay,
+            error,
+            exc_info=unexpected,
+        )
+
+    def _step(self, at_once: bool) -> int:
+        if self._writer is None:
+            self._writer = self._open_writer(self.topic)
+        writer, config = self._writer, self.topic.config
+        ends = self._read_ends()
+        if not writer.is_behind(ends):
+            self._pending_since = None
+            return 0
+        now = self._clock()
+        if self._pending_since is None:
+            self._pending_since = now
+        is_due = at_once or now - self._pending_since >= config.ottla_table_flush_ms / 1000
+        if not is_due and writer.backlog_bytes(ends) < config.ottla_table_flush_bytes:
+            return 0
+        self._pending_since = None
+        began = time.perf_counter()
+        rows = writer.flush(ends)
+        if rows:
+            log.info("%s: %d rows committed in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+        return rows
+
+    def _read_ends(self) -> Ends:
+        leaders = self._lookup.leaders(self.topic.name)
+        if leaders != self._leaders:
+            self._ends = self._ends_of(leaders)
+            self._leaders = leaders
+        marks = self._lookup.offsets(leaders)
+        return self._ends._replace(
+            high_watermarks={tp.partition: offset for tp, offset in marks.items()},
+            are_current=lambda: self._lookup.leaders(self.topic.name) == leaders,
+        )
+
+    def _ends_of(self, leaders: Mapping[TopicPartition, Leader]) -> Ends:
+        directories = self._lookup.directories(leaders)
+        for tp in leaders.keys() - directories.keys():
+            log.warning("%s: the log is not on this machine; run `ottla tables run` beside its broker", tp)
+        starts = self._lookup.offsets(leaders, EARLIEST)
+        return Ends(
+            {tp.partition: path for tp, path in directories.items()},
+            {tp.partition: offset for tp, offset in starts.items()},
+            {},
+        )
+
+
+class TableService:
+    """Writes all tables, or those of some topics, until it is stopped."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        open_writer: OpenWriter,
+        names: Iterable[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lookup = lookup
+        self._open_writer = open_writer
+        self._names = None if names is None else list(names)
+        self._clock = clock
+        self._tasks: dict[str, TopicTask] = {}
+        self._discover_at = 0.0
+
+    def run(self, stopping: Event) -> None:
+        """Write tables until the event is set."""
+        while not stopping.is_set():
+            if not self.step():
+                stopping.wait(POLL_SECONDS)
+
+    def step(self) -> int:
+        """Flush the tables that are due. Return the number of rows."""
+        if self._clock() >= self._discover_at:
+            try:
+                self._discover()
+            except KafkaError as error:
+                log.warning("The topics with tables cannot be looked up, retrying: %s", error)
+            self._discover_at = self._clock() + DISCOVERY_SECONDS
+        return sum(task.step() for task in list(self._tasks.values()))
+
+    def write_all(self) -> int:
+        """Write everything that the topics have now, and return the number of rows. Raises KafkaError."""
+        self._discover()
+        rows = 0
+        for task in self._tasks.values():
+            while written := task.step(at_once=True):
+                rows += written
+        return rows
+
+    def _discover(self) -> None:
+        topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
+        for name in self._tasks.keys() - topics.keys():
+            log.info("%s has no table any more", name)
+            del self._tasks[name]
+        for name, topic in topics.items():
+            task = self._tasks.get(name)
+            if task is not None and _same(task.topic, topic):
+                continue
+            log.info("%s: writing a table in format %s", name, topic.config.ottla_table_format)
+            self._tasks[name] = TopicTask(topic, self._lookup, self._open_writer, self._clock)
+        if self._names is not None and (missing := set(self._names) - topics.keys()):
+            raise TableError(
+                f"no such topic with a table: {', '.join(sorted(missing))}; set the topic config ottla.table.format"
+            )
+
+
+def _same(one: TableTopic, other: TableTopic) -> bool:
+    return one.topic_id == other.topic_id and one.config.originals == other.config.originals

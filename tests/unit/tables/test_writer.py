@@ -1,0 +1,91 @@
+"""The table writer: from log segments to tables, each record once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.tables.topics import TableWorld, as_record, table_world
+
+from ottla import Broker, NewTopic
+from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.writer import TableWriter
+
+FORMATS = ("iceberg", "delta", "parquet")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(params=FORMATS)
+def world(request: Any, broker: Broker, tmp_path: Path) -> Iterator[TableWorld]:
+    with table_world(broker, f"t-{request.param}-{tmp_path.name}", tmp_path, format=request.param) as world:
+        yield world
+
+
+def test_tables_have_the_committed_records_of_all_partitions_once(world: TableWorld) -> None:
+    world.send(b"a", None, b"")
+    world.producer.send(world.topic, b"h", key=b"k", partition=1, headers=[("x", b"1"), ("y", None)])
+    world.transaction([b"c1", b"c2"])
+    world.transaction([b"no"], commit=False)
+    world.transaction([b"c3"], partition=1)
+    hanging = world.transaction([b"open"], commit=None)
+    world.send(b"after an open transaction")
+    world.send(b"p1", partition=1)
+
+    assert world.write() == 8
+    assert [as_record(row) for row in world.rows()] == world.records()
+    assert world.write() == 0, "a new writer continues after the last commit"
+
+    hanging.commit_transaction()
+    hanging.close()
+    world.send(*(b"%d" % i for i in range(100)))
+    assert world.write() == 102
+    assert [as_record(row) for row in world.rows()] == world.records()
+
+
+def test_of_two_writers_one_commits(world: TableWorld) -> None:
+    world.send(b"a")
+    service = world.service()
+    service.write_all()
+    world.send(b"b")
+    (task,) = service._tasks.values()
+    ends = task._read_ends()
+    writer: TableWriter = task._writer  # type: ignore[assignment]
+    world.send(b"c")
+    assert world.write() == 2  # by another writer
+    with pytest.raises(CommitConflictError):
+        writer.flush(ends)
+    assert [row["value"] for row in world.rows()] == [b"a", b"b", b"c"]
+    world.send(b"d")
+    assert service.write_all() == 1, "the writer goes on after the rows of the other one"
+    assert [row["value"] for row in world.rows()] == [b"a", b"b", b"c", b"d"]
+
+
+def test_records_of_a_replaced_leader_are_read_again(world: TableWorld) -> None:
+    world.send(b"a")
+    service = world.service()
+    service.write_all()
+    (task,) = service._tasks.values()
+    world.send(b"b")
+    ends = task._read_ends()
+    writer: TableWriter = task._writer  # type: ignore[assignment]
+    with pytest.raises(TableError, match="a leader has changed"):
+        writer.flush(ends._replace(are_current=lambda: False))
+    assert [row["value"] for row in world.rows()] == [b"a"]
+    assert service.write_all() == 1
+
+
+def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
+    world.send(b"a")
+    world.write()
+    configs = {f"ottla.table.{'format'}": world.lookup.topics([world.topic])[0].config.ottla_table_format}
+    world.admin.delete_topics([world.topic])
+    world.admin.create_topics([NewTopic(world.topic, 2, 1, None, configs)], wait_for_metadata=True)
+    with pytest.raises(TableError, match="another ottla.table.location"):
+        world.write()
