@@ -1,4 +1,4 @@
-"""`ottla tables`: write topics to Iceberg, Delta or Parquet tables.
+"""`ottla tables`: write topics to Iceberg, Delta or Parquet tables, and query them with SQL.
 
 The topic config ottla.table.format selects the topics: iceberg, delta or parquet. `run` reads the log segments of the
 brokers on this machine, and commits each record exactly once.
@@ -14,7 +14,7 @@ from threading import Event
 
 from ottla.cli.framework.command import Action, Command, CommandFailedError
 from ottla.cli.framework.connection import client_options, connection, without_serialization
-from ottla.cli.framework.options import Flag, Option, Repeatable
+from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.signals import stopping
 from ottla.config import properties
 
@@ -30,9 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from ottla_tables.opening import WriterFactory
     from ottla_tables.service import TableService
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
-    for name in ("pyiceberg", "ottla.client"):  # they log what the writer reports itself
-        logging.getLogger(name).setLevel(logging.ERROR)
+    _log(logging.INFO)
     with KafkaAdminClient(without_serialization(client_options(args))) as admin:
         lookup = Lookup(admin)
         directory = args.directory or lookup.default_directory()
@@ -46,6 +44,29 @@ def run(args: argparse.Namespace) -> int:
         with stopping(stopped.set):
             service.run(stopped)
     return 0
+
+
+def query(args: argparse.Namespace) -> int:
+    """Run a query and print its result. Raises KafkaError and CommandFailedError."""
+    _check_packages()
+    from ottla.client.admin.admin import KafkaAdminClient
+    from ottla_tables.cli import query as printing
+    from ottla_tables.formats.factory import TableFactory
+    from ottla_tables.log.lookup import Lookup
+    from ottla_tables.query.engine import QueryEngine
+
+    _log(logging.WARNING)
+    configs = without_serialization(client_options(args))
+    with KafkaAdminClient(configs) as admin:
+        lookup = Lookup(admin)
+        factory = TableFactory(args.directory or lookup.default_directory(), _catalog_properties(args))
+        return printing.query(QueryEngine(lookup, factory, configs), args)
+
+
+def _log(level: int) -> None:
+    logging.basicConfig(level=level, format=LOG_FORMAT, stream=sys.stderr)
+    for name in ("pyiceberg", "ottla.client"):  # they log what is reported here
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _catalog_properties(args: argparse.Namespace) -> dict[str, str]:
@@ -85,6 +106,16 @@ COMMAND = Command(
                 *PLACE,
                 Repeatable("--topic TOPIC", "topic to write; all topics with ottla.table.format by default"),
                 Flag("--once", "write what the topics have now, and exit"),
+            ),
+        ),
+        Action(
+            "query",
+            "query topics with SQL (DuckDB): each one is a view of its table and of the log after it",
+            query,
+            (
+                Option("sql SQL", "query, such as: select count(*) from orders"),
+                *PLACE,
+                JSON,
             ),
         ),
     ),

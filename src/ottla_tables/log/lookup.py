@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
+from ottla.client.admin.topics.offsets import IsolationLevel
 from ottla.config.topic import NO_TABLE, TableConfig
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
@@ -41,9 +42,13 @@ class Lookup:
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
 
-    def topics(self, names: Iterable[str] | None = None) -> list[TableTopic]:
-        """Return the topics that have a table, of these (None: all)."""
-        candidates = set(self._admin.list_topics(list_internal=False))
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return self._admin.list_topics()
+
+    def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:
+        """Return the topics that have a table, of these (None: all); with `all_formats` also those without a table."""
+        candidates = set(self._admin.list_topics(list_internal=all_formats))
         if names is not None:
             candidates &= set(names)
         resources = [ConfigResource(TOPIC, name) for name in sorted(candidates)]
@@ -53,7 +58,7 @@ class Lookup:
         for resource, entries in described.items():
             values = {name: entry.value for name, entry in entries.items() if name.startswith(PREFIX)}
             config = TableConfig({name: value for name, value in values.items() if value is not None})
-            if config.ottla_table_format != NO_TABLE:
+            if all_formats or config.ottla_table_format != NO_TABLE:
                 configs[resource.name] = config
         if not configs:
             return []
@@ -81,9 +86,14 @@ class Lookup:
                     directories[tp] = Path(path) / str(tp)
         return directories
 
-    def offsets(self, partitions: Iterable[TopicPartition], position: int = LATEST) -> dict[TopicPartition, int]:
-        """Return the high watermark, or the first offset, of each partition. Those without a leader are left out."""
-        listed = self._admin.list_offsets(dict.fromkeys(partitions, position), errors={})
+    def offsets(
+        self, partitions: Iterable[TopicPartition], position: int = LATEST, *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Return the high watermark (or with `committed` the last stable offset), or the first offset, of each
+        partition. Those without a leader are left out.
+        """
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        listed = self._admin.list_offsets(dict.fromkeys(partitions, position), None, isolation, errors={})
         return {tp: item.offset for tp, item in listed.items() if item.offset >= 0}
 
     def default_directory(self) -> Path:

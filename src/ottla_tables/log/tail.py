@@ -1,0 +1,44 @@
+"""Reads committed records from brokers, for programs on any machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ottla import KafkaConsumer, TopicPartition
+from ottla.records.columns import Columns
+from ottla_tables.errors import TableError
+
+POLL_MS: Final = 500
+STALL_SECONDS: Final = 30.0
+"""Maximum time in seconds without progress."""
+
+
+def read_tail(
+    configs: Mapping[str, Any], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> Iterator[tuple[int, Columns]]:
+    """Yield the committed records with start <= offset < end of each partition, with the partition's number.
+
+    `configs`: of the consumer. Raises OffsetOutOfRangeError if records were deleted, and TableError if the brokers
+    return nothing for a long time.
+    """
+    ends = {tp: end for tp, end in ends.items() if starts[tp] < end}
+    if not ends:
+        return
+    own = {"isolation.level": "read_committed", "auto.offset.reset": "none", "enable.auto.commit": False}
+    with KafkaConsumer({**configs, **own, "group.id": None}) as consumer:
+        consumer.assign(ends)
+        for tp in ends:
+            consumer.seek(tp, starts[tp])
+        deadline = time.monotonic() + STALL_SECONDS
+        open_partitions = set(ends)
+        while open_partitions:
+            for tp, columns in consumer.poll_batch(POLL_MS, headers=True, until=ends).items():
+                deadline = time.monotonic() + STALL_SECONDS
+                yield tp.partition, columns
+            reached = {tp for tp in open_partitions if consumer.position(tp) >= ends[tp]}
+            consumer.pause(*reached)
+            open_partitions -= reached
+            if time.monotonic() > deadline:
+                raise TableError(f"no records of {sorted(open_partitions)[0]} within {STALL_SECONDS:.0f} s")

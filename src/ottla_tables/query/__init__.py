@@ -1,0 +1,1 @@
+"""SQL over tables and the end of the log that is not in them yet."""

@@ -1,0 +1,179 @@
+"""Runs SQL in DuckDB: each topic in a query is a view of its table's files and the records of the log after them.
+
+The table's offsets say where the log begins, so that no record is missing and none is there twice. A topic without a
+table is read from its first offset.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset
+
+from ottla.model import TopicPartition
+from ottla_tables.columns import RECORD, record_batch
+from ottla_tables.errors import TableError
+from ottla_tables.formats.factory import TableFactory, table_name
+from ottla_tables.formats.table import Snapshot, TableIdentity
+from ottla_tables.log.lookup import EARLIEST, Lookup, TableTopic
+from ottla_tables.log.tail import read_tail
+
+log: Final = logging.getLogger("ottla.tables")
+
+ATTEMPTS: Final = 3
+"""Maximum number of attempts, if files of the table are compacted or expire meanwhile."""
+FETCH_ROWS: Final = 10_000
+
+
+class Result(NamedTuple):
+    """The result of a query: the names of its columns, its rows, and the next offsets of each topic in it."""
+
+    names: list[str]
+    rows: Iterator[tuple[Any, ...]]
+    offsets: dict[str, dict[int, int]]
+
+
+class QueryEngine:
+    """Runs queries over the topics of a cluster.
+
+    Args:
+        lookup: of topics and offsets.
+        tables: opens the tables.
+        configs: of the consumer that reads the log.
+    """
+
+    def __init__(self, lookup: Lookup, tables: TableFactory, configs: Mapping[str, Any]) -> None:
+        self._lookup = lookup
+        self._tables = tables
+        self._configs = configs
+
+    def run(self, sql: str) -> Result:
+        """Run a query, and return its result. Raises TableError for errors in the SQL, and KafkaError."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._run(sql)
+            except duckdb.IOException as error:  # a file has expired after the table was loaded
+                if attempt == ATTEMPTS - 1:
+                    raise TableError(f"files of a table cannot be read: {error}") from error
+            except duckdb.Error as error:
+                raise TableError(str(error)) from error
+        raise AssertionError("unreachable")
+
+    def _run(self, sql: str) -> Result:
+        connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        offsets = {}
+        for topic in self._topics_in(connection, sql):
+            offsets[topic.name] = View(connection, topic, self._lookup, self._tables, self._configs).create()
+        cursor = connection.execute(sql)
+        names = [column[0] for column in cursor.description or ()]
+        return Result(names, _rows(cursor), offsets)
+
+    def _topics_in(self, connection: Any, sql: str) -> list[TableTopic]:
+        tables = {name.lower() for name in _tables_in(connection, sql)}
+        topics = [name for name in self._lookup.names() if {name.lower(), table_name(name).lower()} & tables]
+        return self._lookup.topics(topics, all_formats=True) if topics else []
+
+
+def _tables_in(connection: Any, sql: str) -> set[str]:
+    """Return the names of tables in a query. In other statements than SELECT, such as COPY, every word may be one."""
+    # Not get_table_names(): it looks for columns, too, and there are none before the views.
+    ((serialized,),) = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchall()
+    tree = json.loads(serialized)
+    return set(re.findall(r"[\w.-]+", sql)) if tree.get("error") else set(_base_tables(tree))
+
+
+def _base_tables(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if node.get("type") == "BASE_TABLE":
+            yield node["table_name"]
+        for child in node.values():
+            yield from _base_tables(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _base_tables(child)
+
+
+def _rows(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    while rows := cursor.fetchmany(FETCH_ROWS):
+        yield from rows
+
+
+class View:
+    """The view of one topic in a connection of DuckDB."""
+
+    def __init__(
+        self, connection: Any, topic: TableTopic, lookup: Lookup, tables: TableFactory, configs: Mapping[str, Any]
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._lookup = lookup
+        self._tables = tables
+        self._configs = configs
+        self._name = table_name(topic.name)
+
+    def create(self) -> dict[int, int]:
+        """Create the view, and return the offset of each partition up to which it has all committed records."""
+        # First the table, then the end of the log: between them, the table only grows from what the log has.
+        snapshot = self._snapshot()
+        starts, ends = self._range(snapshot)
+        self._create_tail(starts, ends)
+        source = self._files(snapshot)
+        tail = f"select * from {_quoted(self._tail)}"
+        query = f"{source} union all by name {tail}" if source else tail
+        for name in {self._name, self._topic.name}:
+            self._connection.execute(f"create or replace temp view {_quoted(name)} as {query}")
+        return {tp.partition: end for tp, end in ends.items()}
+
+    @property
+    def _tail(self) -> str:
+        return f"{self._name}__tail"
+
+    def _snapshot(self) -> Snapshot:
+        config = self._topic.config
+        if config.ottla_table_format == "none":
+            return Snapshot((), {})
+        return self._tables.open(TableIdentity(self._topic.name, self._topic.topic_id), config, RECORD).load()
+
+    def _range(self, snapshot: Snapshot) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        leaders = self._lookup.leaders(self._topic.name)
+        ends = self._lookup.offsets(leaders, committed=True)
+        firsts = self._lookup.offsets(leaders, EARLIEST)
+        starts = {tp: snapshot.offsets.get(tp.partition, firsts.get(tp, 0)) for tp in ends}
+        for tp, start in starts.items():
+            if start < firsts.get(tp, 0):
+                raise TableError(
+                    f"{tp}: offsets {start} to {firsts[tp] - 1} are neither in the table nor in the log; "
+                    "is `ottla tables run` running?"
+                )
+        return starts, {tp: max(end, starts[tp]) for tp, end in ends.items()}
+
+    def _create_tail(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        batches = (record_batch(columns, number) for number, columns in read_tail(self._configs, starts, ends))
+        reader = pa.RecordBatchReader.from_batches(RECORD, batches)
+        # A table of DuckDB: it may be read several times, and moves to disk if it does not fit into memory.
+        self._connection.register("ottla_reader", reader)
+        self._connection.execute(f"create or replace temp table {_quoted(self._tail)} as select * from ottla_reader")
+        self._connection.unregister("ottla_reader")
+
+    def _files(self, snapshot: Snapshot) -> str:
+        paths = [file.path.removeprefix("file://") for file in snapshot.files]
+        if not paths:
+            return ""
+        if "://" not in paths[0]:
+            texts = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+            return f"select * from read_parquet([{texts}], union_by_name = true, hive_partitioning = false)"
+        file_system, _ = pa.fs.FileSystem.from_uri(paths[0])
+        keys = [pa.fs.FileSystem.from_uri(path)[1] for path in paths]
+        name = f"{self._name}__files"
+        self._connection.register(name, pyarrow.dataset.dataset(keys, filesystem=file_system, format="parquet"))
+        return f"select * from {_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

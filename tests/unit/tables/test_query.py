@@ -1,0 +1,74 @@
+"""Queries: a table and the log after it, read as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.tables.topics import TableWorld, table_world
+
+from ottla import Broker, NewTopic
+from ottla_tables.errors import TableError
+from ottla_tables.query.engine import QueryEngine
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+def engine(world: TableWorld) -> QueryEngine:
+    return QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
+
+
+def test_query_while_producing_and_flushing_is_exact_to_an_offset(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "exact", tmp_path, format="parquet") as world:
+        stopping = threading.Event()
+
+        def produce() -> None:
+            number = 0
+            while not stopping.is_set():
+                world.send(*(b"%d" % (number + i) for i in range(50)), partition=number % 2)
+                number += 50
+
+        def flush() -> None:
+            service = world.service()
+            while not stopping.is_set():
+                service.write_all()
+
+        threads = [threading.Thread(target=work) for work in (produce, flush)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(10):
+                result = engine(world).run(
+                    'select partition, count(*), count(distinct "offset"), max("offset") + 1 from exact group by all'
+                )
+                counts = {partition: numbers for partition, *numbers in result.rows}
+                expected = {partition: [end, end, end] for partition, end in result.offsets["exact"].items() if end}
+                assert counts == expected
+        finally:
+            stopping.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_query_joins_topics_with_and_without_a_table(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "left.one", tmp_path, format="delta") as world:
+        world.admin.create_topics([NewTopic("right-one", 1, 1)], wait_for_metadata=True)
+        world.send(b"1", b"2")
+        world.write()
+        world.transaction([b"3"], commit=False)
+        world.transaction([b"4"])
+        world.producer.send("right-one", b"4", headers=[("h", b"x")])
+        world.producer.flush()
+        result = engine(world).run(
+            "select decode(l.value), r.headers[1].key from left_one l "
+            'left join "right-one" r on l.value = r.value order by 1'
+        )
+        assert list(result.rows) == [("1", None), ("2", None), ("4", "h")]
+        with pytest.raises(TableError, match="missing does not exist"):
+            engine(world).run("select * from missing")
