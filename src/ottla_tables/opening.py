@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ottla_tables.columns import RECORD
+from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import TableIdentity
 from ottla_tables.log.lookup import TableTopic
+from ottla_tables.values.factory import converter, initial_schema
+from ottla_tables.values.rows import DEAD_LETTER, BytesConverter
 from ottla_tables.writer import TableWriter
 
 
@@ -17,5 +19,18 @@ class WriterFactory:
 
     def open(self, topic: TableTopic) -> TableWriter:
         """Open the writer of a topic. Raises TableError or ConfigurationError."""
-        table = self._tables.open(TableIdentity(topic.name, topic.topic_id), topic.config, RECORD)
-        return TableWriter(topic.name, table, topic.config.ottla_table_flush_bytes)
+        owner, config = TableIdentity(topic.name, topic.topic_id), topic.config
+        schema = config.ottla_table_schema
+        table = self._tables.open(owner, config, initial_schema(schema))
+        rows = converter(schema, table.schema)
+        dead_letters = None
+        if not isinstance(rows, BytesConverter):
+            dead_letters = DeadLetters(self._tables.open(owner, config, DEAD_LETTER, SUFFIX))
+        return TableWriter(
+            topic.name,
+            table,
+            rows,
+            dead_letters,
+            config.ottla_table_flush_bytes,
+            is_upsert=config.ottla_table_mode == "upsert",
+        )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from ottla_tables.formats.table import Table, WrittenFile
@@ -15,6 +17,7 @@ ROW_GROUP_ROWS: Final = 500_000
 ROW_GROUP_BYTES: Final = 64 << 20
 FILE_BYTES: Final = 512 << 20
 """Size in bytes at which the next file begins."""
+READ_ROWS: Final = 50_000
 MAX_OPEN: Final = 50
 """Maximum number of files that are written at the same time, one per value of the partition columns."""
 COMPRESSION: Final = "zstd"
@@ -108,6 +111,7 @@ class FileWriter:
         """Add rows with the columns of the table."""
         if not batch.num_rows:
             return
+        batch = aligned(batch, self._schema)
         for values, rows in split(batch, self._table.partition_fields):
             file = self._open.pop(values, None)
             if file is None:
@@ -141,6 +145,29 @@ class FileWriter:
         except OSError:
             pass  # such as a full disk, which may be why they are deleted
         self._table.discard(self._written)
+
+
+def aligned(batch: Any, schema: Any) -> Any:
+    """Return rows with the columns of the table, in its order. Columns that they lack are null."""
+    if batch.schema.names == schema.names:
+        return batch
+    present = set(batch.schema.names)
+    columns = [
+        batch.column(field.name) if field.name in present else pa.nulls(batch.num_rows, field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_batches(path: str, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of a file, with a bounded amount of memory. `columns`: None for all."""
+    path = path.removeprefix("file://")
+    if "://" not in path:
+        source: Any = path
+    else:
+        file_system, key = pa.fs.FileSystem.from_uri(path)
+        source = file_system.open_input_file(key)
+    with pq.ParquetFile(source) as file:
+        yield from file.iter_batches(READ_ROWS, columns=columns)
 
 
 def _directory(value: Any) -> str:

@@ -11,10 +11,13 @@ from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.storage.log_reader import ReadOnlyLog
 from ottla_tables.columns import record_batch
+from ottla_tables.dead_letters import DeadLetters, without
 from ottla_tables.errors import CommitConflictError, TableError
-from ottla_tables.formats.table import Commit, Table
+from ottla_tables.formats.table import Commit, Table, TableFile, WrittenFile
 from ottla_tables.log.segments import SegmentReader
 from ottla_tables.parquet import FileWriter
+from ottla_tables.upsert import Upserts
+from ottla_tables.values.rows import RowConverter, Rows
 
 log: Final = logging.getLogger("ottla.tables")
 
@@ -34,13 +37,37 @@ class Ends(NamedTuple):
 
 
 class TableWriter:
-    """The writer of one table. Its state is in the table itself; here is a copy of the offsets."""
+    """The writer of one table. Its state is in the table itself; here is a copy of the offsets.
 
-    def __init__(self, topic: str, table: Table, flush_bytes: int) -> None:
+    Args:
+        topic: the topic's name.
+        table: the table.
+        converter: converts records to rows of the table.
+        dead_letters: the records that cannot be rows; None if there can be none.
+        flush_bytes: about how many bytes of records a commit has at most.
+        is_upsert: whether the table has a row per key instead of one per record.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        table: Table,
+        converter: RowConverter,
+        dead_letters: DeadLetters | None,
+        flush_bytes: int,
+        *,
+        is_upsert: bool = False,
+    ) -> None:
         self.topic = topic
         self.table = table
-        self.offsets = table.load().offsets
+        self._snapshot = table.load()
+        self.offsets = self._snapshot.offsets
+        self._converter = converter
+        self._dead_letters = dead_letters
+        if dead_letters is not None:
+            dead_letters.load(self.offsets)
         self._flush_bytes = flush_bytes
+        self._is_upsert = is_upsert
         self._readers: dict[int, SegmentReader] = {}
 
     def is_behind(self, ends: Ends) -> bool:
@@ -62,60 +89,90 @@ class TableWriter:
         return self.offsets.get(partition, ends.starts.get(partition, 0))
 
     def flush(self, ends: Ends) -> int:
-        """Write about flush.bytes of new records and commit them. Return the number of rows.
+        """Write about flush.bytes of new records and commit them. Return the number of records.
 
         Raises CommitConflictError if another writer has committed these records.
         """
-        files = FileWriter(self.table)
+        files = _Files(self.table)
         try:
-            offsets, rows = self._write(files, ends)
+            offsets, records, removed = self._write(files, ends)
             written = files.close()
-            if written and not ends.are_current():
+            if records and not ends.are_current():
                 raise TableError(f"{self.topic}: a leader has changed while its records were read; reading them again")
-            if written:
-                self._commit(Commit(written, (), offsets))
+            if self._dead_letters is not None:
+                self._dead_letters.commit(offsets)
+            if records:
+                self._commit(Commit(written, removed, offsets))
         except BaseException:
             files.discard()
             raise
         self.offsets = offsets
+        return records
+
+    def _write(self, files: _Files, ends: Ends) -> tuple[dict[int, int], int, list[TableFile]]:
+        """Write files. Return the offsets after their records, the number of records, and the files that they
+        replace.
+        """
+        offsets, count, size = dict(self.offsets), 0, 0
+        upserts = Upserts() if self._is_upsert else None
+        for partition, records, next_offset, nbytes in self._records(ends):
+            rows = self._convert(partition, records)
+            batch = rows.batch
+            if upserts is not None:
+                upserts.add(batch, records if rows.dead is None else without(records, rows.dead.column("offset")))
+            else:
+                files.write(batch, self._converter.schema)
+            offsets[partition] = next_offset
+            count += records.num_rows
+            size += nbytes
+            if size >= self._flush_bytes:
+                break
+        removed: list[TableFile] = []
+        if upserts is not None and count:
+            for file, batches in upserts.replaced(self.table.load().files):
+                removed.append(file)
+                for batch in batches:
+                    files.write(batch, batch.schema)
+            files.write(upserts.rows(), self._converter.schema)
+        return offsets, count, removed
+
+    def _convert(self, partition: int, records: Any) -> Rows:
+        if self._dead_letters is None:
+            return self._converter.convert(records)
+        rows = self._converter.convert(self._dead_letters.without_dead(partition, records))
+        if rows.dead is not None:
+            self._dead_letters.write(rows.dead)
         return rows
 
-    def _write(self, files: FileWriter, ends: Ends) -> tuple[dict[int, int], int]:
-        offsets, rows, size = dict(self.offsets), 0, 0
+    def _records(self, ends: Ends) -> Iterator[tuple[int, Any, int, int]]:
+        """Yield the partition, a batch of records, the offset after it and its size in bytes."""
         for partition in sorted(ends.directories):
-            for batch, next_offset, nbytes in self._read(partition, ends):
-                files.write(batch)
-                offsets[partition] = next_offset
-                rows += batch.num_rows
-                size += nbytes
-                if size >= self._flush_bytes:
-                    return offsets, rows
-        return offsets, rows
+            reader = self._readers.setdefault(partition, SegmentReader(TopicPartition(self.topic, partition)))
+            start = self._start(partition, ends)
+            end = ends.high_watermarks.get(partition, 0)
+            while start < end:
+                try:
+                    for columns, next_offset in reader.read(ends.directories[partition], start, end):
+                        start = next_offset
+                        yield partition, record_batch(columns, partition), next_offset, columns.nbytes
+                    break
+                except OffsetOutOfRangeError:
+                    start = self._after_lost(partition, ends.directories[partition], start)
 
-    def _read(self, partition: int, ends: Ends) -> Iterator[tuple[Any, int, int]]:
-        """Yield batches of rows, each with the offset after it and its size."""
-        tp = TopicPartition(self.topic, partition)
-        reader = self._readers.setdefault(partition, SegmentReader(tp))
-        directory, end = ends.directories[partition], ends.high_watermarks.get(partition, 0)
-        start = self._start(partition, ends)
-        while start < end:
-            try:
-                for columns, next_offset in reader.read(directory, start, end):
-                    start = next_offset
-                    yield record_batch(columns, partition), next_offset, columns.nbytes
-                return
-            except OffsetOutOfRangeError:
-                first = ReadOnlyLog(directory, start, end).start
-                if first <= start:
-                    raise
-                log.error(
-                    "%s: offsets %d to %d were deleted before they were written to the table; "
-                    "retention.ms or retention.bytes is too small, or the writer has not run",
-                    tp,
-                    start,
-                    first - 1,
-                )
-                start = first
+    def _after_lost(self, partition: int, directory: Path, start: int) -> int:
+        """Log the loss of records that retention has deleted, and return the first offset after them."""
+        first = ReadOnlyLog(directory, start, None).start
+        if first <= start:
+            raise TableError(f"{directory}: the log is being moved or deleted")
+        log.error(
+            "%s-%d: offsets %d to %d were deleted before they were written to the table; "
+            "retention.ms or retention.bytes is too small, or the writer has not run",
+            self.topic,
+            partition,
+            start,
+            first - 1,
+        )
+        return first
 
     def _commit(self, commit: Commit) -> None:
         for attempt in range(COMMIT_ATTEMPTS):
@@ -124,10 +181,36 @@ class TableWriter:
                 return
             except CommitConflictError:
                 # Another program has changed the table, such as a compaction by Spark: the files are still right if the
-                # offsets are those that they continue.
+                # offsets are those that they continue, and no file is replaced.
                 offsets = self.table.load().offsets
-                if offsets == commit.offsets:
+                if offsets == commit.offsets and offsets != self.offsets:
                     return  # the commit has succeeded, although its response was lost
-                if offsets != self.offsets or attempt == COMMIT_ATTEMPTS - 1:
+                if offsets != self.offsets or commit.removed or attempt == COMMIT_ATTEMPTS - 1:
                     self.offsets = offsets
                     raise
+
+
+class _Files:
+    """The new files of a commit. They begin again when the table gets new columns."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._writers = [FileWriter(table)]
+        self._columns = frozenset(table.schema.names)
+
+    def write(self, batch: Any, schema: Any) -> None:
+        """Add rows; columns that the table lacks are added to it first."""
+        if not self._columns.issuperset(schema.names):
+            self._table.evolve(schema)
+            self._writers.append(FileWriter(self._table))
+            self._columns = frozenset(self._table.schema.names)
+        self._writers[-1].write(batch)
+
+    def close(self) -> list[WrittenFile]:
+        """Complete all files, and return them."""
+        return [file for writer in self._writers for file in writer.close()]
+
+    def discard(self) -> None:
+        """Close and delete all files."""
+        for writer in self._writers:
+            writer.discard()

@@ -37,7 +37,7 @@ def message_format(version: str) -> int:
 
 
 NO_TABLE: Final = "none"
-SCHEMAS: Final = ("bytes", "text", "json", "avro", "protobuf")
+SCHEMAS: Final = ("bytes", "text", "json")
 _PARTITION_FIELD: Final = re.compile(r"[^\s,()\[\]]+|(year|month|day|hour)\([^\s,()]+\)")
 
 
@@ -82,8 +82,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_schema = Option(
         "bytes",
         table_schema,
-        "Values in the table: bytes or text for one column `value`; json, avro or protobuf for a column per field. The "
-        "fields of json are inferred, or declared as in json:id bigint,name string,price double.",
+        "Values in the table: bytes or text for one column `value`; json for a column per field. The fields are "
+        "inferred, or declared as in json:id bigint,name string,price double.",
     )
     ottla_table_partition_by = Option[tuple[str, ...]](
         (),

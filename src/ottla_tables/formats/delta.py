@@ -51,6 +51,7 @@ class DeltaLakeTable:
         self._location = location.removeprefix("file://")
         self._options = dict(storage_options)
         self._application = f"ottla:{owner.topic_id}"
+        self._offsets: dict[int, int] = {}
         try:
             self._table = self._open()
         except TableNotFoundError:
@@ -92,9 +93,12 @@ class DeltaLakeTable:
             )
             for action in actions
         )
-        count = self._version(PARTITIONS) or 0
-        offsets = {number: self._version(number) for number in range(count)}
-        return Snapshot(files, {number: offset for number, offset in offsets.items() if offset is not None})
+        self._offsets = self._stored_offsets()
+        return Snapshot(files, self._offsets)
+
+    def _stored_offsets(self) -> dict[int, int]:
+        versions = {number: self._version(number) for number in range(self._version(PARTITIONS) or 0)}
+        return {number: offset for number, offset in versions.items() if offset is not None}
 
     def _version(self, name: object) -> int | None:
         return self._table.transaction_version(f"{self._application}:{name}")
@@ -145,6 +149,7 @@ class DeltaLakeTable:
             raise CommitConflictError(f"{self._location}: {error}") from error
         except DeltaError as error:
             raise TableError(f"{self._location}: {error}") from error
+        self._offsets = dict(commit.offsets)
 
     def _add(self, file: WrittenFile, now: int, is_rewrite: bool) -> AddAction:
         names = [field.name for field in self.partition_fields]
@@ -160,6 +165,8 @@ class DeltaLakeTable:
             from deltalake import Schema
 
             self._table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+            if self._stored_offsets() != self._offsets:
+                raise CommitConflictError(f"{self._location} was changed by another writer")
 
     def expire(self, older_than_ms: int) -> None:
         """Delete files that were removed before this time."""

@@ -161,6 +161,7 @@ class IcebergTable:
         """Commit files and offsets as one snapshot. The table property has the offsets, too: it survives the expiry of
         snapshots.
         """
+        self._check_base()
         offsets = dump_offsets(commit.offsets)
         table = self._table
         table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, **NO_RETRY}})
@@ -175,6 +176,7 @@ class IcebergTable:
             producer.commit()
             transaction.set_properties({OFFSETS_PROPERTY: offsets})
             transaction.commit_transaction()
+            self._base = table.current_snapshot()
         except CommitFailedException as error:
             raise CommitConflictError(f"{'.'.join(self._identifier)}: {error}") from error
         except CommitStateUnknownException as error:
@@ -205,6 +207,13 @@ class IcebergTable:
         """Add the columns that the table lacks, in a commit of their own."""
         with self._table.update_schema() as update:
             update.union_by_name(schema)
+        self._check_base()
+
+    def _check_base(self) -> None:
+        """Raise CommitConflictError if the change of the schema has loaded a newer commit of another writer."""
+        current, base = self._table.current_snapshot(), self._base
+        if current is not None and (base is None or base.snapshot_id != current.snapshot_id):
+            raise CommitConflictError(f"{'.'.join(self._identifier)} was changed by another writer")
 
     def expire(self, older_than_ms: int) -> None:
         """Delete snapshots before this time, but not the newest, and the files that only they use."""

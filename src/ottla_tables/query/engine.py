@@ -14,21 +14,25 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset
 
 from ottla.model import TopicPartition
-from ottla_tables.columns import RECORD, record_batch
+from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
 from ottla_tables.formats.factory import TableFactory, table_name
 from ottla_tables.formats.table import Snapshot, TableIdentity
 from ottla_tables.log.lookup import EARLIEST, Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
+from ottla_tables.values.factory import converter, initial_schema
+from ottla_tables.values.rows import BytesConverter, RowConverter
 
 log: Final = logging.getLogger("ottla.tables")
 
 ATTEMPTS: Final = 3
 """Maximum number of attempts, if files of the table are compacted or expire meanwhile."""
 FETCH_ROWS: Final = 10_000
+TOMBSTONE: Final = "ottla_is_tombstone"
 
 
 class Result(NamedTuple):
@@ -116,6 +120,7 @@ class View:
         self._tables = tables
         self._configs = configs
         self._name = table_name(topic.name)
+        self._converter: RowConverter = BytesConverter()
 
     def create(self) -> dict[int, int]:
         """Create the view, and return the offset of each partition up to which it has all committed records."""
@@ -123,8 +128,18 @@ class View:
         snapshot = self._snapshot()
         starts, ends = self._range(snapshot)
         self._create_tail(starts, ends)
+        tail = f"select * exclude ({TOMBSTONE}) from {_quoted(self._tail)}"
         source = self._files(snapshot)
-        tail = f"select * from {_quoted(self._tail)}"
+        if self._topic.config.ottla_table_mode == "upsert":
+            key = "table_row.partition = tail_row.partition and table_row.key = tail_row.key"
+            source = source and (
+                f"select * from ({source}) table_row where not exists "
+                f"(select 1 from {_quoted(self._tail)} tail_row where {key})"
+            )
+            tail = (
+                f"select * exclude ({TOMBSTONE}) from (select * from {_quoted(self._tail)} qualify row_number() "
+                f'over (partition by partition, key order by "offset" desc) = 1) where not {TOMBSTONE}'
+            )
         query = f"{source} union all by name {tail}" if source else tail
         for name in {self._name, self._topic.name}:
             self._connection.execute(f"create or replace temp view {_quoted(name)} as {query}")
@@ -138,7 +153,11 @@ class View:
         config = self._topic.config
         if config.ottla_table_format == "none":
             return Snapshot((), {})
-        return self._tables.open(TableIdentity(self._topic.name, self._topic.topic_id), config, RECORD).load()
+        table = self._tables.open(
+            TableIdentity(self._topic.name, self._topic.topic_id), config, initial_schema(config.ottla_table_schema)
+        )
+        self._converter = converter(config.ottla_table_schema, table.schema)
+        return table.load()
 
     def _range(self, snapshot: Snapshot) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         leaders = self._lookup.leaders(self._topic.name)
@@ -154,12 +173,27 @@ class View:
         return starts, {tp: max(end, starts[tp]) for tp, end in ends.items()}
 
     def _create_tail(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        batches = (record_batch(columns, number) for number, columns in read_tail(self._configs, starts, ends))
-        reader = pa.RecordBatchReader.from_batches(RECORD, batches)
         # A table of DuckDB: it may be read several times, and moves to disk if it does not fit into memory.
-        self._connection.register("ottla_reader", reader)
-        self._connection.execute(f"create or replace temp table {_quoted(self._tail)} as select * from ottla_reader")
-        self._connection.unregister("ottla_reader")
+        name, columns = _quoted(self._tail), self._converter.schema.names
+        self._insert(
+            f"create or replace temp table {name} as select * from ottla_rows", [_empty(self._converter.schema)]
+        )
+        for number, decoded in read_tail(self._configs, starts, ends):
+            records = record_batch(decoded, number)
+            rows = self._converter.convert(records).batch
+            for field in self._converter.schema:
+                if field.name not in columns:  # inferred from these records
+                    self._insert(
+                        f"create or replace temp table {name} as from {name} union all by name from ottla_rows",
+                        [_empty(self._converter.schema)],
+                    )
+                    columns = self._converter.schema.names
+            self._insert(f"insert into {name} by name select * from ottla_rows", [_with_tombstones(rows, records)])
+
+    def _insert(self, sql: str, batches: list[Any]) -> None:
+        self._connection.register("ottla_rows", pa.Table.from_batches(batches))
+        self._connection.execute(sql)
+        self._connection.unregister("ottla_rows")
 
     def _files(self, snapshot: Snapshot) -> str:
         paths = [file.path.removeprefix("file://") for file in snapshot.files]
@@ -173,6 +207,17 @@ class View:
         name = f"{self._name}__files"
         self._connection.register(name, pyarrow.dataset.dataset(keys, filesystem=file_system, format="parquet"))
         return f"select * from {_quoted(name)}"
+
+
+def _with_tombstones(rows: Any, records: Any) -> Any:
+    """Return rows with a column that says which records were tombstones."""
+    tombstones = records.column("offset").filter(records.column("value").is_null())
+    return rows.append_column(TOMBSTONE, pc.is_in(rows.column("offset"), tombstones))
+
+
+def _empty(schema: Any) -> Any:
+    columns = [pa.array([], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema).append_column(TOMBSTONE, pa.array([], pa.bool_()))
 
 
 def _quoted(name: str) -> str:

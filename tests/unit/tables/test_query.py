@@ -72,3 +72,14 @@ def test_query_joins_topics_with_and_without_a_table(broker: Broker, tmp_path: P
         assert list(result.rows) == [("1", None), ("2", None), ("4", "h")]
         with pytest.raises(TableError, match="missing does not exist"):
             engine(world).run("select * from missing")
+
+
+def test_query_of_upserts_has_the_last_row_of_each_key(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "latest", tmp_path, format="iceberg", schema="json", mode="upsert") as world:
+        for key, number in ((b"a", 1), (b"b", 2), (b"c", 3)):
+            world.send(b'{"n": %d}' % number, key=key)
+        world.write()
+        world.send(b'{"n": 4, "new": true}', b'{"n": 5, "new": true}', b"bad", key=b"a")
+        world.send(None, key=b"b")
+        result = engine(world).run("select decode(key), n, new from latest order by all")
+        assert list(result.rows) == [("a", 5, True), ("c", 3, None)]

@@ -1,0 +1,74 @@
+"""The table of records that cannot be rows of their topic's table, with the reason.
+
+Its commit precedes that of the topic's table. After a crash between them, the records in it are left out when their
+offsets are read again, whatever their conversion results in then. So each record is in one of the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla_tables.formats.table import Commit, Table
+from ottla_tables.parquet import FileWriter, read_batches
+
+SUFFIX = "_dead_letters"
+
+
+class DeadLetters:
+    """The dead letters of one topic."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._offsets: dict[int, int] = {}
+        self._dead: dict[int, Any] = {}
+        """The offsets of committed dead letters that the topic's table may read again, by partition."""
+        self._files: FileWriter | None = None
+
+    def load(self, offsets: Mapping[int, int]) -> None:
+        """Load the dead letters after these offsets."""
+        snapshot = self._table.load()
+        self._offsets = snapshot.offsets
+        ahead = {p: offsets.get(p, 0) for p, end in self._offsets.items() if end > offsets.get(p, 0)}
+        if not ahead:
+            return
+        for file in snapshot.files:
+            for batch in read_batches(file.path, ["offset", "partition"]):
+                for partition, start in ahead.items():
+                    mask = pc.and_(pc.equal(batch["partition"], partition), pc.greater_equal(batch["offset"], start))
+                    earlier = self._dead.get(partition, pa.array([], pa.int64()))
+                    self._dead[partition] = pa.concat_arrays([earlier, batch["offset"].filter(mask)])
+
+    def without_dead(self, partition: int, records: Any) -> Any:
+        """Return the records that are not among the committed dead letters."""
+        dead = self._dead.get(partition)
+        if dead is None or not len(dead):
+            return records
+        return without(records, dead)
+
+    def write(self, batch: Any) -> None:
+        """Add dead letters, with the schema DEAD_LETTER."""
+        if self._files is None:
+            self._files = FileWriter(self._table)
+        self._files.write(batch)
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit the dead letters before these offsets."""
+        if self._files is None:
+            return
+        files, self._files = self._files, None
+        merged = {p: max(offset, self._offsets.get(p, 0)) for p, offset in offsets.items()}
+        try:
+            self._table.commit(Commit(files.close(), (), merged))
+        except BaseException:
+            files.discard()
+            raise
+        self._offsets = merged
+
+
+def without(records: Any, offsets: Any) -> Any:
+    """Return the records of one partition without those that have these offsets."""
+    return records.filter(pc.invert(pc.is_in(records.column("offset"), offsets)))

@@ -1,0 +1,67 @@
+"""Upserts: the newest record of each key replaces the row of that key; a tombstone deletes it.
+
+Files with rows of these keys are written again without them (copy-on-write), because every reader of every format
+understands that. A key belongs to one partition, as in a compacted topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla_tables.formats.table import TableFile
+from ottla_tables.parquet import read_batches
+
+
+class Upserts:
+    """The records of one commit, in the order of their offsets. They are in memory: at most flush.bytes."""
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+        self._keys: dict[tuple[int, bytes | None], int] = {}
+        """The offset of the last record of each partition and key; -1 for a tombstone."""
+
+    def add(self, rows: Any, records: Any) -> None:
+        """Add records, and the rows that they were converted to."""
+        self._rows.append(rows)
+        columns = (records.column(name) for name in ("partition", "key", "offset"))
+        tombstones = records.column("value").is_null()
+        for partition, key, offset, is_tombstone in zip(*(c.to_pylist() for c in (*columns, tombstones)), strict=True):
+            self._keys[partition, key] = -1 if is_tombstone else offset
+
+    def rows(self) -> Any:
+        """Return the newest row of each key."""
+        schema = self._rows[-1].schema
+        table = pa.concat_tables([pa.Table.from_batches([rows]) for rows in self._rows], promote_options="default")
+        last = {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
+        pairs = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+        newest = table.filter(pa.array([pair in last for pair in pairs], pa.bool_())).select(schema.names)
+        batches = newest.combine_chunks().to_batches()
+        return batches[0] if batches else self._rows[-1].slice(0, 0)
+
+    def replaced(self, files: Iterable[TableFile]) -> Iterator[tuple[TableFile, Iterator[Any]]]:
+        """Yield the files that have rows of these keys, with their other rows."""
+        keys = pa.array(list({key for _, key in self._keys}), pa.binary())
+        for file in files:
+            if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(file.path, ["partition", "key"])):
+                yield file, self._others(file, keys)
+
+    def _others(self, file: TableFile, keys: Any) -> Iterator[Any]:
+        for batch in read_batches(file.path):
+            yield batch.filter(pc.invert(self._mask(batch, keys)))
+
+    def _mask(self, batch: Any, keys: Any) -> Any:
+        """Return which rows have one of the keys, in the same partition."""
+        column = batch.column("key").cast(pa.binary())
+        candidates = pc.fill_null(pc.is_in(column, keys), False)
+        if not pc.any(candidates).as_py():
+            return candidates
+        pairs = zip(batch.column("partition").to_pylist(), batch.column("key").to_pylist(), strict=True)
+        return pa.array([(partition, _bytes(key)) in self._keys for partition, key in pairs], pa.bool_())
+
+
+def _bytes(key: str | bytes | None) -> bytes | None:
+    return key.encode() if isinstance(key, str) else key

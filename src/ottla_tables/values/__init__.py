@@ -1,0 +1,1 @@
+"""Conversion of records to rows of a table, by ottla.table.schema."""

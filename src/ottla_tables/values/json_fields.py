@@ -1,0 +1,153 @@
+"""A column per field of JSON objects, declared or inferred.
+
+Arrow parses a batch of values in one call. A record whose value is not one JSON object, or does not have the types of
+the columns, becomes a dead letter. A tombstone is a row whose fields are null.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from ottla.errors import ConfigurationError
+from ottla_tables.columns import MICROS, RECORD
+from ottla_tables.values.rows import Rows, by_halves
+
+RECORD_COLUMNS: Final = ("offset", "partition", "timestamp", "key")
+PREFIX: Final = "value_"
+"""The beginning of columns for fields that are named like a column of the record."""
+TYPES: Final = {
+    "boolean": pa.bool_(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "string": pa.string(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "timestamp": MICROS,
+    "date": pa.date32(),
+}
+_FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*")
+
+
+def declared_fields(text: str) -> Any:
+    """Parse `id bigint, name string`. Raises ConfigurationError."""
+    fields = []
+    for part in text.split(","):
+        match = _FIELD.fullmatch(part)
+        if match is None or match[2].lower() not in TYPES:
+            raise ConfigurationError(
+                f"ottla.table.schema: {part.strip()!r} is not NAME TYPE, with one of the types {', '.join(TYPES)}"
+            )
+        fields.append(pa.field(match[1], TYPES[match[2].lower()]))
+    return pa.schema(fields)
+
+
+class JsonConverter:
+    """Rows with a column per field.
+
+    Args:
+        fields: the declared fields; None to infer them.
+        table: the schema of the table so far, whose columns keep their types.
+    """
+
+    def __init__(self, fields: Any | None, table: Any) -> None:
+        self._infers = fields is None
+        own = [field for field in RECORD if field.name in RECORD_COLUMNS]
+        stored = [f.with_name(f.name.removeprefix(PREFIX)) for f in table if f.name not in RECORD.names]
+        self._fields = pa.schema([pa.field(f.name, f.type) for f in stored]) if fields is None else fields
+        self._own = own
+
+    @property
+    def schema(self) -> Any:
+        """The columns of the rows."""
+        return pa.schema([*self._own, *(pa.field(_column(field.name), field.type) for field in self._fields)])
+
+    def convert(self, records: Any) -> Rows:
+        """Return rows with the fields of the values. New fields get columns, if fields are inferred."""
+        if self._infers:
+            self._infer(records)
+        return by_halves(records, self._convert, self.schema)
+
+    def _infer(self, records: Any) -> None:
+        """Add the fields that the values have, and the columns lack."""
+
+        def parse(part: Any) -> Any:
+            inferred = self._parse(part, "infer")
+            new = [_stable(field) for field in inferred.schema if field.name not in self._fields.names]
+            self._fields = pa.schema([*self._fields, *(field for field in new if field is not None)])
+            return part
+
+        by_halves(records, parse, RECORD)
+
+    def _convert(self, records: Any) -> Any:
+        parsed = self._parse(records, "ignore").combine_chunks()
+        arrays = [records.column(field.name) for field in self._own]
+        for field in self._fields:
+            column = parsed.column(field.name)
+            arrays.append(column.chunk(0) if column.num_chunks else pa.nulls(records.num_rows, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _parse(self, records: Any, unexpected: str) -> Any:
+        """Return the values as a table, with nulls for tombstones. Raises ArrowInvalid."""
+        values = records.column("value")
+        if values.null_count:
+            present = values.is_valid()
+            parsed = self._parse(records.filter(present), unexpected)
+            # Row numbers of the values that are there, null for the others.
+            places = pc.cumulative_sum(present.cast(pa.int64()))
+            indices = pc.if_else(present, pc.subtract(places, 1), pa.nulls(len(values), pa.int64()))
+            return parsed.take(indices)
+        if not len(values):
+            return self._fields.empty_table()
+        text = values.cast(pa.string())
+        trimmed = pc.utf8_trim_whitespace(text)
+        if not pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py():
+            raise pa.ArrowInvalid("the value is not a JSON object")
+        # Each value begins and ends with a brace, and line breaks are not allowed in strings: if there are as many
+        # objects as values, each value is one object.
+        lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(trimmed)], pa.int32()), trimmed), "\n")
+        data = lines[0].as_buffer()
+        parsed = pj.read_json(
+            io.BytesIO(data),
+            pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1 << 16)),
+            pj.ParseOptions(self._fields, newlines_in_values=True, unexpected_field_behavior=unexpected),
+        )
+        if parsed.num_rows != len(values):
+            raise pa.ArrowInvalid("the value is not one JSON object")
+        return parsed
+
+
+def _column(name: str) -> str:
+    return PREFIX + name if name in RECORD.names else name
+
+
+def _stable(field: Any) -> Any:
+    """Return a field with the type that its column gets, or None if its type is not known yet.
+
+    Text that looks like a time stays text: the next value may look different.
+    """
+    kind = _stable_type(field.type)
+    return None if kind is None else pa.field(field.name, kind)
+
+
+def _stable_type(kind: Any) -> Any:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        value = _stable_type(kind.value_type)
+        return None if value is None else pa.list_(value)
+    if pa.types.is_struct(kind):
+        fields = [_stable(field) for field in kind]
+        return pa.struct([field for field in fields if field is not None]) if any(fields) else None
+    return kind

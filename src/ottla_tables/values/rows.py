@@ -1,0 +1,95 @@
+"""The interface of conversions from records to rows, and the conversions to bytes and text."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from ottla_tables.columns import RECORD
+
+ERROR: Final = pa.field("error", pa.string())
+DEAD_LETTER: Final = pa.schema([*RECORD, ERROR])
+"""The columns of dead letters: those of the record, and why it has no row."""
+
+
+class Rows(NamedTuple):
+    """Rows of the table, and records that cannot be rows (with the schema DEAD_LETTER; None if there are none)."""
+
+    batch: Any
+    dead: Any = None
+
+
+class RowConverter(Protocol):
+    """Converts records to rows. `schema`: of the rows; it grows if the values have new fields."""
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the rows."""
+        ...
+
+    def convert(self, records: Any) -> Rows:
+        """Convert a batch with the schema RECORD."""
+        ...
+
+
+class BytesConverter:
+    """Rows that have the value as bytes."""
+
+    schema = RECORD
+
+    def convert(self, records: Any) -> Rows:
+        """Return the records."""
+        return Rows(records)
+
+
+class TextConverter:
+    """Rows that have key and value as text. Records that are no UTF-8 are dead letters."""
+
+    schema = pa.schema([pa.field(f.name, pa.string()) if f.name in ("key", "value") else f for f in RECORD])
+
+    def convert(self, records: Any) -> Rows:
+        """Return the records with text."""
+        return by_halves(records, self._convert, self.schema)
+
+    def _convert(self, records: Any) -> Any:
+        columns = [
+            column.cast(field.type) if column.type != field.type else column
+            for column, field in zip(records.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def by_halves(records: Any, convert: Any, schema: Any) -> Rows:
+    """Convert records; if that fails, each half of them, and so on, so that only the bad ones become dead letters.
+
+    `convert` raises pa.ArrowInvalid if a record cannot be converted.
+    """
+    good: list[Any] = []
+    bad: list[Any] = []
+    _halve(records, convert, good, bad)
+    if len(good) == 1 and not bad:
+        return Rows(good[0])
+    batches = pa.Table.from_batches(good, schema).combine_chunks().to_batches()
+    empty = [pa.array([], field.type) for field in schema]
+    rows = batches[0] if batches else pa.RecordBatch.from_arrays(empty, schema=schema)
+    dead = pa.Table.from_batches(bad, DEAD_LETTER).combine_chunks().to_batches()[0] if bad else None
+    return Rows(rows, dead)
+
+
+def _halve(records: Any, convert: Any, good: list[Any], bad: list[Any]) -> None:
+    try:
+        good.append(convert(records))
+    except pa.ArrowInvalid as error:
+        if records.num_rows == 1:
+            bad.append(dead_letters(records, str(error)))
+            return
+        middle = records.num_rows // 2
+        _halve(records.slice(0, middle), convert, good, bad)
+        _halve(records.slice(middle), convert, good, bad)
+
+
+def dead_letters(records: Any, error: str) -> Any:
+    """Return records as dead letters."""
+    errors = pa.array([error] * records.num_rows, pa.string())
+    return pa.RecordBatch.from_arrays([*records.columns, errors], schema=DEAD_LETTER)

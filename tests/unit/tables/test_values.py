@@ -1,0 +1,95 @@
+"""Tables with fields of the values: declared and inferred JSON, text, dead letters, upserts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.tables.topics import table_world
+
+from ottla import Broker
+from ottla.errors import ConfigurationError
+from ottla_tables.dead_letters import SUFFIX, DeadLetters
+from ottla_tables.values.json_fields import declared_fields
+
+FORMATS = ("iceberg", "delta", "parquet")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_inferred_fields_grow_and_bad_values_are_dead_letters(
+    broker: Broker, tmp_path: Path, table_format: str
+) -> None:
+    with table_world(broker, f"json-{table_format}", tmp_path, format=table_format, schema="json") as world:
+        world.send(b'{"id": 1, "at": "2026-01-01T00:00:00Z", "offset": 9}', b"bad", None)
+        assert world.write() == 3
+        world.send(
+            b'{"id": 2, "tags": ["a"], "n": {"x": 1.5}}', b'{"id": "no number"}', b'{"id": 3}{"id": 4}', b'{"a":'
+        )
+        assert world.write() == 4
+        rows = [{name: v for name, v in row.items() if v is not None} for row in world.rows()]
+        fields = [{name: row[name] for name in row if name not in ("partition", "timestamp")} for row in rows]
+        assert fields == [
+            {"offset": 0, "id": 1, "at": "2026-01-01T00:00:00Z", "value_offset": 9},
+            {"offset": 2},
+            {"offset": 3, "id": 2, "tags": ["a"], "n": {"x": 1.5}},
+        ]
+        dead = [(row["offset"], row["value"]) for row in world.rows(SUFFIX)]
+        assert dead == [(1, b"bad"), (4, b'{"id": "no number"}'), (5, b'{"id": 3}{"id": 4}'), (6, b'{"a":')]
+
+
+def test_record_is_in_one_table_after_a_crash_between_the_commits(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with table_world(broker, "crash", tmp_path, format="parquet", schema="json:id bigint") as world:
+        world.send(b'{"id": 1}', b"bad", b'{"id": 2.5}', b'{"id": 3}')
+        commit = DeadLetters.commit
+
+        def crash(self: DeadLetters, offsets: dict[int, int]) -> None:
+            commit(self, offsets)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(DeadLetters, "commit", crash)
+            world.write()
+        assert [row["offset"] for row in world.rows(SUFFIX)] == [1, 2]
+        assert world.write() == 4
+        assert [row["id"] for row in world.rows()] == [1, 3]
+        assert [row["offset"] for row in world.rows(SUFFIX)] == [1, 2]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_upserts_have_the_last_value_of_each_key(broker: Broker, tmp_path: Path, table_format: str) -> None:
+    name = f"upsert-{table_format}"
+    with table_world(broker, name, tmp_path, format=table_format, schema="json", mode="upsert") as world:
+        latest: dict[bytes, int | None] = {}
+        for turn in range(3):
+            for number in range(5 * turn, 5 * turn + 10):
+                key = b"k%d" % (number % 8)
+                latest[key] = None if number % 5 == 4 else number
+                value = None if latest[key] is None else json.dumps({"n": number}).encode()
+                world.send(value, key=key, partition=number % 2)
+            assert world.write() == 10
+        assert world.write() == 0
+        rows = [(row["key"], row["n"]) for row in world.rows()]
+        assert sorted(rows) == sorted((key, n) for key, n in latest.items() if n is not None)
+
+
+def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "text", tmp_path, format="parquet", schema="text") as world:
+        world.send("ä".encode(), b"\xff", None, key=b"k")
+        world.write()
+        assert [(row["key"], row["value"]) for row in world.rows()] == [("k", "ä"), ("k", None)]
+        assert [row["error"] for row in world.rows(SUFFIX)] == ["Invalid UTF8 payload"]
+
+
+def test_declaration_without_a_known_type_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match="'id number' is not NAME TYPE"):
+        declared_fields("id number")
