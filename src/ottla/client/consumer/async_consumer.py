@@ -115,15 +115,21 @@ class KafkaConsumer(ConsumerQueries):
     async def _poll(self, timeout: float, next_records: Callable[[], Taken]) -> Taken:
         self._check_open()
         deadline = time.monotonic() + timeout
-        self._core.poll_metrics.begin()
+        core = self._core
+        core.poll_metrics.begin()
         try:
-            while await self._core.prepare(max(0.0, deadline - time.monotonic())):
+            if core.idle():
+                core.membership.last_poll = time.monotonic()
+                records = next_records()
+                if records:
+                    return records
+            while await core.prepare(max(0.0, deadline - time.monotonic())):
                 records = next_records()
                 if records or time.monotonic() >= deadline:
                     return records
             return next_records()
         finally:
-            self._core.poll_metrics.end()
+            core.poll_metrics.end()
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
