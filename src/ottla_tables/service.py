@@ -13,6 +13,7 @@ from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla_tables.errors import TableError
 from ottla_tables.log.lookup import EARLIEST, Leader, Lookup, TableTopic
+from ottla_tables.maintenance import Maintenance
 from ottla_tables.writer import Ends, TableWriter
 
 log: Final = logging.getLogger("ottla.tables")
@@ -33,6 +34,7 @@ class TopicTask:
         self._open_writer = open_writer
         self._clock = clock
         self._writer: TableWriter | None = None
+        self._maintenance: Maintenance | None = None
         self._leaders: dict[TopicPartition, Leader] = {}
         self._ends = Ends({}, {}, {})
         self._pending_since: float | None = None
@@ -72,6 +74,7 @@ class TopicTask:
     def _step(self, at_once: bool) -> int:
         if self._writer is None:
             self._writer = self._open_writer(self.topic)
+            self._maintenance = Maintenance(self.topic.name, self._writer.table, self.topic.config)
         writer, config = self._writer, self.topic.config
         ends = self._read_ends()
         if not writer.is_behind(ends):
@@ -88,6 +91,8 @@ class TopicTask:
         rows = writer.flush(ends)
         if rows:
             log.info("%s: %d rows committed in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+            assert self._maintenance is not None, "it comes with the writer"
+            self._maintenance.run()
         return rows
 
     def _read_ends(self) -> Ends:

@@ -26,6 +26,8 @@ from ottla.errors import KafkaError
 if TYPE_CHECKING:
     from ottla.broker.main import BrokerNode
     from ottla.broker.node import MultiBrokerNode, Parent
+    from ottla.cli.table_writer_process import TableWriterProcess
+    from ottla.config.broker import BrokerConfig
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -77,19 +79,36 @@ def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float)
     brokers = node_configs(configs, count)
 
     async def serve() -> int:
-        return await _serve_node(MultiBrokerNode(brokers, arguments), started)
+        return await _serve_node(MultiBrokerNode(brokers, arguments), started, configs)
 
     return asyncio.run(serve())
 
 
-async def _serve_node(node: MultiBrokerNode, started: float) -> int:
+async def _serve_node(node: MultiBrokerNode, started: float, configs: dict[str, Any]) -> int:
     _handle_signals(node.stop)
     await node.start()
+    writer = None
     if node.endpoints:
+        from ottla.config.broker import BrokerConfig
+
+        writer = _start_table_writer(BrokerConfig(configs), node.endpoints[0])
         took = (time.perf_counter() - started) * 1000
         addresses = "; ".join(node.endpoints)
         print(f"ottla broker is ready: {len(node.endpoints)} brokers, {addresses}, {took:.0f} ms", file=sys.stderr)
-    return await node.run()
+    code = await node.run()
+    if writer is not None:
+        await writer.stop()
+    return code
+
+
+def _start_table_writer(config: BrokerConfig, endpoint: object) -> TableWriterProcess | None:
+    if not config.ottla_tables_enable:
+        return None
+    from ottla.cli.table_writer_process import TableWriterProcess
+
+    writer = TableWriterProcess(str(endpoint).rpartition("://")[2], config.ottla_tables_command_config)
+    writer.start()
+    return writer
 
 
 def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: float, parent: Parent | None = None) -> int:
@@ -151,6 +170,7 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     _handle_signals(stopping.set)
     await node.start()
     addresses = ", ".join(map(str, node.endpoints))
+    writer = _start_table_writer(node.config, node.endpoints[0]) if parent is None else None
     ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (stopping, node.failed)]
     if parent is not None:
         await parent.report_ready(",".join(map(str, node.endpoints)))
@@ -168,6 +188,8 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     failed = node.failed.is_set()
     for end in ends:
         end.cancel()
+    if writer is not None:
+        await writer.stop()
     all_stop = parent is not None and parent.has_ended() and node.config.zookeeper_connect is None
     await node.stop(moves_leaders=not all_stop)
     if failed:

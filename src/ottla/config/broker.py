@@ -303,6 +303,18 @@ class BrokerConfig(
         "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
         "without ZooKeeper. Must be on a local disk.",
     )
+    ottla_tables_enable = Option(
+        False,
+        boolean,
+        "Start the table writer, `ottla tables run`, with the broker, and restart it if it fails. Requires the packages "
+        "of ottla[tables].",
+    )
+    ottla_tables_command_config = Option[str | None](
+        None,
+        nullable(text),
+        "Properties file with the client configs of the table writer, if the first listener requires credentials or "
+        "TLS.",
+    )
     ottla_event_loop_stall_ms = Option(
         250,
         integer(0),

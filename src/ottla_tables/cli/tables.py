@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import threading
 from pathlib import Path
 from threading import Event
 
@@ -41,9 +43,18 @@ def run(args: argparse.Namespace) -> int:
             return 0
         print(f"ottla tables writes below {directory} (Ctrl+C stops it)", flush=True)
         stopped = Event()
+        if args.until_eof:
+            threading.Thread(target=_wait_for_end, args=(stopped,), daemon=True, name="parent").start()
         with stopping(stopped.set):
             service.run(stopped)
     return 0
+
+
+def _wait_for_end(stopped: Event) -> None:
+    # Not sys.stdin: its lock must not be taken when the interpreter ends.
+    while os.read(0, 4096):
+        pass
+    stopped.set()
 
 
 def query(args: argparse.Namespace) -> int:
@@ -106,6 +117,7 @@ COMMAND = Command(
                 *PLACE,
                 Repeatable("--topic TOPIC", "topic to write; all topics with ottla.table.format by default"),
                 Flag("--once", "write what the topics have now, and exit"),
+                Flag("--until-eof", "stop when the standard input ends, as if a broker has started the writer"),
             ),
         ),
         Action(

@@ -84,8 +84,30 @@ def test_records_of_a_replaced_leader_are_read_again(world: TableWorld) -> None:
 def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
     world.send(b"a")
     world.write()
-    configs = {f"ottla.table.{'format'}": world.lookup.topics([world.topic])[0].config.ottla_table_format}
+    configs = {"ottla.table.format": world.lookup.topics([world.topic])[0].config.ottla_table_format}
     world.admin.delete_topics([world.topic])
     world.admin.create_topics([NewTopic(world.topic, 2, 1, None, configs)], wait_for_metadata=True)
     with pytest.raises(TableError, match="another ottla.table.location"):
         world.write()
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_path: Path, table_format: str) -> None:
+    configs = {"format": table_format, "compact_files": "3", "retention_ms": "0", "partition_by": "partition"}
+    with table_world(broker, f"merged-{table_format}", tmp_path, **configs) as world:
+        service = world.service()
+        counts = []
+        for number in range(5):
+            world.send(b"%d" % number)
+            world.send(b"%d" % number, partition=1)
+            service.write_all()
+            counts.append(len(world.snapshot().files))
+        assert counts == [2, 4, 2, 4, 2]
+        assert [as_record(row) for row in world.rows()] == world.records()
+        assert world.write() == 0
+        world.send(b"last")
+        world.write()  # a new process: its first maintenance deletes what is old
+        in_use = {Path(file.path.removeprefix("file://")).name for file in world.snapshot().files}
+        stored = {path.name for path in tmp_path.rglob("ottla-*.parquet")}
+        assert in_use <= stored
+        assert len(stored) <= len(in_use) + 2, "files of old snapshots remain"

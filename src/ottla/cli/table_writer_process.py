@@ -1,0 +1,77 @@
+"""The process of `ottla tables run` that a broker starts with `ottla.tables.enable`, and restarts if it fails.
+
+It stops when its standard input ends, so it also stops if the broker was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Final
+
+from ottla.backoff import ExponentialBackoff
+
+log: Final = logging.getLogger("ottla.broker")
+
+RESTART_SECONDS: Final = (1.0, 60.0)
+STABLE_SECONDS: Final = 60.0
+"""Seconds after which a process counts as stable: the delay before its next restart starts at the minimum again."""
+STOP_SECONDS: Final = 10.0
+"""Maximum time in seconds that the process has to end. What it has not committed, the next one writes."""
+
+
+class TableWriterProcess:
+    """Runs the table writer until it is stopped.
+
+    Args:
+        address: of the broker, as HOST:PORT.
+        command_config: properties file with client configs; None if the listener needs none.
+    """
+
+    def __init__(self, address: str, command_config: str | None) -> None:
+        self._command = [sys.executable, "-m", "ottla", "tables", "run", "--until-eof", "--bootstrap-server", address]
+        if command_config is not None:
+            self._command += ["--command-config", command_config]
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process."""
+        self._task = asyncio.create_task(self._run(), name="table-writer")
+
+    async def stop(self) -> None:
+        """Stop the process, and return when it has ended."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        backoff, failures, loop = ExponentialBackoff(*RESTART_SECONDS), 0, asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+            try:
+                code = await process.wait()
+            except asyncio.CancelledError:
+                await _end(process)
+                raise
+            failures = 0 if loop.time() - began > STABLE_SECONDS else failures
+            delay = backoff.backoff(failures)
+            failures += 1
+            log.error("The table writer has ended with exit code %d; restarting it in %.0f s", code, delay)
+            await asyncio.sleep(delay)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    try:
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except ProcessLookupError:
+        pass
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,70 @@
+"""Keeps a table readable: merges small files, and deletes old snapshots with the files that only they use."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.config.topic import TableConfig
+from ottla_tables.errors import CommitConflictError
+from ottla_tables.formats.table import Commit, Snapshot, Table, TableFile
+from ottla_tables.parquet import FileWriter, read_batches
+
+log: Final = logging.getLogger("ottla.tables")
+
+EXPIRY_MS: Final = 600_000
+"""Minimum time in milliseconds between two deletions of old snapshots."""
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Maintenance:
+    """The maintenance of one table, by its writer."""
+
+    def __init__(self, topic: str, table: Table, config: TableConfig, clock_ms: Callable[[], int] = now_ms) -> None:
+        self._topic = topic
+        self._table = table
+        self._small_bytes = config.ottla_table_flush_bytes // 2
+        self._count = config.ottla_table_compact_files
+        self._retention_ms = config.ottla_table_retention_ms
+        self._clock_ms = clock_ms
+        self._expired_ms = 0
+
+    def run(self) -> None:
+        """Merge files and delete snapshots, if there are enough of them. Another writer's commit goes before."""
+        try:
+            if self._count:
+                self._compact(self._table.load())
+            if self._retention_ms >= 0 and self._clock_ms() >= self._expired_ms + EXPIRY_MS:
+                self._expired_ms = self._clock_ms()
+                self._table.expire(self._clock_ms() - self._retention_ms)
+        except CommitConflictError as error:
+            log.info("%s: the maintenance of the table is put off: %s", self._topic, error)
+
+    def _compact(self, snapshot: Snapshot) -> None:
+        directories: dict[str, list[TableFile]] = defaultdict(list)
+        for file in snapshot.files:
+            if file.size < self._small_bytes:
+                directories[file.path.rpartition("/")[0]].append(file)
+        small = [file for files in directories.values() if len(files) >= self._count for file in files]
+        if small:
+            began = time.perf_counter()
+            self._merge(small, snapshot)
+            log.info("%s: %d files merged in %.2f s", self._topic, len(small), time.perf_counter() - began)
+
+    def _merge(self, files: Sequence[TableFile], snapshot: Snapshot) -> None:
+        merged = FileWriter(self._table)
+        try:
+            for file in files:
+                for batch in read_batches(file.path):
+                    merged.write(batch)
+            self._table.commit(Commit(merged.close(), files, snapshot.offsets, is_rewrite=True))
+        except BaseException:
+            merged.discard()
+            raise
