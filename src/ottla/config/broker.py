@@ -306,8 +306,8 @@ class BrokerConfig(
     ottla_tables_enable = Option(
         False,
         boolean,
-        "Start the table writer, `ottla tables run`, with the broker, and restart it if it fails. Requires the packages "
-        "of ottla[tables].",
+        "Start the table writer, `ottla tables run`, with the broker, and restart it if it fails. Requires the "
+        "packages of ottla[tables].",
     )
     ottla_tables_command_config = Option[str | None](
         None,

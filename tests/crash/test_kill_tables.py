@@ -1,0 +1,123 @@
+"""The table writer that a broker has started is killed at random moments: tables are equal to their topics."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.crash.process import BrokerProcess
+from tests.interop.eventually import eventually
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla_tables.formats.factory import TableFactory
+from ottla_tables.formats.table import Snapshot, TableIdentity
+from ottla_tables.log.lookup import Lookup
+from ottla_tables.parquet import read_batches
+
+pytest.importorskip("pyiceberg")
+FORMATS = ("iceberg", "delta", "parquet")
+KILLS = 2
+SECONDS = 90.0
+Rows = list[tuple[int, bytes]]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path, ottla_tables_enable="true").start()
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def writers(broker: BrokerProcess) -> list[int]:
+    """Return the processes of the table writer."""
+    children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
+    return [int(child) for child in children]
+
+
+class Tables:
+    """The tables of the topics."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._lookup = Lookup(admin)
+        self._factory = TableFactory(self._lookup.default_directory(), {})
+
+    def load(self, name: str) -> Snapshot:
+        """Load the newest version."""
+        (topic,) = self._lookup.topics([name])
+        return self._factory.open(TableIdentity(name, topic.topic_id), topic.config, pa.schema([])).load()
+
+    def rows(self, name: str) -> Rows:
+        """Return offset and value of all rows, sorted."""
+        batches = (batch for file in self.load(name).files for batch in read_batches(file.path, ["offset", "value"]))
+        return sorted((row["offset"], row["value"]) for batch in batches for row in batch.to_pylist())
+
+
+def records(servers: str, topic: str) -> Rows:
+    """Return offset and value of all committed records."""
+    tp, rows = TopicPartition(topic, 0), []
+    with KafkaConsumer(
+        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([tp])
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end:
+            rows += [(r.offset, r.value) for batch in consumer.poll(100).values() for r in batch]
+    return rows
+
+
+def produce(servers: str, stopping: threading.Event) -> None:
+    """Send records and transactions, committed and aborted, to the topics."""
+    number, choice = 0, random.Random(7)
+    plain: Any = KafkaProducer(bootstrap_servers=servers)
+    transactional: Any = KafkaProducer(bootstrap_servers=servers, transactional_id="tables")
+    with plain, transactional:
+        transactional.init_transactions()
+        while not stopping.wait(0.02):
+            transactional.begin_transaction()
+            for topic in FORMATS:
+                for producer in (plain, transactional, plain):
+                    producer.send(topic, b"%d" % number)
+                    number += 1
+            plain.flush()
+            (transactional.commit_transaction if choice.random() < 0.5 else transactional.abort_transaction)()
+
+
+def test_tables_equal_their_topics_although_the_writer_is_killed(broker: BrokerProcess) -> None:
+    stopping = threading.Event()
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+        for name in FORMATS:
+            configs = {"ottla.table.format": name, "ottla.table.flush.ms": "0", "ottla.table.compact.files": "4"}
+            admin.create_topics([NewTopic(name, 1, 1, None, configs)], wait_for_metadata=True)
+        producing = threading.Thread(target=produce, args=(broker.bootstrap, stopping))
+        producing.start()
+        tables, moments = Tables(admin), random.Random(3)
+        try:
+            for _ in range(KILLS):
+                before = tables.load("parquet").offsets.get(0, 0)
+                eventually(lambda before=before: tables.load("parquet").offsets.get(0, 0) > before, SECONDS)
+                stopping.wait(moments.random() / 2)
+                for pid in writers(broker):
+                    os.kill(pid, signal.SIGKILL)
+        finally:
+            stopping.set()
+            producing.join()
+        for name in FORMATS:
+            expected = records(broker.bootstrap, name)
+            eventually(lambda name=name, expected=expected: len(tables.rows(name)) >= len(expected), SECONDS)
+            assert tables.rows(name) == expected
+        (writer,) = writers(broker)
+        broker.kill()
+        eventually(
+            lambda: not Path(f"/proc/{writer}/cmdline").exists() or not Path(f"/proc/{writer}/cmdline").read_bytes(),
+            SECONDS,
+        )
+        broker.start()
