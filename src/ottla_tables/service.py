@@ -50,7 +50,7 @@ class TopicTask:
             rows = self._step(at_once)
         except Exception as error:  # catalogs and object stores raise errors of many libraries
             if at_once:
-                raise
+                raise error if isinstance(error, KafkaError) else TableError(f"{self.topic.name}: {error}") from error
             self._failed(error)
             return 0
         self._failures = 0

@@ -14,7 +14,6 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NoSuchTableError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
@@ -90,22 +89,26 @@ class IcebergTable:
         try:
             self._table = catalog.load_table(self._identifier)
         except NoSuchTableError:
-            catalog.create_namespace_if_not_exists((NAMESPACE,))
             self._table = self._create(schema, location, partition_by, {**PROPERTIES, **owner.properties})
         owner.check(self._table.properties, f"the Iceberg table {NAMESPACE}.{name}")
         self._base = self._table.current_snapshot()
 
     def _create(self, schema: Any, location: str, partition_by: tuple[str, ...], properties: dict[str, str]) -> Any:
-        creation = self._catalog.create_table_transaction(
-            self._identifier, schema, location=location, properties=properties
-        )
         try:
+            self._catalog.create_namespace_if_not_exists((NAMESPACE,))
+            creation = self._catalog.create_table_transaction(
+                self._identifier, schema, location=location, properties=properties
+            )
             with creation as transaction:
                 if partition_by:
                     with transaction.update_spec() as update:
                         _add_fields(update, partition_by)
-        except TableAlreadyExistsError:
-            pass  # by another writer
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            # If another process has created it meanwhile, SQL catalogs raise SQLAlchemy's errors.
+            if not self._catalog.table_exists(self._identifier):
+                raise CommitConflictError(f"{'.'.join(self._identifier)} cannot be created: {error}") from error
         return self._catalog.load_table(self._identifier)
 
     @property

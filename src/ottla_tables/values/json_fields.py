@@ -35,6 +35,12 @@ TYPES: Final = {
     "timestamp": MICROS,
     "date": pa.date32(),
 }
+MAX_DEPTH: Final = 32
+"""Maximum nesting of objects and arrays. Arrow's types are recursive: a very deep value would exhaust the stack."""
+MAX_FIELDS: Final = 2000
+"""Maximum number of inferred fields, with those inside objects."""
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKETS: Final = re.compile(r"[\[\]{}]")
 _FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*")
 
 
@@ -73,20 +79,29 @@ class JsonConverter:
 
     def convert(self, records: Any) -> Rows:
         """Return rows with the fields of the values. New fields get columns, if fields are inferred."""
-        if self._infers:
-            self._infer(records)
-        return by_halves(records, self._convert, self.schema)
+        if not self._infers:
+            return by_halves(records, self._convert, self.schema)
+        parsed = self._infer(records)
+        rows = by_halves(parsed.batch, self._convert, self.schema)
+        dead = [batch for batch in (parsed.dead, rows.dead) if batch is not None]
+        if len(dead) < 2:
+            return Rows(rows.batch, dead[0] if dead else None)
+        return Rows(rows.batch, pa.Table.from_batches(dead).combine_chunks().to_batches()[0])
 
-    def _infer(self, records: Any) -> None:
-        """Add the fields that the values have, and the columns lack."""
+    def _infer(self, records: Any) -> Rows:
+        """Add the fields that the values have, and the columns lack. Return the records that have a schema, and the
+        others.
+        """
 
         def parse(part: Any) -> Any:
             inferred = self._parse(part, "infer")
+            if sum(map(_field_count, inferred.schema.types)) > MAX_FIELDS:
+                raise pa.ArrowInvalid(f"the values have more than {MAX_FIELDS} fields")
             new = [_stable(field) for field in inferred.schema if field.name not in self._fields.names]
             self._fields = pa.schema([*self._fields, *(field for field in new if field is not None)])
             return part
 
-        by_halves(records, parse, RECORD)
+        return by_halves(records, parse, RECORD)
 
     def _convert(self, records: Any) -> Any:
         parsed = self._parse(records, "ignore").combine_chunks()
@@ -112,6 +127,7 @@ class JsonConverter:
         trimmed = pc.utf8_trim_whitespace(text)
         if not pc.all(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))).as_py():
             raise pa.ArrowInvalid("the value is not a JSON object")
+        _check_depth(trimmed)
         # Each value begins and ends with a brace, and line breaks are not allowed in strings: if there are as many
         # objects as values, each value is one object.
         lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(trimmed)], pa.int32()), trimmed), "\n")
@@ -124,6 +140,21 @@ class JsonConverter:
         if parsed.num_rows != len(values):
             raise pa.ArrowInvalid("the value is not one JSON object")
         return parsed
+
+
+def _check_depth(texts: Any) -> None:
+    """Raise ArrowInvalid if a value is nested too deeply."""
+    opening = pc.add(pc.count_substring(texts, "["), pc.count_substring(texts, "{"))
+    for text in texts.filter(pc.greater(opening, MAX_DEPTH)).to_pylist():
+        depth = 0
+        for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
+            depth += 1 if bracket in "[{" else -1
+            if depth > MAX_DEPTH:
+                raise pa.ArrowInvalid(f"the value is nested more than {MAX_DEPTH} levels deep")
+
+
+def _field_count(kind: Any) -> int:
+    return 1 + sum(_field_count(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _column(name: str) -> str:

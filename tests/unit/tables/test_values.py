@@ -93,3 +93,17 @@ def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
 def test_declaration_without_a_known_type_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'id number' is not NAME TYPE"):
         declared_fields("id number")
+
+
+def test_values_that_exhaust_the_stack_or_the_schema_are_dead_letters(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "deep", tmp_path, format="parquet", schema="json") as world:
+        deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        wide = json.dumps({f"f{i}": i for i in range(3000)}).encode()
+        flat = json.dumps({"b": [{"c": "[[[["}] * 50}).encode()
+        world.send(deep, wide, flat)
+        world.write()
+        assert [row["offset"] for row in world.rows()] == [2]
+        assert [row["error"].partition(" more than ")[2] for row in world.rows(SUFFIX)] == [
+            "32 levels deep",
+            "2000 fields",
+        ]
