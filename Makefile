@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines ottla_registry ottla_tables benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos types-public bench fuzz simulate docs site serve lock release
+.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos types-public bench fuzz fuzz-coverage simulate docs site serve lock release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -57,6 +57,10 @@ fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop
 	@$(PY) -m fuzz.decoders $(ARGS)
 
+fuzz-coverage:  ## bytes that reach new code of decoders and parsers, with Atheris (ARGS="--seconds 60 --target znode_values")
+	@scripts/setup.sh all dev interop fuzz
+	@$(PY) -m fuzz.coverage $(ARGS)
+
 simulate:  ## a cluster on virtual time: SEED=… for one run, MINUTES=… for fresh seeds
 	@scripts/setup.sh all dev interop
 	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
@@ -76,7 +80,7 @@ serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 lock:  ## renew the versions in constraints.txt
 	@scripts/setup.sh all dev interop
 	@$(PY) -m pip install -q uv && .venv/bin/uv pip compile -q --universal --python-version 3.11 --upgrade --no-annotate \
-	  --custom-compile-command "make lock" --all-extras --group dev --group interop -o constraints.txt pyproject.toml
+	  --custom-compile-command "make lock" --all-extras --group dev --group interop --group fuzz -o constraints.txt pyproject.toml
 
 release:  ## build wheel and sdist into dist/
 	@scripts/setup.sh all dev interop

@@ -1,8 +1,11 @@
 """A short round of `make fuzz`: every decoder refuses damage with an error of ours, or takes it, and nothing else."""
 
+import logging
 import random
 
 import pytest
+from fuzz import inputs
+from fuzz.coverage import corpus_of
 from fuzz.decoders import TARGETS, Target
 
 CASES = 150
@@ -16,3 +19,12 @@ def test_damaged_bytes_are_refused_or_taken(target: Target) -> None:
             target(random.Random(seed))
         except Exception as error:
             raise AssertionError(f"again with: make fuzz ARGS='--seed {seed}'") from error
+
+
+@pytest.mark.parametrize("name", inputs.TARGETS)
+def test_corpus_input_is_refused_or_taken(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    corpus = corpus_of(name)
+    assert corpus, "make fuzz-coverage ARGS=--save"
+    for data in corpus:
+        inputs.TARGETS[name](data)

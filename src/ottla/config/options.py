@@ -210,7 +210,7 @@ def integer(at_least: int | None = None, at_most: int | None = None) -> Parser[i
             raise ValueError("expected a whole number")
         try:
             n = int(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError("expected a whole number") from None
         return _bounded(n, at_least, at_most)
 
@@ -231,8 +231,10 @@ def number(at_least: float | None = None, at_most: float | None = None) -> Parse
     def parse(value: Any) -> float:
         try:
             n = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError("expected a number") from None
+        if n != n:  # NaN is within all bounds
+            raise ValueError("expected a number")
         return _bounded(n, at_least, at_most)
 
     return parse

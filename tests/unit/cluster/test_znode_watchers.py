@@ -208,7 +208,16 @@ def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"[]", b'{"partitions":{"1":[1]}}', b'{"partitions":{"0":[]}}', b'{"partitions":3}']
+    "raw",
+    [
+        b"",
+        b"[]",
+        b'{"partitions":{"1":[1]}}',
+        b'{"partitions":{"0":[]}}',
+        b'{"partitions":3}',
+        b'{"partitions":{"0":[1e999]}}',
+        b'{"partitions":{"0":[Infinity]}}',
+    ],
 )
 def test_malformed_assignment_is_rejected_with_its_path(raw: bytes) -> None:
     with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no replica assignment"):

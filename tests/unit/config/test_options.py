@@ -33,6 +33,8 @@ def test_defaults_stand_where_nothing_is_given() -> None:
     [
         ("linger.ms", "-1", "at least 0"),
         ("linger.ms", "soon", "number"),
+        ("linger.ms", "NaN", "number"),
+        ("linger.ms", 10**400, "number"),
         ("acks", "some", "one of all, 0, 1"),
         ("enable.it", "yes", "true or false"),
         ("batch.size", 1.5, "whole number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -193,12 +194,21 @@ def dump(value: Mapping[str, Any]) -> bytes:
 
 
 def load(raw: bytes) -> dict[str, Any]:
-    """Parse the value of a znode. Raises ValueError."""
+    """Parse the value of a znode. Raises ValueError, also for numbers that are not finite: `int` raises OverflowError
+    for them.
+    """
     try:
-        value: dict[str, Any] = json.loads(raw)
+        value: dict[str, Any] = json.loads(raw, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def topic_value(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import threading
 import time
 import urllib.request
@@ -36,6 +35,8 @@ Only asymmetric ones are accepted, because with a shared secret brokers could cr
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
+MAX_TIME: Final = 1e15
+"""The latest time in a claim, in seconds since 1970: an integer may be too large for a float."""
 """Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
 
 
@@ -131,12 +132,13 @@ class JwtValidator:
                 leeway=config.sasl_oauthbearer_clock_skew_seconds,
                 options={"require": ["exp"], "verify_aud": bool(audience), "verify_sub": False},
             )
-        except (jwt.PyJWTError, ValueError) as error:
+            expires = float(claims["exp"])
+        except (jwt.PyJWTError, ValueError, OverflowError) as error:  # PyJWT converts any number to an integer
             raise InvalidTokenError(str(error)) from None
         user = claims.get(sub)
         if not isinstance(user, str) or not user:
             raise InvalidTokenError(f"the token has no user in the claim {sub}")
-        return AuthenticatedUser(user, float(claims["exp"]))
+        return AuthenticatedUser(user, expires)
 
     def _key(self, token: str) -> _Key:
         """Return the key that a token names; if it names none, the only key."""
@@ -211,6 +213,6 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_TIME <= value <= MAX_TIME:
         raise InvalidTokenError(f"the claim {name} is not a time")
     return float(value)

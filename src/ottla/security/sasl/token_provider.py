@@ -101,9 +101,9 @@ def expiry(token: str) -> float | None:
     """Return the expiry time of a JWT in seconds since 1970; None if it has none or the token is opaque."""
     try:
         exp = json.loads(b64url_decode(token.split(".")[1])).get("exp")
-    except (ValueError, IndexError, AttributeError):
+        return float(exp) if isinstance(exp, int | float) and not isinstance(exp, bool) else None
+    except (ValueError, IndexError, AttributeError, OverflowError, RecursionError):
         return None
-    return float(exp) if isinstance(exp, int | float) and not isinstance(exp, bool) else None
 
 
 def b64url_decode(part: str) -> bytes:

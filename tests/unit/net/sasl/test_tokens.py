@@ -260,6 +260,9 @@ def test_an_endpoint_has_a_url(value: str) -> None:
         config(value)
 
 
-@pytest.mark.parametrize("value", ["", "opaque", "a.b.c", "a.bm8.c", f"a.{b64url_encode(b'[1]')}.c", token(exp="soon")])
+@pytest.mark.parametrize(
+    "value",
+    ["", "opaque", "a.b.c", "a.bm8.c", f"a.{b64url_encode(b'[1]')}.c", token(exp="soon"), token(exp=10**400)],
+)
 def test_who_cannot_read_a_token_does_not_know_how_long_it_holds(value: str) -> None:
     assert expiry(value) is None
