@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines ottla_registry ottla_tables benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast coverage lint types types-linux types-macos types-public bench fuzz fuzz-coverage simulate docs site serve lock release
+.PHONY: help setup demo test test-fast test-pyspark coverage lint types types-linux types-macos types-public bench fuzz fuzz-coverage simulate docs site serve lock wheels release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,6 +25,9 @@ test:  ## all tests; ARGS=tests/unit for a part
 test-fast:  ## unit tests without Spark, models and the console: under a minute on two cores
 	@scripts/setup.sh all dev interop
 	@scripts/test.sh --fast
+
+test-pyspark:  ## Spark's tests on another version of pyspark, in an environment of its own: VERSION=4.0.0 (ARGS=tests/spark/test_sink.py)
+	@scripts/test_pyspark.sh $(VERSION) $(ARGS)
 
 coverage:  ## unit tests with the lines that they cover; fails below the floor
 	@scripts/setup.sh all dev interop
@@ -65,9 +68,9 @@ simulate:  ## a cluster on virtual time: SEED=… for one run, MINUTES=… for f
 	@scripts/setup.sh all dev interop
 	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-docs:  ## regenerate the tables in docs/, the dashboards in monitoring/ and the types of options from the code
+docs:  ## regenerate the tables in docs/, the dashboards in monitoring/, the types of options and the list of the API from the code
 	@scripts/setup.sh all dev interop
-	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards && $(PY) -m scripts.option_types
+	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards && $(PY) -m scripts.option_types && $(PY) -m scripts.public_api
 
 site:  ## the documentation as a site in build/site
 	@scripts/setup.sh all dev interop
@@ -81,6 +84,9 @@ lock:  ## renew the versions in constraints.txt
 	@scripts/setup.sh all dev interop
 	@$(PY) -m pip install -q uv && .venv/bin/uv pip compile -q --universal --python-version 3.11 --upgrade --no-annotate \
 	  --custom-compile-command "make lock" --all-extras --group dev --group interop --group fuzz -o constraints.txt pyproject.toml
+
+wheels:  ## wheels for the Pythons of this machine, repaired, checked and used without a compiler (PYTHONS="python3.13 …")
+	@scripts/wheels.sh $(PYTHONS)
 
 release:  ## build wheel and sdist into dist/
 	@scripts/setup.sh all dev interop

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from ottla.spark.environment.spark_versions import HAS_READ_LIMITS
 from ottla.spark.session import local_session
 
 # Of few rows, most of the time would go into compiling code for them.
@@ -42,7 +43,7 @@ def main(address: str, source: str, target: str, checkpoint: str, min_partitions
         .option("kafka.bootstrap.servers", address)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 1500)
+        .options(**({"maxOffsetsPerTrigger": "1500"} if HAS_READ_LIMITS else {}))
         .option("minPartitions", min_partitions)
         .load()
     )

@@ -16,11 +16,13 @@ from ottla import NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.producer.producer import KafkaProducer
+from ottla.spark.environment.spark_versions import HAS_READ_LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 PARTITIONS = 3
+needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="limits of streams need Spark 4.2")
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +265,7 @@ def stream(spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path) ->
     return Stream(spark, broker.bootstrap_servers, topic, tmp_path)
 
 
+@needs_limits
 def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stream, send: Send) -> None:
     send(100, 100, 100)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -272,7 +275,8 @@ def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stre
 
 def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
     send(50, 30, 0)
-    stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", commitGroupId="dashboard")
+    limit = {"maxOffsetsPerTrigger": "30"} if HAS_READ_LIMITS else {}
+    stream.run(startingOffsets="earliest", commitGroupId="dashboard", **limit)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         reported = admin.list_consumer_group_offsets("dashboard")
     assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from ottla.metrics.metrics import MetricsReporter
     from ottla.spark.data_source import OttlaDataSource
@@ -50,8 +51,20 @@ def register(spark: SparkSession) -> None:
         from pyspark_ottla_sql import DefaultSource as SqlSource
     _check_local_workers(spark)
     spark.conf.set(PUSHDOWN, "true")
-    spark.dataSource.register(FilteringSource)
-    spark.dataSource.register(SqlSource)
+    _register(spark, FilteringSource)
+    _register(spark, SqlSource)
+
+
+def _register(spark: SparkSession, source: type[DataSource]) -> None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        # Spark 4.0 does not replace a source that it has found itself, which is `pyspark_ottla`. That has no filter
+        # pushdown, and neither has Spark 4.0.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def _check_local_workers(spark: SparkSession) -> None:

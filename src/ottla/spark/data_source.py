@@ -118,9 +118,12 @@ class OttlaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """Return the reader for `spark.readStream`."""
+        from ottla.spark.environment.spark_versions import HAS_READ_LIMITS
         from ottla.spark.source.stream import StreamReader
+        from ottla.spark.source.unlimited_stream import UnlimitedStreamReader
 
-        return StreamReader(self._options(schema, streaming=True))
+        reader = StreamReader if HAS_READ_LIMITS else UnlimitedStreamReader
+        return reader(self._options(schema, streaming=True))
 
 
 class FilteringSource(OttlaDataSource):

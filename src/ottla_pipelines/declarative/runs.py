@@ -195,11 +195,22 @@ def _spec(path: Path) -> PipelineSpec:
         from pyspark.errors import PySparkException
         from pyspark.pipelines.cli import load_pipeline_spec
     except ImportError as error:
-        raise ConfigurationError(f"{error}; install it with `pip install 'ottla[pipelines]'`") from error
+        raise ConfigurationError(_remedy(error)) from error
     try:
         return load_pipeline_spec(path)
     except (PySparkException, yaml.YAMLError, KeyError, TypeError, OSError) as error:
         raise ConfigurationError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _remedy(error: ImportError) -> str:
+    if (error.name or "").startswith("pyspark.pipelines"):
+        from pyspark import __version__
+
+        return (
+            f"declarative pipelines need Spark 4.1 or later, and this is {__version__}; install it with"
+            " `pip install 'ottla[pipelines]' 'pyspark>=4.1'`"
+        )
+    return f"{error}; install it with `pip install 'ottla[pipelines]'`"
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,12 +11,14 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from ottla.errors import ConfigurationError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.spark.options.options import Subscription, read_options
 from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.ranges import DataLossError
 from ottla.spark.source.reader import RangePartition
 from ottla.spark.source.stream import StreamReader
+from ottla.spark.source.unlimited_stream import UnlimitedStreamReader
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 EVERYTHING = ReadAllAvailable()
@@ -46,10 +48,19 @@ class FakeBrokers:
         self.closed = True
 
 
+R = TypeVar("R", bound=StreamReader)
+
+
 def made(held: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
+    return reader_of(StreamReader, held, options)
+
+
+def reader_of(
+    kind: type[R], held: dict[TopicPartition, tuple[int, int]], options: Mapping[str, str]
+) -> tuple[R, FakeBrokers]:
     subscribed = {} if "subscribePattern" in options else {"subscribe": "a"}
     arguments = {"kafka.bootstrap.servers": "h:1", **subscribed, "startingOffsets": "earliest", **options}
-    reader, brokers = StreamReader(read_options(arguments, streaming=True)), FakeBrokers(held)
+    reader, brokers = kind(read_options(arguments, streaming=True)), FakeBrokers(held)
     reader._brokers = brokers  # type: ignore[assignment]
     return reader, brokers
 
@@ -198,3 +209,48 @@ def test_connections_stay_with_the_driver_and_end_with_the_query() -> None:
     assert reader.__getstate__()["_brokers"] is None
     reader.stop()
     assert brokers.closed
+
+
+def test_stream_of_spark_4_0_continues_at_the_last_planned_end() -> None:
+    """Its latestOffset() gets neither the position of the query nor a limit, and is called first."""
+    reader, brokers = reader_of(UnlimitedStreamReader, {A0: (2, 5)}, {})
+    end = reader.latestOffset()
+    assert planned(reader, reader.initialOffset(), end) == [OffsetRange(A0, 2, 5)]
+    assert reader.latestOffset() == end
+    brokers.held = {A0: (2, 9), A1: (0, 2)}
+    assert planned(reader, end, reader.latestOffset()) == [OffsetRange(A0, 5, 9), OffsetRange(A1, 0, 2)]
+
+
+def test_start_of_a_stream_of_spark_4_0_is_not_after_its_end() -> None:
+    reader, brokers = reader_of(UnlimitedStreamReader, {A0: (0, 5)}, {"startingOffsets": "latest"})
+    end = reader.latestOffset()
+    brokers.held = {A0: (0, 9), A1: (0, 3)}
+    start = reader.initialOffset()
+    assert start == end == {"a": {"0": 5}}
+    assert not planned(reader, start, end)
+    assert planned(reader, end, reader.latestOffset()) == [OffsetRange(A0, 5, 9), OffsetRange(A1, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("starting", "ranges"), [("latest", []), ('{"a": {"0": -1, "1": 2}}', [OffsetRange(A1, 2, 3)])]
+)
+def test_first_micro_batch_of_spark_4_0_that_runs_again_reads_the_same(
+    starting: str, ranges: list[OffsetRange]
+) -> None:
+    """Its end is in the offset log, and its start is looked up again."""
+    reader, _ = reader_of(UnlimitedStreamReader, {A0: (0, 9), A1: (0, 7)}, {"startingOffsets": starting})
+    assert planned(reader, reader.initialOffset(), {"a": {"0": 5, "1": 3}}) == ranges
+
+
+def test_restarted_stream_of_spark_4_0_reads_from_the_checkpoint() -> None:
+    reader, brokers = reader_of(UnlimitedStreamReader, {A0: (0, 9)}, {})
+    assert planned(reader, {"a": {"0": 5}}, reader.latestOffset()) == [OffsetRange(A0, 5, 9)]
+    pattern, brokers = reader_of(UnlimitedStreamReader, {}, {"subscribePattern": "a.*"})
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no topic matches 'a\.\*'"):
+        pattern.latestOffset()
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
+def test_limits_are_rejected_on_spark_4_0_with_the_remedy(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{name} needs Spark 4\.2 .*'pyspark>=4\.2'"):
+        reader_of(UnlimitedStreamReader, {A0: (0, 9)}, {name: "5"})

@@ -23,10 +23,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.errors import IllegalStateError
 from ottla.spark.environment.python_workers import SentToWorkers, keep_what_is_loaded
+from ottla.spark.environment.spark_versions import DataSourceStreamArrowWriter
 
 log: Final = logging.getLogger("ottla.spark")
 

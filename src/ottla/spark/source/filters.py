@@ -10,11 +10,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql import datasource
 
 from ottla.spark.source.offsets import Lookup, OffsetRange
+
+if TYPE_CHECKING:
+    # Spark 4.0 has no filters, and passes none.
+    from pyspark.sql.datasource import Filter
 
 EVER: Final = 1 << 63
 
@@ -69,9 +73,9 @@ def _from_time(ranges: list[OffsetRange], first_ms: int, lookup: Lookup) -> list
 def _values(one: Filter) -> frozenset[Any] | None:
     """Return the values that a condition allows for its column, if it lists them; otherwise None."""
     match one:
-        case EqualTo():
+        case datasource.EqualTo():
             return frozenset([one.value])
-        case In():
+        case datasource.In():
             return frozenset(one.value)
         case _:
             return None
@@ -94,23 +98,25 @@ def _partition(bounds: Bounds, one: Filter) -> Bounds:
 def _offset(bounds: Bounds, one: Filter) -> Bounds:
     low, behind = bounds.first_offset, bounds.behind_offset
     match one:
-        case EqualTo():
+        case datasource.EqualTo():
             low, behind = max(low, one.value), min(behind, one.value + 1)
-        case In() if values := [value for value in one.value if value is not None]:  # no offset equals null
+        case datasource.In() if values := [value for value in one.value if value is not None]:  # no offset equals null
             low, behind = max(low, min(values)), min(behind, max(values) + 1)
-        case GreaterThan():
+        case datasource.GreaterThan():
             low = max(low, one.value + 1)
-        case GreaterThanOrEqual():
+        case datasource.GreaterThanOrEqual():
             low = max(low, one.value)
-        case LessThan():
+        case datasource.LessThan():
             behind = min(behind, one.value)
-        case LessThanOrEqual():
+        case datasource.LessThanOrEqual():
             behind = min(behind, one.value + 1)
     return replace(bounds, first_offset=low, behind_offset=behind)
 
 
 def _timestamp(bounds: Bounds, one: Filter) -> Bounds:
-    if not isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)) or not isinstance(one.value, dt.datetime):
+    if not isinstance(
+        one, (datasource.EqualTo, datasource.GreaterThan, datasource.GreaterThanOrEqual)
+    ) or not isinstance(one.value, dt.datetime):
         return bounds
     if one.value.tzinfo is None:
         return bounds

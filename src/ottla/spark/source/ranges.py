@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Final, Protocol
-
-from pyspark.sql.datasource import Filter
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
@@ -20,6 +18,9 @@ from ottla.spark.options.options import SourceOptions, Subscription
 from ottla.spark.source.arrow import column_names
 from ottla.spark.source.filters import Bounds
 from ottla.spark.source.offsets import Lookup, OffsetRange, batch_ranges, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # since Spark 4.1
 
 log: Final = logging.getLogger("ottla.spark")
 

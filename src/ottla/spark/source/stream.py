@@ -17,8 +17,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from ottla.spark.environment.spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from ottla.spark.options.offset_range_limit import Offsets, moves, offsets_from_json, offsets_to_json
 from ottla.spark.options.options import SourceOptions
 from ottla.spark.source.brokers import Brokers
@@ -78,6 +83,10 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next micro-batch; `start` if there is nothing to read yet."""
+        return self.next_end(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
+        """Return the end of the next micro-batch, with at most `most` offsets unless it is None."""
         if self._takes_beginning(start):
             return start
         begin = offsets_from_json(start)
@@ -87,9 +96,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             return start
         if self._is_too_early(begin, latest):
             return start
-        if isinstance(limit, ReadMaxRows):
+        if most is not None:
             new = self.brokers.earliest(latest.keys() - begin.keys())
-            latest = limit_offsets(limit.max_rows, begin, latest, new)
+            latest = limit_offsets(most, begin, latest, new)
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's

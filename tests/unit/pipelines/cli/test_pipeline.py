@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_specification_that_is_none_is_one_line(
     assert main(["pipeline", "dry-run", "--spec", str(project)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_spark_without_declarative_pipelines_is_one_line_with_the_remedy(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("yaml")
+    monkeypatch.setitem(sys.modules, "pyspark.pipelines.cli", None)  # as in Spark 4.0
+    assert main(["pipeline", "dry-run", "--spec", str(project)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "need Spark 4.1 or later" in line
+    assert "'pyspark>=4.1'" in line
 
 
 def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

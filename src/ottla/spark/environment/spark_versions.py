@@ -1,0 +1,44 @@
+"""Names that the first versions of Spark with Python data sources lack: Spark 4.0 and 4.1.
+
+Everything else that depends on Spark's version is decided by `HAS_READ_LIMITS`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+
+HAS_READ_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
+"""Whether Spark passes the position of a stream and a limit to `latestOffset`: since Spark 4.2 (SPARK-53898)."""
+
+if TYPE_CHECKING or HAS_READ_LIMITS:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+else:
+
+    class ReadLimit:
+        """Stands for Spark's class, of which Spark creates no instances."""
+
+    class ReadAllAvailable(ReadLimit):
+        """Stands for Spark's class."""
+
+    class ReadMaxRows(ReadLimit):
+        """Stands for Spark's class."""
+
+    class SupportsTriggerAvailableNow:
+        """Stands for Spark's class. Spark 4.0 and 4.1 look up the end of such a query once, for every source."""
+
+
+if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as DataSourceStreamArrowWriter
+else:
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+        """The base class of stream writers that get Arrow batches, in Spark 4.0: its workers pass Arrow to every
+        DataSourceArrowWriter, also in a stream. The class is new in Spark 4.1.
+        """

@@ -1,0 +1,87 @@
+"""The stream reader for Spark 4.0 and 4.1, whose latestOffset() has no parameters.
+
+Spark tells the reader the position of the query only when it plans a micro-batch. After a restart, the first
+latestOffset() therefore cannot take the position into account: limits would not hold, and the reader does not accept
+them.
+
+These versions look up the end of the first micro-batch before its start, so that this cannot be empty as with
+`StreamReader`. Instead, the start is never after the end. If the micro-batch runs again after a crash, its end is in
+the offset log, and only the start is looked up again. If that has moved to a later `latest`, nothing is read, as
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from ottla.errors import ConfigurationError, UnknownTopicOrPartitionError
+from ottla.spark.options.offset_range_limit import offsets_from_json, offsets_to_json
+from ottla.spark.options.options import SourceOptions
+from ottla.spark.source.stream import StreamReader
+
+
+class UnlimitedStreamReader(StreamReader):
+    """The stream reader, with the position of the last planned micro-batch.
+
+    Raises ConfigurationError for maxOffsetsPerTrigger and minOffsetsPerTrigger.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        limits = {
+            "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+            "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        }
+        for name, value in limits.items():
+            if value is not None:
+                from pyspark import __version__
+
+                raise ConfigurationError(
+                    f"{name} needs Spark 4.2 or later, and this is {__version__}: pip install 'pyspark>=4.2',"
+                    f" or leave {name} out"
+                )
+        self._position: dict[str, Any] | None = None
+        """The end of the last planned micro-batch; None after a restart."""
+        self._initial: dict[str, Any] | None = None
+        """The start of a new query."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
+        """Return the start of a new query, which is not after the end that Spark has looked up."""
+        beginning = super().initialOffset()
+        self._beginning = None
+        if self._held is not None:
+            beginning = _not_after(beginning, offsets_to_json(self._held))
+        self._position = self._initial = beginning
+        return beginning
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        """Return the end of the next micro-batch; the position if there is nothing to read yet."""
+        if self._position is not None:
+            return self.next_end(self._position, None)
+        latest = self._held = self._latest({})
+        if self._finds_nothing(latest):
+            raise UnknownTopicOrPartitionError(
+                f"subscribePattern: no topic matches {self.options.subscription.pattern!r}; the query continues after a"
+                " restart if one does"
+            )
+        return offsets_to_json(latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of one micro-batch."""
+        if start == self._initial:
+            start = _not_after(start, end)
+        self._position = end
+        return super().partitions(start, end)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit offsets for the group of commitGroupId, which no later latestOffset() may do."""
+        self._commit_to_group(offsets_from_json(end))
+
+
+def _not_after(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
+    """Return the start without partitions that the end lacks, and not after the end."""
+    begin, until = offsets_from_json(start), offsets_from_json(end)
+    return offsets_to_json({tp: min(offset, until[tp]) for tp, offset in begin.items() if tp in until})
