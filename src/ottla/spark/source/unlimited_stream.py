@@ -1,6 +1,6 @@
 """The stream reader for Spark 4.0 and 4.1, whose latestOffset() has no parameters.
 
-Spark tells the reader the position of the query only when it plans a micro-batch. After a restart, the first
+Spark passes the position of the query to the reader only when it plans a micro-batch. After a restart, the first
 latestOffset() therefore cannot take the position into account: limits would not hold, and the reader does not accept
 them.
 
