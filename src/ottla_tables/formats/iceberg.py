@@ -43,6 +43,7 @@ from ottla_tables.formats.table import (
 from ottla_tables.partitioning import TRANSFORMS
 
 NAMESPACE: Final = "ottla"
+OPEN_ATTEMPTS: Final = 3
 NO_RETRY: Final = {"commit.retry.num-retries": "0"}
 """A commit that is repeated on a newer version would add the records twice."""
 PROPERTIES: Final = {
@@ -62,10 +63,14 @@ def open_catalog(url: str, properties: Mapping[str, str]) -> Catalog:
     kind = "rest" if url.startswith(("http://", "https://")) else "sql"
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return load_catalog(NAMESPACE, **{"type": kind, "uri": url, **properties})
-    except Exception as error:  # SQLAlchemy and REST clients have no common class of errors
-        raise TableError(f"the catalog {_without_password(url)} cannot be opened: {error}") from error
+    for attempt in range(OPEN_ATTEMPTS):
+        try:
+            return load_catalog(NAMESPACE, **{"type": kind, "uri": url, **properties})
+        except Exception as error:  # SQLAlchemy and REST clients have no common class of errors
+            # Another process may be creating the catalog's own tables: then they exist in the next attempt.
+            if attempt == OPEN_ATTEMPTS - 1:
+                raise TableError(f"the catalog {_without_password(url)} cannot be opened: {error}") from error
+    raise AssertionError("unreachable")
 
 
 def _without_password(url: str) -> str:
@@ -94,21 +99,26 @@ class IcebergTable:
         self._base = self._table.current_snapshot()
 
     def _create(self, schema: Any, location: str, partition_by: tuple[str, ...], properties: dict[str, str]) -> Any:
-        try:
-            self._catalog.create_namespace_if_not_exists((NAMESPACE,))
-            creation = self._catalog.create_table_transaction(
-                self._identifier, schema, location=location, properties=properties
-            )
-            with creation as transaction:
-                if partition_by:
-                    with transaction.update_spec() as update:
-                        _add_fields(update, partition_by)
-        except ConfigurationError:
-            raise
-        except Exception as error:
-            # If another process has created it meanwhile, SQL catalogs raise SQLAlchemy's errors.
-            if not self._catalog.table_exists(self._identifier):
-                raise CommitConflictError(f"{'.'.join(self._identifier)} cannot be created: {error}") from error
+        for attempt in range(OPEN_ATTEMPTS):
+            try:
+                self._catalog.create_namespace_if_not_exists((NAMESPACE,))
+                creation = self._catalog.create_table_transaction(
+                    self._identifier, schema, location=location, properties=properties
+                )
+                with creation as transaction:
+                    if partition_by:
+                        with transaction.update_spec() as update:
+                            _add_fields(update, partition_by)
+                break
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                # If another process creates the namespace or the table meanwhile, SQL catalogs raise SQLAlchemy's
+                # errors.
+                if self._catalog.table_exists(self._identifier):
+                    break
+                if attempt == OPEN_ATTEMPTS - 1:
+                    raise CommitConflictError(f"{'.'.join(self._identifier)} cannot be created: {error}") from error
         return self._catalog.load_table(self._identifier)
 
     @property
