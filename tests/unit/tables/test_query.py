@@ -43,7 +43,7 @@ def test_query_while_producing_and_flushing_is_exact_to_an_offset(broker: Broker
         for thread in threads:
             thread.start()
         try:
-            for _ in range(10):
+            for _ in range(5):
                 result = engine(world).run(
                     'select partition, count(*), count(distinct "offset"), max("offset") + 1 from exact group by all'
                 )
