@@ -51,6 +51,10 @@ def test_tiered_topics_lose_nothing_and_leave_no_object() -> None:
     assert all(row["acked"] > 90 for row in rows)
 
 
+def test_last_in_sync_replica_that_loses_power_has_what_was_acknowledged() -> None:
+    assert runs("--seed", 153689375)
+
+
 @pytest.mark.parametrize(
     "bug", ["snapshots_have_the_last_batch_only", "followers_reject_a_batch_that_begins_before_the_log_start"]
 )

@@ -62,6 +62,10 @@ class LedPartition(Protocol):
 
     def wake_followers(self) -> None: ...
 
+    async def flush(self) -> None: ...
+
+    def flush_in_background(self) -> None: ...
+
 
 class LeaderReplica:
     """A partition that this broker leads. Not thread-safe: event loop only."""
@@ -204,8 +208,24 @@ class LeaderReplica:
             state.set_pending(isr)
             if self._submission is not None:
                 self._submission.cancel()  # a newer state has superseded the earlier update
-            update = submit_until_settled(self._isr_updates, self._partition.topic_partition, state, isr)
+            update = self._update_isr(self._isr_updates, state, isr)
             self._submission = asyncio.get_running_loop().create_task(self._await_answer(state, update))
+
+    async def _update_isr(
+        self, isr_updates: IsrSubmitter, state: LeaderState, isr: tuple[int, ...]
+    ) -> PartitionImage | None:
+        """Request an ISR, and return the new state; None if this broker does not lead any more.
+
+        If fewer replicas than min.insync.replicas remain, this one flushes its log first: it may be the only one that
+        can lead from then on, and would lose acknowledged records together with its power. The followers would truncate
+        theirs, although they have them. Apache Kafka loses these records (KIP-966, "last replica standing").
+        """
+        partition = self._partition
+        if len(isr) < min(len(state.image.isr), partition.required_isr):
+            await partition.flush()
+            if partition.closed:
+                return None
+        return await submit_until_settled(isr_updates, partition.topic_partition, state, isr)
 
     async def _await_answer(self, state: LeaderState, update: Awaitable[PartitionImage | None]) -> None:
         image = await update
@@ -225,6 +245,8 @@ class LeaderReplica:
             # the controller has confirmed this ISR, so no other broker can lead
             self._confirmations.complete_up_to(float("inf"))
         if self.state is not None:
+            if len(self._partition.image.isr) < self._partition.required_isr:
+                self._partition.flush_in_background()  # the controller may have removed the others, see `_update_isr`
             self._confirmations.complete_up_to(self.state.followed_at(self._partition.required_isr))
             self._maybe_expand_isr(self.state, *self.state.replicas.values())
 
