@@ -78,6 +78,8 @@ class GroupRuntime(CoordinatorRuntime):
         self._expiry_seconds = config.offsets_retention_check_interval_ms / 1000
         self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
+        self._uncommitted: dict[str, asyncio.Future[None]] = {}
+        """The commit of each group's last records, until it is done."""
         by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
         by_group: ShardedMap[str, dict[TopicPartition, CommittedOffset]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
@@ -118,6 +120,9 @@ class GroupRuntime(CoordinatorRuntime):
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
         """Append the records of a result, replay them, and send the responses once they are committed.
 
+        Without records, responses wait for earlier records of the group: they follow from its state, which is not that
+        of the next coordinator before they are committed.
+
         If the append fails, the responses have its error, and timers that wrote the records fire again after
         RETRY_SECONDS.
         """
@@ -131,11 +136,19 @@ class GroupRuntime(CoordinatorRuntime):
         else:
             if result.replacement is not None:
                 self.groups.by_id[group_id] = result.replacement
-            if committed is None:
+            if committed is not None:
+                self._uncommitted[group_id] = committed
+                committed.add_done_callback(functools.partial(self._on_committed, group_id))
+            pending = self._uncommitted.get(group_id)
+            if pending is None:
                 self._respond(result, None)
             else:
-                self._respond_when(committed, result)
+                self._respond_when(pending, result)
         self._schedule(group_id, not_before)
+
+    def _on_committed(self, group_id: str, committed: asyncio.Future[None]) -> None:
+        if self._uncommitted.get(group_id) is committed:
+            del self._uncommitted[group_id]
 
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records, and return when they are committed."""

@@ -1,0 +1,91 @@
+"""The runtime of groups: its deadlines, and responses that wait until records are committed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from uuid import UUID
+
+from tests.unit.coordinator.consumer_world import World
+
+from ottla.clock import ManualClock
+from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
+from ottla.coordinator.group.group_runtime import GroupRuntime
+from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
+from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
+from ottla.model import CONSUMER_OFFSETS
+from ottla.protocol.messages.heartbeat import HeartbeatResponse
+
+
+async def test_a_deadline_in_the_past_waits_until_others_and_the_event_loop_had_their_turn() -> None:
+    clock, calls = ManualClock(), list[str]()
+
+    def on_deadline(key: str) -> None:
+        calls.append(key)
+        if key == "again":
+            queue.schedule(key, clock.monotonic() - 1)
+            queue.discard("discarded")
+
+    queue = DeadlineQueue(clock, on_deadline)
+    for key in ("again", "discarded", "once"):
+        queue.schedule(key, clock.monotonic())
+    queue.expire()
+    assert calls == ["again", "once"]
+    queue.expire()
+    assert calls == ["again", "once", "again"]
+    queue.close()
+    await asyncio.sleep(0)
+
+
+def runtime_of(world: World) -> GroupRuntime:
+    topic = TopicImage(CONSUMER_OFFSETS, UUID(int=1), (PartitionImage(0, 0, (0,), (0,)),))
+    image = replace(world.image, topics={**world.image.topics, CONSUMER_OFFSETS: topic})
+    return GroupRuntime(world.config, world.clock, lambda: image)
+
+
+async def test_a_member_that_cannot_be_removed_because_the_append_fails_is_tried_again_later() -> None:
+    world = World()
+    world.join("m")
+    runtime = runtime_of(world)
+    for record in world.log:
+        runtime.replay(record.key, record.value)
+    attempts = list[object]()
+    expire = runtime.groups.expire
+    runtime.groups.expire = lambda group: attempts.append(group) or expire(group)  # type: ignore[method-assign,func-returns-value]
+    runtime.on_loaded(0)
+    world.clock.advance(100_000)
+    for _ in range(3):
+        runtime._deadlines.expire()  # the broker leads no partition, so that each append fails
+    assert len(attempts) == 1
+    world.clock.advance(501)
+    runtime._deadlines.expire()
+    assert len(attempts) == 2
+    runtime.close()
+
+
+async def test_a_response_waits_for_the_records_of_its_group_that_are_not_committed_yet() -> None:
+    world = World()
+    world.join("m")
+    runtime = runtime_of(world)
+    for error, code in ((None, 0), (NotLeaderOrFollowerError(), NotCoordinatorError.code)):
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        runtime._log.append = lambda *_, committed=committed: committed  # type: ignore[method-assign]
+        written, unchanged, other = (runtime.response_future() for _ in range(3))
+        results = CoordinatorResult(records=list(world.log)), CoordinatorResult(), CoordinatorResult()
+        for result, future in zip(results, (written, unchanged, other), strict=True):
+            result.respond(future, HeartbeatResponse())
+        for result, group in zip(results, ("g", "g", "another"), strict=True):
+            runtime.execute(group, result)
+        assert [future.done() for future in (written, unchanged, other)] == [False, False, True]
+        if error is None:
+            committed.set_result(None)
+        else:
+            committed.set_exception(error)
+        assert [response.error_code for response in await asyncio.gather(written, unchanged)] == [code, code]  # type: ignore[attr-defined]
+        after = CoordinatorResult()
+        late = runtime.response_future()
+        after.respond(late, HeartbeatResponse())
+        runtime.execute("g", after)
+        assert late.done()
+    runtime.close()
