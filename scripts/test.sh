@@ -56,6 +56,14 @@ covered() {
   rm -f "$lines"
 }
 
+# A fresh seed that breaks a promise has found a fault, hardly ever of the change that happens to meet it: it is listed at
+# the end with those tests, and `--seed` repeats it.
+fresh_seeds() {
+  .venv/bin/python -m ottla.simulation --runs 20 | tee "$FLAKY.seeds" || true
+  grep BROKEN "$FLAKY.seeds" >> "$FLAKY" || true
+  rm -f "$FLAKY.seeds"
+}
+
 case "${1:-}" in
   --fast) in_memory $PYTEST $UNIT $(printf -- '--ignore %s ' $LONGER); exit ;;
   --coverage) covered; exit ;;
@@ -67,9 +75,10 @@ part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== 
 FLAKY=$(mktemp)
 part "unit" covered
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
-part "simulation, fresh seeds" .venv/bin/python -m ottla.simulation --runs 20
+part "simulation, the same seeds each time" .venv/bin/python -m ottla.simulation --seed 1 --runs 10
+part "simulation, fresh seeds" fresh_seeds
 part "kills, simulation, interop, Spark" alone_if_failed $PYTEST $QUEUE --durations 10
 if [ -s "$FLAKY" ]; then
-  printf '\n== flaky, to be fixed: failed beside others, passed alone\n' && cat "$FLAKY"
+  printf '\n== to be fixed: tests that failed beside others and passed alone, fresh seeds that broke a promise\n' && cat "$FLAKY"
 fi
 rm -f "$FLAKY"
