@@ -88,8 +88,8 @@ class Refreshed(Generic[T]):
 
     async def _refresh(self, generation: int) -> None:
         async with self._lock:
-            if self._generation != generation:
-                return
+            if self._generation != generation and not self._is_stale:
+                return  # another one has refreshed it, after the cluster was changed
             self._is_stale = False
             started = time.monotonic()
             try:

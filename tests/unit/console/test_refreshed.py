@@ -31,3 +31,26 @@ async def test_old_snapshot_is_returned_while_it_is_refreshed_and_a_very_old_one
     assert await snapshot.get_recent(loop) == 2
     now += collector.MAX_AGE_SECONDS + 1
     assert await snapshot.get_recent(loop) == 3
+
+
+async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
+    values = iter(range(5))
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def load() -> int:
+        value = next(values)
+        started.set()
+        await go_on.wait()
+        return value
+
+    snapshot = Refreshed(load, seconds=1000, share=0.05)
+    loop = asyncio.get_running_loop()
+    first = asyncio.ensure_future(snapshot.get(loop))
+    await started.wait()
+    snapshot.invalidate()
+    readers = [asyncio.ensure_future(snapshot.get(loop)) for _ in range(2)]
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*readers) == [1, 1]
+    await first
+    assert next(values) == 2, "one refresh is enough for both"
