@@ -24,7 +24,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
 """Of the long array; a limit of an API is tried in any case."""
 STALL_SECONDS = 0.05
-MEASUREMENTS = 3
+MEASUREMENTS = 8
 LEFT_BYTES = 10 * 1024 * 1024
 WAIT_SECONDS = 10
 NEVER = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
@@ -70,8 +70,8 @@ async def send(client: Asker, frame: bytearray) -> None:
 
 
 async def stall(client: Asker, frame: bytearray) -> float:
-    """Return for how long a request keeps the event loop: the least of three, since neighbours on a shared core make
-    each instruction slower. One that is below the limit is enough.
+    """Return for how long a request keeps the event loop: the least of several measurements, since neighbours on a
+    shared core make each instruction slower. One that is below the limit is enough.
     """
     longest = []
     for _ in range(MEASUREMENTS):
