@@ -24,7 +24,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
 """Of the long array; a limit of an API is tried in any case."""
 STALL_SECONDS = 0.1
-"""The largest Fetch, of 40,000 partitions, takes half of it on a core of its own, and more on a slower or shared one."""
+"""The largest Fetch, of 40,000 partitions, takes half of it on a core of its own, and more on a slow or shared one."""
 MEASUREMENTS = 8
 LEFT_BYTES = 10 * 1024 * 1024
 WAIT_SECONDS = 10
