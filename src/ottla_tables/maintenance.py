@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.clock import now_ms
 from ottla.config.topic import TableConfig
 from ottla_tables.errors import CommitConflictError
 from ottla_tables.formats.table import Commit, Snapshot, Table, TableFile
@@ -17,11 +18,6 @@ log: Final = logging.getLogger("ottla.tables")
 
 EXPIRY_MS: Final = 600_000
 """Minimum time in milliseconds between two deletions of old snapshots."""
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Maintenance:

@@ -104,6 +104,7 @@ class FileWriter:
         self._table = table
         self._file_bytes = file_bytes
         self._schema = table.schema
+        self._fields = table.partition_fields
         self._open: dict[tuple[Any, ...], ParquetFile] = {}
         self._written: list[WrittenFile] = []
 
@@ -112,7 +113,7 @@ class FileWriter:
         if not batch.num_rows:
             return
         batch = aligned(batch, self._schema)
-        for values, rows in split(batch, self._table.partition_fields):
+        for values, rows in split(batch, self._fields):
             file = self._open.pop(values, None)
             if file is None:
                 if len(self._open) >= MAX_OPEN:
@@ -124,7 +125,7 @@ class FileWriter:
                 self._close(values)
 
     def _begin(self, values: tuple[Any, ...]) -> ParquetFile:
-        pairs = zip(self._table.partition_fields, values, strict=True)
+        pairs = zip(self._fields, values, strict=True)
         directory = "/".join(f"{field.name}={_directory(value)}" for field, value in pairs)
         path, stream = self._table.open_file(f"ottla-{uuid.uuid4().hex}.parquet", directory)
         return ParquetFile(path, stream, self._schema, values)

@@ -60,8 +60,7 @@ class TableWriter:
     ) -> None:
         self.topic = topic
         self.table = table
-        self._snapshot = table.load()
-        self.offsets = self._snapshot.offsets
+        self.offsets = table.load().offsets
         self._converter = converter
         self._dead_letters = dead_letters
         if dead_letters is not None:

@@ -8,7 +8,6 @@ application's version since the table was loaded.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ottla.clock import now_ms
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import (
     Commit,
@@ -123,7 +123,7 @@ class DeltaLakeTable:
 
     def commit(self, commit: Commit) -> None:
         """Commit files and offsets as one version."""
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         actions: list[AddAction | RemoveAction] = [self._add(file, now, commit.is_rewrite) for file in commit.added]
         for file in commit.removed:
             handle = file.handle
@@ -170,7 +170,7 @@ class DeltaLakeTable:
 
     def expire(self, older_than_ms: int) -> None:
         """Delete files that were removed before this time."""
-        hours = max(0, (time.time_ns() // 1_000_000 - older_than_ms) // 3_600_000)
+        hours = max(0, (now_ms() - older_than_ms) // 3_600_000)
         self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
 
 

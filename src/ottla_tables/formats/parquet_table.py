@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -19,7 +18,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
+from ottla.storage.files import sync_directory
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import (
     OFFSETS_PROPERTY,
@@ -129,7 +130,7 @@ class ParquetTable:
         manifest = {
             **self._owner.properties,
             OFFSETS_PROPERTY: {str(partition): offset for partition, offset in commit.offsets.items()},
-            "timestamp_ms": time.time_ns() // 1_000_000,
+            "timestamp_ms": now_ms(),
             "schema": b64encode(self._schema.serialize()).decode(),
             "files": [file for file in self._manifest["files"] if file["path"] not in removed] + added,
             "added": [file["path"] for file in added],
@@ -153,7 +154,7 @@ class ParquetTable:
             raise CommitConflictError(f"{self._directory}: version {self._version + 1} exists already") from None
         finally:
             temporary.unlink()
-        _sync(path.parent)
+        sync_directory(path.parent)
 
     def evolve(self, schema: Any) -> None:
         """Add columns; the next commit stores them."""
