@@ -15,6 +15,10 @@ same time.
 """
 
 
+STABLE_SECONDS: Final = 60.0
+"""Time in seconds after which a process counts as stable: the delay before its next restart is the initial one."""
+
+
 class ExponentialBackoff:
     """Delays that grow with the number of failed attempts, up to a maximum.
 
@@ -52,4 +56,20 @@ class ExponentialBackoff:
         delay = min(self._initial * self._multiplier ** min(attempts, self._max_exponent), self._maximum)
         if self._jitter:
             delay = min(delay * self._uniform(1 - self._jitter, 1 + self._jitter), self._maximum)
+        return delay
+
+
+class RestartBackoff:
+    """The delays before a process that has failed is started again. They grow until it was stable."""
+
+    def __init__(self, initial: float, maximum: float) -> None:
+        self._backoff = ExponentialBackoff(initial, maximum)
+        self._failures = 0
+
+    def delay(self, ran_seconds: float) -> float:
+        """Return the delay in seconds after a failure of a process that has run for this time."""
+        if ran_seconds > STABLE_SECONDS:
+            self._failures = 0
+        delay = self._backoff.backoff(self._failures)
+        self._failures += 1
         return delay

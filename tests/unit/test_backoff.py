@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.backoff import JITTER, ExponentialBackoff
+from ottla.backoff import JITTER, STABLE_SECONDS, ExponentialBackoff, RestartBackoff
 
 
 def test_backoff_without_jitter_doubles_up_to_the_maximum() -> None:
@@ -40,3 +40,9 @@ def test_backoff_with_an_initial_delay_above_the_maximum_is_constant(attempts: i
 
 def test_backoff_with_an_initial_delay_of_zero_is_zero() -> None:
     assert ExponentialBackoff(0, 1.0).backoff(20) == 0
+
+
+def test_delays_of_restarts_grow_until_the_process_was_stable() -> None:
+    backoff = RestartBackoff(1.0, 5.0)
+    assert [backoff.delay(ran) for ran in (0.0, STABLE_SECONDS, 1.0, 0.0)] == [1.0, 2.0, 4.0, 5.0]
+    assert [backoff.delay(ran) for ran in (STABLE_SECONDS + 1, 0.0)] == [1.0, 2.0]

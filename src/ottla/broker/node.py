@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.backoff import ExponentialBackoff
+from ottla.backoff import RestartBackoff
 from ottla.errors import StartupError
 
 log = logging.getLogger("ottla.broker")
@@ -28,8 +28,6 @@ log = logging.getLogger("ottla.broker")
 SOCKET_VARIABLE: Final = "OTTLA_NODE_SOCKET"
 """Environment variable of a broker's process: the file descriptor of the socket to the parent."""
 RESTART_SECONDS: Final = (0.1, 30.0)
-STABLE_SECONDS: Final = 60.0
-"""Seconds after which a broker counts as stable: the delay before its next restart starts at the minimum again."""
 MAX_MESSAGE: Final = 64 * 1024
 
 
@@ -130,7 +128,7 @@ class _Process:
 
     async def keep_running(self) -> None:
         """Restart the broker whenever it fails; return when it has stopped cleanly."""
-        backoff, failures, loop = ExponentialBackoff(*RESTART_SECONDS), 0, asyncio.get_running_loop()
+        backoff, loop = RestartBackoff(*RESTART_SECONDS), asyncio.get_running_loop()
         while True:
             assert self._process is not None
             began = loop.time()
@@ -138,10 +136,9 @@ class _Process:
             if code == 0:
                 log.warning("Broker %s was stopped; the other brokers of the node continue", self._id)
                 return
-            failures = 0 if loop.time() - began > STABLE_SECONDS else failures
+            ran = loop.time() - began
             while True:
-                delay = backoff.backoff(failures)
-                failures += 1
+                delay, ran = backoff.delay(ran), 0.0
                 log.error("Broker %s has ended with exit code %d; restarting it in %.1f s", self._id, code, delay)
                 await asyncio.sleep(delay)
                 try:

@@ -11,13 +11,11 @@ import signal
 import sys
 from typing import Final
 
-from ottla.backoff import ExponentialBackoff
+from ottla.backoff import RestartBackoff
 
 log: Final = logging.getLogger("ottla.broker")
 
 RESTART_SECONDS: Final = (1.0, 60.0)
-STABLE_SECONDS: Final = 60.0
-"""Seconds after which a process counts as stable: the delay before its next restart starts at the minimum again."""
 STOP_SECONDS: Final = 10.0
 """Maximum time in seconds that the process has to end. What it has not committed, the next one writes."""
 
@@ -47,7 +45,7 @@ class TableWriterProcess:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        backoff, failures, loop = ExponentialBackoff(*RESTART_SECONDS), 0, asyncio.get_running_loop()
+        backoff, loop = RestartBackoff(*RESTART_SECONDS), asyncio.get_running_loop()
         while True:
             began = loop.time()
             process = await asyncio.create_subprocess_exec(
@@ -58,9 +56,7 @@ class TableWriterProcess:
             except asyncio.CancelledError:
                 await _end(process)
                 raise
-            failures = 0 if loop.time() - began > STABLE_SECONDS else failures
-            delay = backoff.backoff(failures)
-            failures += 1
+            delay = backoff.delay(loop.time() - began)
             log.error("The table writer has ended with exit code %d; restarting it in %.0f s", code, delay)
             await asyncio.sleep(delay)
 
