@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
 def serve(

@@ -13,11 +13,12 @@ import logging
 import sys
 from pathlib import Path
 
-from ottla.cli.framework.command import Command, CommandFailedError
+from ottla import log_output
+from ottla.cli.framework.command import Command, CommandFailedError, not_installed
 from ottla.cli.framework.connection import client_options, connection, without_serialization
 from ottla.cli.framework.options import Flag, Option, Repeatable
 from ottla.errors import ConfigurationError
-from ottla_console.serving import LOG_FORMAT, serve
+from ottla_console.serving import serve
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,9 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
         from ottla_console.application import create_app
     except ModuleNotFoundError as error:
-        raise CommandFailedError(
-            f"ottla console: {error.name} is not installed; run `pip install 'ottla[console]'`"
-        ) from None
+        raise not_installed("console", error, "console") from None
     from ottla_console.security.masking import Masking
     from ottla_console.security.users import load_users
     from ottla_console.settings import ConsoleSettings, ListenAddress
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         _credentials("--broker-metrics-auth", args.broker_metrics_auth),
     )
     app = create_app(settings)
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format=log_output.TEXT, stream=sys.stderr)
     host, port = settings.listen
     if not settings.has_tls and not settings.listen.is_loopback:
         logging.getLogger("ottla.console").warning(

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ottla.cli.framework.command import Command, CommandFailedError
+from ottla import log_output
+from ottla.cli.framework.command import Command, not_installed
 from ottla.cli.framework.connection import client_options, connection, without_serialization
 from ottla.cli.framework.options import Option
 from ottla.config import properties
 from ottla.errors import ConfigurationError
 from ottla_console.security.users import load_users
-from ottla_console.serving import LOG_FORMAT, serve
+from ottla_console.serving import serve
 
 OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.timeout.ms")
 """Properties below kafkastore. that are not configs of the clients."""
@@ -48,13 +49,11 @@ def run(args: argparse.Namespace) -> int:
         from ottla_registry.registry import SchemaRegistry
         from ottla_registry.rest.application import create_app
     except ModuleNotFoundError as error:
-        raise CommandFailedError(
-            f"ottla schema-registry: {error.name} is not installed; run `pip install 'ottla[registry]'`"
-        ) from None
+        raise not_installed("schema-registry", error, "registry") from None
     from ottla_registry.store.state import RegistryState
     from ottla_registry.store.topic import SchemasTopic
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format=log_output.TEXT, stream=sys.stderr)
     state = RegistryState()
     topic = SchemasTopic(
         state,

@@ -14,13 +14,12 @@ import threading
 from pathlib import Path
 from threading import Event
 
-from ottla.cli.framework.command import Action, Command, CommandFailedError
+from ottla import log_output
+from ottla.cli.framework.command import Action, Command, not_installed
 from ottla.cli.framework.connection import client_options, connection, without_serialization
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.signals import stopping
 from ottla.config import properties
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +74,7 @@ def query(args: argparse.Namespace) -> int:
 
 
 def _log(level: int) -> None:
-    logging.basicConfig(level=level, format=LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=level, format=log_output.TEXT, stream=sys.stderr)
     for name in ("pyiceberg", "ottla.client"):  # they log what is reported here
         logging.getLogger(name).setLevel(logging.ERROR)
 
@@ -91,9 +90,7 @@ def _check_packages() -> None:
         import pyarrow  # noqa: F401
         import pyiceberg  # noqa: F401
     except ModuleNotFoundError as error:
-        raise CommandFailedError(
-            f"ottla tables: {error.name} is not installed; run `pip install 'ottla[tables]'`"
-        ) from None
+        raise not_installed("tables", error, "tables") from None
 
 
 PLACE = (

@@ -31,6 +31,11 @@ class CommandFailedError(Exception):
         self.exit_code = exit_code
 
 
+def not_installed(command: str, error: ModuleNotFoundError, extra: str) -> CommandFailedError:
+    """Return the error of a command that needs a package of an optional extra of Ottla."""
+    return CommandFailedError(f"ottla {command}: {error.name} is not installed; run `pip install 'ottla[{extra}]'`")
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser whose error messages suggest the most similar option.
 
