@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
 
 MAX_SCHEMAS: Final = 1_000
 
 
-class AvroSerializer:
+class AvroSerializer(SchemaSerializer):
     """Serializes values, mostly dictionaries, with an Avro schema.
 
     - `registry`: the client of the schema registry.
@@ -43,19 +43,15 @@ class AvroSerializer:
     ) -> None:
         self._schema = avro_schema(schema) if isinstance(schema, str) else schema
         self._to_dict = to_dict
-        self._ids = SchemaIds(
+        super().__init__(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
+            subject_name_strategy=subject_name_strategy,
         )
-        self._names = SubjectNames(subject_name_strategy)
         self._parser = AvroParser(registry)
         self._record_name = "" if self._schema is None else _record_name(self._parser.parsed(self._schema))
-
-    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Use the subjects of keys, or of values. Clients call it."""
-        self._names.configure(configs, is_key)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None. Raises ValueError if it does not match the schema, and

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
 
 
-class JsonSchemaSerializer:
+class JsonSchemaSerializer(SchemaSerializer):
     """Serializes values, mostly dictionaries, as JSON, and validates them.
 
     - `registry`: the client of the schema registry.
@@ -37,19 +37,15 @@ class JsonSchemaSerializer:
     ) -> None:
         self._schema = Schema(schema, "JSON") if isinstance(schema, str) else schema
         self._to_dict = to_dict
-        self._ids = SchemaIds(
+        super().__init__(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
+            subject_name_strategy=subject_name_strategy,
         )
-        self._names = SubjectNames(subject_name_strategy)
         self._validators = Validators(registry) if validate else None
         self._title = "" if self._schema is None else _title(self._schema)
-
-    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Use the subjects of keys, or of values. Clients call it."""
-        self._names.configure(configs, is_key)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None. Raises ValueError if it does not match the schema, and

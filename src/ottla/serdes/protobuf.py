@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, message_indexes, message_path, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaReference, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaIds, SubjectNames, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
 
 
-class ProtobufSerializer:
+class ProtobufSerializer(SchemaSerializer):
     """Serializes messages of a generated class.
 
     - `registry`: the client of the schema registry.
@@ -33,23 +32,16 @@ class ProtobufSerializer:
     ) -> None:
         if not hasattr(message_class, "DESCRIPTOR"):
             raise ConfigurationError(f"{message_class!r} is not a class of Protobuf messages")
-        self._registry = registry
         self._class = message_class
         self._indexes = message_indexes(_path(message_class.DESCRIPTOR))
-        self._is_latest = use_latest_version
-        self._normalize = normalize_schemas
-        self._ids = SchemaIds(
+        super().__init__(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
+            subject_name_strategy=subject_name_strategy,
         )
-        self._names = SubjectNames(subject_name_strategy)
         self._schema: Schema | None = None
-
-    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Use the subjects of keys, or of values. Clients call it."""
-        self._names.configure(configs, is_key)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a message; None for None. Raises TypeError for other values, and SchemaRegistryError."""
@@ -57,7 +49,7 @@ class ProtobufSerializer:
             return None
         if not isinstance(value, self._class):
             raise TypeError(f"expected a {self._class.__name__}, not {type(value).__name__}")
-        if self._schema is None and not self._is_latest:
+        if self._schema is None and not self._ids.is_latest:
             self._schema = self._described(self._class.DESCRIPTOR.file)
         subject = self._names.subject(topic, self._class.DESCRIPTOR.full_name)
         schema_id, _ = self._ids.writing(subject, self._schema)
@@ -71,9 +63,10 @@ class ProtobufSerializer:
             if dependency.name.startswith("google/protobuf/"):
                 continue
             schema = self._described(dependency)
+            registry, normalize = self._ids.registry, self._ids.normalize
             if self._ids.registers:
-                self._registry.register(dependency.name, schema, normalize=self._normalize)
-            version = self._registry.lookup(dependency.name, schema, normalize=self._normalize).version
+                registry.register(dependency.name, schema, normalize=normalize)
+            version = registry.lookup(dependency.name, schema, normalize=normalize).version
             references.append(SchemaReference(dependency.name, dependency.name, version))
         return Schema(base64.b64encode(file.serialized_pb).decode(), "PROTOBUF", tuple(references))
 

@@ -66,8 +66,8 @@ class SchemaIds:
             raise ConfigurationError("auto.register.schemas and use.latest.version cannot both be true")
         self.registry = registry
         self.registers = not use_latest_version if auto_register_schemas is None else bool(auto_register_schemas)
-        self._is_latest = use_latest_version
-        self._normalize = normalize_schemas
+        self.is_latest = use_latest_version
+        self.normalize = normalize_schemas
         self._writing: dict[str, tuple[int, Schema]] = {}
 
     def writing(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
@@ -77,11 +77,36 @@ class SchemaIds:
         return self._writing[subject]
 
     def _resolve(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
-        if self._is_latest:
+        if self.is_latest:
             latest = self.registry.latest(subject)
             return latest.schema_id, latest.schema
         if schema is None:
             raise ValueError("a serializer without a schema requires use_latest_version=True")
         if self.registers:
-            return self.registry.register(subject, schema, normalize=self._normalize), schema
-        return self.registry.lookup(subject, schema, normalize=self._normalize).schema_id, schema
+            return self.registry.register(subject, schema, normalize=self.normalize), schema
+        return self.registry.lookup(subject, schema, normalize=self.normalize).schema_id, schema
+
+
+class SchemaSerializer:
+    """The base of the serializers of all schema types. The arguments are those of `SchemaIds` and `SubjectNames`."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        *,
+        auto_register_schemas: bool | None,
+        use_latest_version: bool,
+        normalize_schemas: bool,
+        subject_name_strategy: str | SubjectNameStrategy,
+    ) -> None:
+        self._ids = SchemaIds(
+            registry,
+            auto_register_schemas=auto_register_schemas,
+            use_latest_version=use_latest_version,
+            normalize_schemas=normalize_schemas,
+        )
+        self._names = SubjectNames(subject_name_strategy)
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Use the subjects of keys, or of values. Clients call it."""
+        self._names.configure(configs, is_key)
