@@ -108,7 +108,7 @@ class SimulatedHandle(asyncio.Handle):
         self._source_traceback = None
 
 
-class SimulatedTimer(asyncio.TimerHandle):
+class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
     """A callback that is due later, made without the checks of the base classes."""
 
     __slots__ = ()
@@ -116,13 +116,7 @@ class SimulatedTimer(asyncio.TimerHandle):
     def __init__(
         self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
     ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        SimulatedHandle.__init__(self, callback, args, loop, context)
         self._when = when
         self._scheduled = True
 
