@@ -57,15 +57,15 @@ class ProtobufSchema:
             self.canonical = text
             self.file: Any = _compiled(text, self._references)
             return
-        written = self._written(descriptor)
+        written = self._written(descriptor, _imports(descriptor, self._references))
         if written is None:
             raise ValueError("the descriptor cannot be written as a .proto file: it has groups, or an edition")
         self.canonical = written
         self.file = _compiled(self.canonical, self._references)
 
-    def _written(self, descriptor: Any) -> str | None:
+    def _written(self, descriptor: Any, imported: Sequence[bytes]) -> str | None:
         """Return the .proto file of a descriptor; None if it cannot be written. Raises ValueError if it is invalid."""
-        file_class = _class_with_extensions(descriptor, self._references)
+        file_class = _class_with_extensions(descriptor, imported)
         file = file_class.FromString(descriptor.SerializeToString())
         try:
             text = proto_text(file)
@@ -77,7 +77,7 @@ class ProtobufSchema:
     @cached_property
     def normalized(self) -> str:
         """The text without comments, in the order of the descriptor."""
-        return self._written(self.file) or self.canonical
+        return self._written(self.file, _compile(self.canonical, self._references)[:-1]) or self.canonical
 
     @property
     def files(self) -> list[Any]:
@@ -126,19 +126,26 @@ def _comparable(file: Any) -> bytes:
     return serialized
 
 
-def _class_with_extensions(descriptor: Any, references: tuple[ReferencedSchema, ...]) -> Any:
+def _imports(descriptor: Any, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
+    """Return the descriptors of the files that a file imports. Raises ValueError if one is missing."""
+    if not descriptor.dependency:
+        return ()
+    text = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in descriptor.dependency)
+    return _compile(text, references)[:-1]
+
+
+def _class_with_extensions(descriptor: Any, imported: Sequence[bytes]) -> Any:
     """Return a class for FileDescriptorProto that knows the extensions of a file and of its imports, so that it parses
-    custom options. Raises ValueError if an import is missing.
+    custom options. Raises ValueError if the file is malformed.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    if not descriptor.dependency:
+    if not imported:
         return descriptor_pb2.FileDescriptorProto  # extensions of options need an import
-    imports = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in descriptor.dependency)
     pool = descriptor_pool.DescriptorPool()
     try:
-        for imported in _compile(imports, references)[:-1]:
-            pool.AddSerializedFile(imported)
+        for file in imported:
+            pool.AddSerializedFile(file)
         pool.AddSerializedFile(descriptor.SerializeToString())
         file_type = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
     except KeyError:
