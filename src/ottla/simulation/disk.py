@@ -241,9 +241,15 @@ class OsModule(types.ModuleType):
     """Stands in for the module `os` in production code."""
 
     def __init__(
-        self, disks: Disks, sockets: Callable[[int], Any], pipes: Pipes, urandom: Callable[[int], bytes]
+        self,
+        disks: Disks,
+        sockets: Callable[[int], Any],
+        pipes: Pipes,
+        urandom: Callable[[int], bytes],
+        time_ns: Callable[[], int],
     ) -> None:
         super().__init__("os")
+        self._time_ns = time_ns
         self._disks = disks
         self._pipes = pipes
         self.mkfifo = pipes.create
@@ -273,9 +279,11 @@ class OsModule(types.ModuleType):
         self._disks.add(fd, disk, where)
         if is_new:
             disk.created(where)
+            self._modified(fd)
         elif flags & os.O_TRUNC:
             disk.before_truncate(fd, where, 0)
             os.ftruncate(fd, 0)
+            self._modified(fd)
         return fd
 
     def fdopen(self, fd: int, mode: str = "r", *arguments: Any, **options: Any) -> Any:
@@ -296,7 +304,10 @@ class OsModule(types.ModuleType):
             disk, path = opened
             disk.check("write", path)
             disk.before_write(fd, path, position, bytes(data))
-        return os.pwrite(fd, data, position)
+        written = os.pwrite(fd, data, position)
+        if opened is not None:
+            self._modified(fd)
+        return written
 
     def write(self, fd: int, data: Buffer) -> int:
         if fd in self._pipes.ends:
@@ -314,6 +325,13 @@ class OsModule(types.ModuleType):
             opened[0].check("truncate", opened[1])
             opened[0].before_truncate(fd, opened[1], size)
         os.ftruncate(fd, size)
+        if opened is not None:
+            self._modified(fd)
+
+    def _modified(self, fd: int) -> None:
+        """Set the modification time of a file by the simulated clock. The age of a segment counts from it."""
+        now = self._time_ns()
+        os.utime(fd, ns=(now, now))
 
     def truncate(self, path: Any, size: int) -> None:
         if isinstance(path, int):
@@ -334,6 +352,10 @@ class OsModule(types.ModuleType):
             opened[0].synced(fd, opened[1])
 
     fdatasync = fsync
+
+    def statvfs(self, path: Any) -> Any:
+        """Return the same size and the same free space for every disk."""
+        return types.SimpleNamespace(f_frsize=4096, f_blocks=1 << 28, f_bavail=1 << 27)
 
     # Names
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import random
@@ -10,7 +11,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -419,17 +420,31 @@ class Simulation:
 
 def run(run_plan: Plan) -> RunOutcome:
     """Run a simulation in this process, in which the production code can then only run in simulations."""
-    directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_parent_directory()))
-    try:
+    with directory_of_run() as directory:
         return Simulation(run_plan, directory).run()
+
+
+@contextlib.contextmanager
+def directory_of_run() -> Iterator[Path]:
+    """Make a directory for the disks of a run, and remove it at the end.
+
+    Its path has the same length in every process, because messages that name a file contain the length of its path.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=_parent_directory()))
+    try:
+        yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def remove_directories(pid: int) -> None:
     """Remove the directories of runs in a process that was killed."""
-    for directory in _parent_directory().glob(f"{PREFIX}{pid}-*"):
+    for directory in _parent_directory().glob(f"{_prefix(pid)}*"):
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _prefix(pid: int) -> str:
+    return f"{PREFIX}{pid:010}-"
 
 
 def _parent_directory() -> Path:

@@ -167,7 +167,8 @@ def install(
     A later call replaces the previous simulation by another one.
     """
     randomness = Randomness(rng)
-    system = OsModule(disks, network.sockets.get, pipes, randomness.urandom)
+    clock = TimeModule(loop)
+    system = OsModule(disks, network.sockets.get, pipes, randomness.urandom, clock.time_ns)
     SYSTEM[:] = [system]
     SimulatedExecutor.loop, SimulatedExecutor.rng = loop, rng
     secret = types.SimpleNamespace(
@@ -176,7 +177,6 @@ def install(
         compare_digest=secrets.compare_digest,
     )
     ids = types.SimpleNamespace(uuid4=randomness.uuid4, UUID=uuid.UUID)
-    clock = TimeModule(loop)
     replacements: dict[int, Any] = {
         id(os): system,
         id(time): clock,

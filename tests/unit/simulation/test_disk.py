@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from ottla.simulation import runner
 from ottla.simulation.disk import Disk, Disks, OsModule
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.pipes import Pipes
 
 CREATE = os.O_RDWR | os.O_CREAT
+NOW_NS = 1_800_000_000_000_000_000
 
 
 def mounted(root: Path, seed: int = 0) -> tuple[OsModule, Disk]:
     disk = Disk(root, random.Random(seed))
     disks = Disks()
     disks.mount(disk)
-    return OsModule(disks, lambda fd: None, Pipes(SimulatedLoop(), random.Random(seed)), os.urandom), disk
+    pipes = Pipes(SimulatedLoop(), random.Random(seed))
+    return OsModule(disks, lambda fd: None, pipes, os.urandom, lambda: NOW_NS), disk
 
 
 def sync_directory(system: OsModule, path: Path) -> None:
@@ -96,3 +99,24 @@ def test_a_fault_fails_the_operation_and_changes_nothing(tmp_path: Path) -> None
         system.pwrite(fd, b"data", 0)
     assert os.fstat(fd).st_size == 0
     system.close(fd)
+
+
+def test_files_are_modified_at_the_time_of_the_simulation(tmp_path: Path) -> None:
+    system, _ = mounted(tmp_path)
+    fd = system.open(tmp_path / "log", CREATE)
+    assert os.fstat(fd).st_mtime_ns == NOW_NS
+    for change in (lambda: system.pwrite(fd, b"data", 0), lambda: system.ftruncate(fd, 1)):
+        os.utime(fd, ns=(1, 1))
+        change()
+        assert os.fstat(fd).st_mtime_ns == NOW_NS
+    system.close(fd)
+
+
+def test_paths_are_of_the_same_length_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some messages name a file, and a trace contains their length."""
+    lengths = set()
+    for pid in (7, 99_999, 4_194_304):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        with runner.directory_of_run() as directory:
+            lengths.add(len(str(directory)))
+    assert len(lengths) == 1

@@ -7,7 +7,7 @@ With thousands of logs, other requests are processed in between.
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 from collections import defaultdict
 from typing import Final
 
@@ -70,6 +70,6 @@ async def _describe(directory: LogDir, partitions: Wanted, context: RequestConte
                 )
             )
     result.topics = [DescribeLogDirsTopic(name=name, partitions=described) for name, described in by_topic.items()]
-    volume = shutil.disk_usage(directory.path)
-    result.total_bytes, result.usable_bytes = volume.total, volume.free
+    volume = os.statvfs(directory.path)
+    result.total_bytes, result.usable_bytes = volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
     return result
