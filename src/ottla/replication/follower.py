@@ -121,6 +121,10 @@ class Follower:
         records = data.records
         if records is not None and records.nbytes:
             assert isinstance(records, memoryview), "records that were received are in memory"
+            log = self.partition.log
+            if data.log_start_offset >= log.log_end_offset > log.log_start_offset:
+                # The leader has deleted all records that are here, and its first batch may begin before its log start.
+                self._restart_at(data.log_start_offset)
             self._append_records(records)
         self._update_offsets(data.high_watermark, data.log_start_offset)
 
@@ -162,14 +166,17 @@ class Follower:
         if leader_end < end:
             self._truncate_to(leader_end)
         elif leader_start > end:
-            logger.warning("Restarting %s at offset %d, the leader's log start", self.tp, leader_start)
-            self.partition.log.truncate_fully_and_start_at(leader_start)
-            self.partition.log.high_watermark = leader_start
-            self.has_truncated = True
+            self._restart_at(leader_start)
         else:
             raise errors.OffsetOutOfRangeError(
                 f"{self.tp} ends at offset {end}, although its leader has {leader_start} to {leader_end}"
             )
+
+    def _restart_at(self, leader_start: int) -> None:
+        logger.warning("Restarting %s at offset %d, the leader's log start", self.tp, leader_start)
+        self.partition.log.truncate_fully_and_start_at(leader_start)
+        self.partition.log.high_watermark = leader_start
+        self.has_truncated = True
 
     def _truncate_to(self, offset: int) -> None:
         log = self.partition.log

@@ -714,9 +714,10 @@ class Log:
     # Truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove all records from `offset` on, and the whole batch that contains it.
+        """Remove all records from `offset` on, and the whole batch that contains it. Return whether any were removed.
 
-        Return whether any were removed.
+        The log then ends where that batch began, so that the records before `offset` are fetched again. Epochs of a
+        leader need not begin with a batch, because DeleteRecords moves the begin of its first one.
         """
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(
@@ -731,7 +732,7 @@ class Log:
             return True
         keep = self.segment_number(offset)
         self.discard(self.segments[keep + 1 :])
-        self.active.truncate_to(offset)
+        offset = max(self.active.truncate_to(offset), min(offset, self.log_start_offset))
         self.txn_index(self.active).truncate_to(offset)
         # the shorter files of the segment are not on disk: after a loss of power, the old end may be there again
         self._end_at(offset, flushed_to=max(self.active.base_offset, self.log_start_offset))

@@ -292,11 +292,14 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
         return scanner
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove all batches from the one that contains `offset` on."""
+    def truncate_to(self, offset: int) -> int:
+        """Remove all batches from the one that contains `offset` on. Return the offset at which the segment ends then:
+        before `offset` if that batch begins before it.
+        """
         self._load_indexes(WRITABLE)
         cut = self.position_of(offset)
         position = self.size if cut is None else cut
+        end = next((header.base_offset for _, header in headers(self.file, position, self.size)), offset)
         self._recent.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -309,6 +312,7 @@ class Segment:
         for _, header in headers(self.file, start, position):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+        return min(offset, end)
 
     # Reading
 

@@ -374,6 +374,20 @@ def test_truncation_removes_records_and_what_was_derived_from_them(make_log: Cal
     assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
 
 
+def test_truncation_within_a_batch_ends_the_log_where_the_batch_began(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    fill(log, 3)
+    log.append(batch(b"3", b"4", b"5", b"6"), leader_epoch=1)
+    assert log.truncate_to(5)
+    assert (log.log_end_offset, log.leader_epochs.entries) == (3, [(0, 0)])
+    log.append_as_follower(batch(b"3", b"4", base_offset=3))
+    assert [r.offset for r in contents(log)] == list(range(5))
+    log.high_watermark = 5
+    log.delete_records_before(4)
+    assert log.truncate_to(4)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4), "never before the log start"
+
+
 def test_truncate_fully_restarts_at_an_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 5)

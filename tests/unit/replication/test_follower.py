@@ -1,0 +1,47 @@
+"""The follower's side of a partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.broker.asking import batch
+from tests.unit.replication.partitions import Held
+
+from ottla.cluster.image.cluster_image import PartitionImage
+from ottla.config.topic import LogConfig
+from ottla.model import TopicPartition
+from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
+from ottla.records.batch import HEADER_BYTES
+from ottla.replication.follower import Follower, NextStep
+from ottla.replication.partition import Partition
+from ottla.storage.recovery import open_log
+
+IMAGE = PartitionImage(leader=1, leader_epoch=1, replicas=(0, 1), isr=(1,))
+
+
+def of_leader(base_offset: int, *values: bytes, epoch: int = 1) -> memoryview:
+    """Return a batch as a leader sends it."""
+    data = bytearray(batch(*values))
+    data[0:8] = base_offset.to_bytes(8, "big")
+    data[12:16] = epoch.to_bytes(4, "big")
+    assert len(data) > HEADER_BYTES
+    return memoryview(data)
+
+
+def test_log_that_diverges_within_a_batch_of_a_leader_that_starts_there(tmp_path: Path) -> None:
+    """Deleted records end within the leader's first batch, and so seems to begin its first epoch."""
+    log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
+    log.append_as_follower(of_leader(0, b"0", b"1", b"2", epoch=0))
+    log.append_as_follower(of_leader(3, b"old", b"old", epoch=0))
+    log.append_as_follower(of_leader(5, *[b"old"] * 4, epoch=0))
+    partition = Partition(log, IMAGE, 1, Held())
+    partition.follow(IMAGE)
+    follower = Follower(partition)
+    follower.apply(PartitionData(diverging_epoch=EpochEndOffset(epoch=0, end_offset=5)))
+    assert follower.fetch_position().offset == 5
+    response = PartitionData(high_watermark=7, log_start_offset=5, records=of_leader(3, *[b"new"] * 4))
+    assert follower.apply(response) is NextStep.CONTINUE
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5, 7, 7)
+    assert [header.base_offset for header, _ in log.batches_from(0)] == [3]
+    assert log.leader_epochs.latest == 1
+    log.close()
