@@ -132,7 +132,7 @@ class RemoteLogManager:
         for partition in list(self._partitions):
             self._apply_role(partition)
         self._metadata.update_readers()
-        self._collector = asyncio.get_running_loop().create_task(self._collect_deleted_topics())
+        self._collector = asyncio.get_running_loop().create_task(self._collect_garbage())
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
         """Follow the roles of replicas, the configs of topics, and deleted topics."""
@@ -424,22 +424,23 @@ class RemoteLogManager:
 
     # Deleted topics
 
-    async def _collect_deleted_topics(self) -> None:
-        """Delete the segments of deleted topics. The broker that leads their partition of `__remote_log_metadata` does
-        this, so that it is done after failures of brokers, too.
+    async def _collect_garbage(self) -> None:
+        """Delete abandoned copies, and the segments of deleted topics, of which the broker that leads their partition of
+        `__remote_log_metadata` takes care, so that it is done after failures of brokers, too.
         """
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config().remote_log_manager_task_interval_ms / 1000):
                     await self._topics_deleted.wait()
             self._topics_deleted.clear()
-            try:
-                await self._delete_orphans()
-            except KafkaError as error:
-                log.warning("Cannot delete the segments of deleted topics; retrying: %s", error)
-            except Exception:
-                # a bug must not stop the deletion for ever
-                log.exception("Cannot delete the segments of deleted topics; retrying")
+            for delete in (self._deleter.delete_abandoned, self._delete_orphans):
+                try:
+                    await delete()
+                except KafkaError as error:
+                    log.warning("Cannot delete abandoned segments, or those of deleted topics; retrying: %s", error)
+                except Exception:
+                    # a bug must not stop the deletion for ever
+                    log.exception("Cannot delete abandoned segments, or those of deleted topics; retrying")
 
     async def _delete_orphans(self) -> None:
         image = self._image()

@@ -128,6 +128,9 @@ class SegmentCopier:
             stats.remote_copy_errors += 1
             await self._delete(store, segment)
             raise
+        except asyncio.CancelledError:
+            self._deleter.abandon(segment)
+            raise
         stats.remote_copy_bytes += segment.size
         log.debug(
             "Copied offsets %d to %d of %s to remote storage (%d bytes)",
@@ -168,8 +171,7 @@ class SegmentCopier:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            # this broker does not lead the partition any more: what is written after the new leader has deleted the
-            # copy would stay for ever
+            # this broker does not lead the partition any more, and the new leader may delete the copy meanwhile
             await asyncio.wait([work])
             work.exception()  # marks it as retrieved
             with suppress(KafkaError):
@@ -201,6 +203,7 @@ class SegmentCopier:
         try:
             await self._deleter.delete(store, segment)
         except KafkaError as error:
+            self._deleter.abandon(segment)
             log.warning("Cannot delete the unfinished copy of %s now: %s", object_name(segment, RemoteFile.LOG), error)
 
 

@@ -8,7 +8,9 @@ after that.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import Executor
+from typing import Final
 from uuid import UUID
 
 from ottla.clock import Clock
@@ -21,6 +23,11 @@ from ottla.remote_log.segment_metadata import (
     RemoteLogSegmentUpdate,
     RemotePartition,
 )
+
+log = logging.getLogger("ottla.remote_log")
+
+MAX_ABANDONED: Final = 1000
+"""Maximum number of abandoned copies that a broker remembers, the latest ones."""
 
 
 class SegmentDeleter:
@@ -39,6 +46,29 @@ class SegmentDeleter:
         self._metadata = metadata
         self._executor = executor
         self._clock = clock
+        self._abandoned: dict[UUID, RemoteLogSegmentMetadata] = {}
+
+    def abandon(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Remember a copy of which this broker does not know whether it was finished or deleted, because it lost the
+        leadership meanwhile. `delete_abandoned` deletes it once another leader has removed it from the metadata: that
+        leader may have deleted its objects before all of them were written.
+        """
+        self._abandoned[segment.id] = segment
+        if len(self._abandoned) > MAX_ABANDONED:
+            forgotten = self._abandoned.pop(next(iter(self._abandoned)))
+            log.warning("Objects may be left in remote storage: %s", object_name(forgotten, RemoteFile.LOG))
+
+    async def delete_abandoned(self) -> None:
+        """Delete the objects of abandoned copies that are not in the metadata any more. Raises RemoteStorageError."""
+        for segment in list(self._abandoned.values()):
+            store = self._metadata.store(segment.partition)
+            if store is None or not store.is_ready:
+                continue
+            current = store.get(segment.id)
+            if current is None:
+                await self.delete_objects(segment)
+            if current is None or current.is_readable:
+                self._abandoned.pop(segment.id, None)
 
     async def delete(self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata) -> None:
         """Delete a segment. Raises KafkaError; deleting can be repeated then.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.unit.remote_log.tiered_topic import SECONDS, TieredTopic, configs, wa
 
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
-from ottla.remote_log.remote_storage import ObjectStorage
+from ottla.remote_log.remote_storage import ObjectStorage, RemoteStorageError
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,10 @@ def names(cluster: Broker) -> list[str]:
     return storage.storage.list()
 
 
+def of_topic(cluster: Broker, topic: str) -> list[str]:
+    return [name for name in names(cluster) if name.startswith(topic)]
+
+
 def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
     cluster: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,31 +77,34 @@ def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
     assert storage is not None
     put, reached, resume = storage.storage.put, threading.Event(), threading.Event()
     paused: list[str] = []
-    written: list[str] = []
 
     def paused_put(name: str, content: Path | bytes) -> None:
-        if name.startswith("moved") and name.endswith(".log"):
-            paused.append(name)
+        put(name, content)
+        if name.startswith("moved") and name.endswith(".snapshot"):
+            paused.append(name.removesuffix(".snapshot"))
             reached.set()
             assert resume.wait(SECONDS)
-            try:
-                put(name, content)
-            finally:
-                written.append(name)
-        else:
-            put(name, content)
+
+    delete, failed = storage.storage.delete, threading.Event()
+
+    def failing_delete(objects: Sequence[str]) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RemoteStorageError("once")
+        delete(objects)
 
     monkeypatch.setattr(storage.storage, "put", paused_put)
+    monkeypatch.setattr(storage.storage, "delete", failing_delete)
     topic.produce(20)
     assert reached.wait(SECONDS)
     second = cluster.move_leader("moved")
     # the new leader copies the range itself, and deletes the copy of the old one, which is not finished
     topic.wait_local_start(14, second)
-    wait_until(lambda: len([name for name in names(cluster) if "moved" in name]) == 2 * 5)
+    wait_until(lambda: not any(name.startswith(paused[0]) for name in names(cluster)))
     resume.set()
-    wait_until(lambda: len(written) == len(paused))
+    assert failed.wait(SECONDS), "the old leader deletes what it has written too late; it tries again"
     monkeypatch.setattr(storage.storage, "put", put)
     assert topic.read(20) == list(range(20))
-    wait_until(lambda: len([name for name in names(cluster) if "moved" in name]) == 2 * 5)
+    wait_until(lambda: len(of_topic(cluster, "moved")) == 2 * 5)
     # both brokers delete locally
     topic.wait_local_start(14, first)
