@@ -13,6 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.simulation.process import Process, ProcessState
 from ottla.simulation.world import SQLITE, World
+from ottla.storage.log_dir import CLEAN_SHUTDOWN
 
 PORT: Final = 9092
 LOG_DIRS: Final = ("data", "more")
@@ -87,8 +88,8 @@ class SimulatedBroker:
         within a process after a failure of its log directory.
         """
         self.crashes = 0
-        """The number of times that the broker ended without a controlled shutdown. As in Kafka, a change of a log start
-        offset after the last checkpoint is lost then.
+        """The number of times that the broker ended without a controlled and clean shutdown. As in Kafka, a change of a
+        log start offset after the last checkpoint is lost then.
         """
         self.power_lost_at = float("-inf")
         """The time of the last power loss, which may have lost acknowledged records."""
@@ -192,6 +193,8 @@ class SimulatedBroker:
         node, self.node = self.node, None
         self.world.note(self.name, "is stopped")
         await asyncio.wait({self.process.start(node.stop())}, timeout=60)
+        if not all((directory / CLEAN_SHUTDOWN).exists() for directory in self.log_dirs):
+            self.crashes += 1  # its disk was full, for example
         self.process.kill()
 
 

@@ -56,9 +56,12 @@ writes.
 """
 DRAIN_SECONDS: Final = 180.0
 """Time in seconds within which the clients must end: a delivery may take 120 s."""
-TIMEOUT_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 50.0
 """Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s. As in
 Kafka, it is measured with the wall clock, so the jumps of clocks are added.
+"""
+READ_SECONDS: Final = 20.0
+"""Time in seconds after the end of the last transaction within which the members of the group must read every record.
 """
 MAX_AFTER_SECONDS: Final = 3600.0
 """Virtual time in seconds after the last fault in which a run must end, more than the sum of the limits above."""
@@ -341,11 +344,11 @@ class Simulation:
         """Let the clients end, the members last, so that they see every record."""
         self.history.stopping.set()
         await self._end([client.task for client in self.clients if client.task is not None])
-        await asyncio.sleep(20)
         ends = self.world.loop.time() + TIMEOUT_SECONDS + self.world.clock_difference_seconds
         while (still_open := self.observer.open_transactions()) and self.world.loop.time() < ends:
             await asyncio.sleep(0.5)
         self._violate("no transaction stays open", still_open)
+        await asyncio.sleep(READ_SECONDS)
         for member in self.members:
             member.done.set()
         await self._end([member.task for member in self.members if member.task is not None])
