@@ -211,8 +211,10 @@ def options_compacted(log: Log) -> bool:
 
 def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
     """Yield an error if the log has other batches than before the crash. Those before the log start offset may be
-    missing.
+    missing. After a loss of power, segments that were deleted may be there again: tiered ones, after the log start.
     """
+    if crash.power_lost and crash.batches:
+        start = max(start, crash.batches[0].header.base_offset)
     batches = [batch for batch in crash.batches if batch.header.next_offset > start]
     before = [batch.digest for batch in batches]
     after = [batch.digest for batch in files.batches if batch.header.next_offset > start]

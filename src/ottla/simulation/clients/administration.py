@@ -8,6 +8,7 @@ records in the log with those that were acknowledged.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -316,8 +317,9 @@ class MovedLogs(TopicWorkload):
 class UncleanTopic(TopicWorkload):
     """A topic whose out-of-sync replica may become the leader if no other replica is alive.
 
-    An acknowledged record may be lost, but only if such an election took place afterwards, or if a replica has lost
-    power, which may have been the only one in sync. The remaining records must be in order and without duplicates.
+    An acknowledged record may be lost, but only if such an election took place afterwards, if the earlier leader had
+    not been notified of it, or if a replica has lost power, which may have been the only one in sync. The remaining
+    records must be in order and without duplicates.
     """
 
     TOPIC = UNCLEAN
@@ -330,11 +332,18 @@ class UncleanTopic(TopicWorkload):
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         super().__init__(cluster, history)
         self.written_at: dict[int, float] = {}
+        """The times at which the writes of records began; minus infinity while there was more than one leader."""
 
     async def write(self, producer: aio.KafkaProducer) -> None:
-        first, now = self.next, self.now()
+        first, began = self.next, -math.inf if self._leaders() > 1 else self.now()
         await super().write(producer)
-        self.written_at |= dict.fromkeys(range(first, self.next), now)
+        self.written_at |= dict.fromkeys(range(first, self.next), began)
+
+    def _leaders(self) -> int:
+        """Return the number of brokers that consider themselves the leader."""
+        contexts = (broker.context for broker in self.cluster.brokers)
+        tp = TopicPartition(self.TOPIC, 0)
+        return sum(context is not None and context.partitions.get_leader(tp) is not None for context in contexts)
 
     async def change(self) -> None:
         await asyncio.sleep(0)
