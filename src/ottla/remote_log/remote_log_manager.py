@@ -425,8 +425,8 @@ class RemoteLogManager:
     # Deleted topics
 
     async def _collect_garbage(self) -> None:
-        """Delete abandoned copies, and the segments of deleted topics, of which the broker that leads their partition of
-        `__remote_log_metadata` takes care, so that it is done after failures of brokers, too.
+        """Delete abandoned copies, and the segments of deleted topics. The broker that leads a topic's partition of
+        `__remote_log_metadata` deletes its segments, so that it is done after failures of brokers, too.
         """
         while True:
             with suppress(TimeoutError):
