@@ -18,7 +18,7 @@ class KafkaConsumerRunner(threading.Thread):
         super().__init__(name="consumer-runner")
         self._closed = threading.Event()
         self._topic = topic
-        self._handle = handle
+        self._process = handle
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers, group_id="threads", auto_offset_reset="earliest", client_id="runner"
         )
@@ -30,7 +30,7 @@ class KafkaConsumerRunner(threading.Thread):
             while not self._closed.is_set():
                 for records in self._consumer.poll(timeout_ms=10_000).values():
                     for record in records:
-                        self._handle(record)
+                        self._process(record)
         except WakeupError:
             if not self._closed.is_set():  # only expected when we are closing
                 raise

@@ -7,6 +7,7 @@ offset is the latest in the log that was committed; who was fenced writes nothin
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 from collections import Counter
@@ -104,6 +105,8 @@ class World:
     async def let_time_pass(self, client: Asker, clock: ManualClock) -> None:
         clock.advance(self.dice.choice([TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
         client.context.transactions.abort_timed_out()
+        await asyncio.sleep(0)
+        await settle(client)  # until the markers are written, their producers write
         for instance in self.instances:
             actual = instance.current
             if actual is not None and actual.committed is None and actual.started_ms + TIMEOUT_MS < clock.now_ms():

@@ -18,6 +18,17 @@ from cryptography.hazmat.primitives.serialization import (
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
+CA_USAGE = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Certified(NamedTuple):
@@ -54,6 +65,8 @@ def authority(name: str = "authority") -> Certified:
     made = (
         _builder(name, name, key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(CA_USAGE, critical=True)  # from Python 3.13 on, `ssl.create_default_context` requires it
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     return Certified(made, key)
@@ -64,6 +77,7 @@ def signed(by: Certified, name: str, valid: datetime.timedelta = 30 * DAY) -> Ce
     made = (
         _builder(name, _common_name(by), key.public_key(), valid)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False)
         .sign(by.key, hashes.SHA256())
     )
     return Certified(made, key)
