@@ -275,8 +275,29 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         pass
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Run a function after a delay. The future is done one iteration after the work, in every version of Python:
+        since 3.14, `asyncio.wrap_future` does without this iteration.
+        """
         workers = self._default_workers() if executor is None else executor
-        return asyncio.wrap_future(workers.submit(func, *args), loop=self)
+        work, future = workers.submit(func, *args), self.create_future()
+
+        def cancel(_: asyncio.Future[Any]) -> None:
+            if future.cancelled():
+                work.cancel()
+
+        def finish() -> None:
+            if future.cancelled():
+                return
+            if work.cancelled():
+                future.cancel()
+            elif (error := work.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(work.result())
+
+        future.add_done_callback(cancel)
+        work.add_done_callback(lambda _: self.call_soon_threadsafe(finish))
+        return future
 
     def _default_workers(self) -> Executor:
         process = PROCESS.get()
