@@ -44,7 +44,7 @@ def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[Partition
     for column in partition_by:
         if column not in schema.names:
             raise ConfigurationError(
-                f"ottla.table.partition.by: {column} is no column of the table ({', '.join(schema.names)}); only "
+                f"ottla.table.partition.by: {column} is not a column of the table ({', '.join(schema.names)}); only "
                 "Iceberg tables have transforms"
             )
     return tuple(PartitionField(column, column, TRANSFORMS["identity"]) for column in partition_by)

@@ -68,7 +68,7 @@ class MultiBrokerNode:
             running.cancel()
             await asyncio.wait([running])
             if not running.cancelled():
-                running.exception()  # marks it as retrieved: a clean stop is no error
+                running.exception()  # marks it as retrieved: a clean stop is not an error
         return await self._end()
 
     async def _until_stopping(self, work: asyncio.Future[Any]) -> None:

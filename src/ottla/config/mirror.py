@@ -44,7 +44,7 @@ def patterns(value: Any) -> re.Pattern[str] | None:
             warnings.simplefilter("error", FutureWarning)
             return re.compile(joined)
     except (re.error, FutureWarning) as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"not a valid regular expression: {error}") from None
 
 
 def _replicas(what: str) -> Option[int]:

@@ -89,7 +89,7 @@ class Config:
     """Every option of the subject, by Kafka's name, in the order of their declaration."""
     subject: ClassVar[str] = ""
     prefixes: ClassVar[tuple[str, ...]] = ()
-    """Prefixes of names that are accepted although they are no options (`listener.name.x.max.connections`)."""
+    """Prefixes of names that are accepted although they are not options (`listener.name.x.max.connections`)."""
 
     no_effect: ClassVar[Mapping[str, str]] = {}
     """Names (or prefixes, ending with a dot) of accepted options without effect, and the reasons."""

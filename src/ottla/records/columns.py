@@ -69,7 +69,7 @@ class Columns:
     """Records of one partition as columns of equal length.
 
     It speaks Arrow's PyCapsule interface, so that `polars.DataFrame(columns)`, `pyarrow.table(columns)` and DuckDB take
-    it without a copy of the data (with pyarrow installed). It is no tuple: libraries would take that for rows.
+    it without a copy of the data (with pyarrow installed). It is not a tuple, because libraries treat tuples as rows.
 
     `offsets` and `timestamps` (milliseconds since 1970) are memoryviews of format "q" (int64), `timestamp_types` one of
     format "i" (int32). `headers` is None unless requested.

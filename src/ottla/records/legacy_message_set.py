@@ -70,7 +70,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
     """Return the message format at `pos`: 0, 1 or 2. Raises CorruptMessageError if there are too few bytes."""
     view = memoryview(buf).cast("B")
     if len(view) - pos <= MAGIC_POSITION:
-        raise errors.CorruptMessageError(f"{len(view) - pos} bytes are no batch")
+        raise errors.CorruptMessageError(f"{len(view) - pos} bytes are not a batch")
     return view[pos + MAGIC_POSITION]
 
 
@@ -183,7 +183,7 @@ def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES)
     outers = list(_whole_messages(view))
     codecs = {outer.codec for outer in outers}
     if not outers:
-        raise errors.InvalidRecordError(f"{len(view)} bytes are no whole message")
+        raise errors.InvalidRecordError(f"{len(view)} bytes are not a complete message")
     if len({outer.magic for outer in outers}) > 1:
         raise errors.InvalidRecordError("messages of several formats in one set")
     if codecs != {NONE} and len(outers) > 1:
@@ -222,7 +222,7 @@ def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
     if outer.codec == NONE:
         return [outer]
     if outer.codec == ZSTD:
-        raise errors.InvalidRecordError(f"zstd is no codec of message format {outer.magic}")
+        raise errors.InvalidRecordError(f"zstd is not a codec of message format {outer.magic}")
     if outer.value is None:
         raise errors.InvalidRecordError("a compressed message without a value")
     try:

@@ -59,7 +59,7 @@ class Scanner:
     """A scan of a segment from the batch at `position` on.
 
     Call `feed` repeatedly with the file's bytes from `position` on; it skips whole batches. The scan ends, and
-    `damaged` is set, at bytes that are no batch, at offsets that do not increase (or, from `contiguous_from` on, are
+    `damaged` is set, at bytes that are not a batch, at offsets that do not increase (or, from `contiguous_from` on, are
     not consecutive), at a batch beyond `max_offset`, or, with `check_crc`, at a wrong CRC.
     """
 

@@ -47,7 +47,7 @@ class Replica:
         self._leader_end = leader_end
         self.followed_at = float("-inf")
         """Time at which the leader created the response before this follower's last fetch: proof that the replica still
-        followed it then. The time of the fetch itself is no proof, because it may have waited in a socket while this
+        followed it then. The time of the fetch itself proves nothing, because it may have waited in a socket while this
         broker was paused.
         """
 

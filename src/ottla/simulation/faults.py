@@ -46,7 +46,7 @@ class Fault(NamedTuple):
         """Parse a fault in the form of `text`. Raises ValueError."""
         match = re.fullmatch(r"([a-z-]+)@([\d.e-]+)\+([\d.e-]+):(-?\d+),(\d+)", text)
         if match is None or match[1] not in ALL_KINDS:
-            raise ValueError(f"{text!r} is no fault: KIND@AT+SECONDS:BROKER,OTHER")
+            raise ValueError(f"{text!r} is not a fault: KIND@AT+SECONDS:BROKER,OTHER")
         return cls(float(match[2]), float(match[3]), match[1], int(match[4]), int(match[5]))
 
 

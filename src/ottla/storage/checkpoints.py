@@ -27,7 +27,7 @@ broker. Apache Kafka ignores the file.
 """
 
 COMPACTED_BELOW = TopicPartition("#compacted-below", 0)
-"""An entry among the recovery points that is no partition: the broker that wrote the file compacts no records above
+"""An entry among the recovery points that is not a partition: the broker that wrote the file compacts no records above
 them. Apache Kafka and earlier versions of Ottla ignore the entry, and their checkpoints lack it.
 """
 

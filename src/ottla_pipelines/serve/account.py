@@ -146,7 +146,7 @@ def _hour(text: str) -> dt.datetime:
 
 
 def weather_class(weather: Mapping[str, Any] | None) -> str:
-    """Return the weather class of an observation (catalog.WEATHER_CLASSES). None is no observation."""
+    """Return the weather class of an observation (catalog.WEATHER_CLASSES). None stands for a missing observation."""
     if weather is None:
         return "unknown"
     if weather["precip"] is not None and weather["precip"] > 0:

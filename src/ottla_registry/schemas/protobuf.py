@@ -97,7 +97,7 @@ class ProtobufSchema:
 
 
 def _descriptor(text: str) -> Any:
-    """Return a FileDescriptorProto in base64; None if the text is no base64."""
+    """Return a FileDescriptorProto in base64; None if the text is not base64."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 

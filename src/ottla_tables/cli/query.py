@@ -37,7 +37,7 @@ def _print_table(result: Result) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON. Bytes that are no UTF-8 are printed in base64."""
+    """Return a value for JSON. Bytes that are not valid UTF-8 are printed in base64."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -44,7 +44,7 @@ class BytesConverter:
 
 
 class TextConverter:
-    """Rows that have key and value as text. Records that are no UTF-8 are dead letters."""
+    """Rows that have key and value as text. Records that are not valid UTF-8 are dead letters."""
 
     schema = pa.schema([pa.field(f.name, pa.string()) if f.name in ("key", "value") else f for f in RECORD])
 

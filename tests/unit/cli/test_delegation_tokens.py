@@ -136,7 +136,7 @@ def test_json_has_the_tokens(capsys: pytest.CaptureFixture[str]) -> None:
         (("--renew", "--hmac", HMAC), "--renew needs --renew-time-period"),
         (("--expire", "--expiry-time-period", "1"), "--expire needs --hmac"),
         (("--renew", "--hmac", "%", "--renew-time-period", "1"), "--hmac: expected base64"),
-        (("--create", "--renewer-principal", "carol"), "'carol' is no principal"),
+        (("--create", "--renewer-principal", "carol"), "'carol' is not a principal"),
         (("--create", "--hmac", HMAC), "--hmac cannot be used with --create"),
         (("--describe", "--renewer-principal", "User:a"), "--renewer-principal cannot be used with --describe"),
     ],

@@ -220,5 +220,5 @@ def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_assignment_is_rejected_with_its_path(raw: bytes) -> None:
-    with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no replica assignment"):
+    with pytest.raises(MetadataStoreError, match="/brokers/topics/t is not a replica assignment"):
         znodes.topic_layout("t", raw)

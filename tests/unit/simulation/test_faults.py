@@ -49,5 +49,5 @@ def test_a_fault_is_the_same_after_the_command_line() -> None:
 
 @pytest.mark.parametrize("text", ["", "kill", "kill@1+2", "fire@1+2:0,1", "kill@x+2:0,1"])
 def test_what_is_no_fault_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no fault|could not convert"):
+    with pytest.raises(ValueError, match=r"is not a fault|could not convert"):
         faults.Fault.parse(text)

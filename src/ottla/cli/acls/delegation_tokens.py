@@ -101,7 +101,7 @@ def _check_principals(args: argparse.Namespace) -> None:
     for principal in (*args.owner_principal, *args.renewer_principal):
         kind, _, name = principal.partition(":")
         if not kind or not name:
-            raise ConfigurationError(f"{principal!r} is no principal: expected Type:name, such as User:alice")
+            raise ConfigurationError(f"{principal!r} is not a principal: expected Type:name, such as User:alice")
 
 
 def _check_hmac(args: argparse.Namespace) -> None:

@@ -38,7 +38,7 @@ class JsonValue(NamedTuple):
         raise ConfigurationError(f"{self}: {reason}")
 
     def field(self, name: str) -> JsonValue:
-        """Return a field of an object. Raises ConfigurationError if this is no object, or the field is missing."""
+        """Return a field of an object. Raises ConfigurationError if this is not an object, or the field is missing."""
         if not isinstance(self.value, dict):
             self.reject(f"{_shown(self.value)} is not allowed: expected an object")
         if name not in self.value:
@@ -46,11 +46,11 @@ class JsonValue(NamedTuple):
         return JsonValue(self.file, f"{self.path}.{name}".lstrip("."), self.value[name])
 
     def optional(self, name: str) -> JsonValue | None:
-        """Return a field of an object; None if it is missing. Raises ConfigurationError if this is no object."""
+        """Return a field of an object; None if it is missing. Raises ConfigurationError if this is not an object."""
         return self.field(name) if not isinstance(self.value, dict) or name in self.value else None
 
     def items(self) -> list[JsonValue]:
-        """Return the items of a list. Raises ConfigurationError if this is no list."""
+        """Return the items of a list. Raises ConfigurationError if this is not a list."""
         if not isinstance(self.value, list):
             self.reject(f"{_shown(self.value)} is not allowed: expected a list")
         return [JsonValue(self.file, f"{self.path}[{i}]", item) for i, item in enumerate(self.value)]

@@ -45,7 +45,7 @@ def numbers() -> Iterator[bytes]:
 
 def read(file: str, delimiter: str) -> list[bytes]:
     """Read the payloads from a text file. Raises ConfigurationError if there are none, the file cannot be read, or
-    `delimiter` is no regular expression.
+    `delimiter` is not a regular expression.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")

@@ -252,7 +252,7 @@ def topic_layout(name: str, raw: bytes) -> TopicLayout:
         adding, removing = (_by_partition(value.get(key) or {}) for key in ("adding_replicas", "removing_replicas"))
         return TopicLayout(uuid_of(value["topic_id"]) if "topic_id" in value else None, placed, adding, removing)
     except (ValueError, KeyError, TypeError, AttributeError, InvalidTopicError) as error:
-        raise UnreadableNodeError(f"{topic(name)} is no replica assignment: {raw[:200]!r}: {error}") from None
+        raise UnreadableNodeError(f"{topic(name)} is not a replica assignment: {raw[:200]!r}: {error}") from None
 
 
 def _by_partition(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:

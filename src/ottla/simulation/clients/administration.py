@@ -152,7 +152,8 @@ class ReassignedTopic(TopicWorkload):
 
     async def check(self) -> Sequence[str]:
         wrong = list(self.lost(await self.read()))
-        wrong += await self.until(self._are_replicas_only, "a broker has a log that is no replica")
+        extra = "a broker has a log of a partition that it does not replicate"
+        wrong += await self.until(self._are_replicas_only, extra)
         return wrong
 
     def _are_replicas_only(self) -> bool:

@@ -105,7 +105,7 @@ def sql_options(options: Mapping[str, str]) -> SqlOptions:
 def _checked_url(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
         # The text is not shown: the password cannot be separated from the rest of it.
         example = "postgresql://user:password@host:port/database"
         raise ConfigurationError(

@@ -62,7 +62,8 @@ def column_types(schema: StructType, keys: tuple[str, ...]) -> dict[str, Any]:
     """
     missing = [key for key in keys if key not in schema.fieldNames()]
     if missing:
-        raise ConfigurationError(f"keyColumns: {', '.join(missing)} is no column ({', '.join(schema.fieldNames())})")
+        columns = ", ".join(schema.fieldNames())
+        raise ConfigurationError(f"keyColumns: no such column: {', '.join(missing)} (columns: {columns})")
     return {field.name: _sql_type(field.name, field.dataType, field.name in keys) for field in schema.fields}
 
 

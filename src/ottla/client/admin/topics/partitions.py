@@ -66,7 +66,7 @@ class PartitionsAdmin(AdminDriver):
     ) -> set[TopicPartition]:
         """Elect leaders of partitions (None: all), and return the partitions that have a new leader.
 
-        It is no error if a partition already has the right leader. With `raise_errors=False`, errors are ignored.
+        It is not an error if a partition already has the right leader. With `raise_errors=False`, errors are ignored.
         """
 
         def request(partitions: list[TopicPartition] | None) -> elect.ElectLeadersRequest:

@@ -197,8 +197,8 @@ class CompletedFetch:
         self._rows, self._row = rows, 0
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
-        """Return whether a batch has records to return: it is no control batch, not part of an aborted transaction, and
-        not completely before the position.
+        """Return whether a batch has records to return: it is not a control batch, not part of an aborted transaction,
+        and not completely before the position.
         """
         if self._check_crc:
             verify(self.data, start, header)

@@ -203,7 +203,7 @@ class ConsumerMembership(Membership):
     # Fencing and joining
 
     def _stop_membership(self, state: State) -> None:
-        """Stop heartbeats and enter `state`, in which the consumer is no member.
+        """Stop heartbeats and enter `state`, in which the consumer is not a member.
 
         The next poll() rejoins, or raises the error if it is FAILED.
         """

@@ -133,7 +133,7 @@ class ClassicGroups:
         """Handle Heartbeat.
 
         Raises RebalanceInProgressError if the member has to join again, and UnknownMemberIdError, FencedInstanceIdError
-        or IllegalGenerationError if it is no member any more.
+        or IllegalGenerationError if it is no longer a member.
         """
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)

@@ -74,7 +74,7 @@ class ShareGroup(SubscribedGroup[ShareMember]):
         raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Do nothing: a fetch of offsets returns none, which is no error."""
+        """Do nothing: a fetch of offsets returns none, which is not an error."""
 
     def check_offset_delete(self) -> None:
         """Raise GroupIdNotFoundError: share groups have no committed offsets."""
