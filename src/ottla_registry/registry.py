@@ -1,7 +1,7 @@
-"""The rules of the registry: registering, looking up and deleting schemas, configs and modes.
+"""Registration, lookup and deletion of schemas, and changes of configs and modes.
 
-Changes hold a lock, read the topic to its end, decide, and write, which fails if another registry has written
-meanwhile: two requests never get one id or version.
+A change takes a lock, reads the topic to its end, decides and writes. The write fails if another registry has written
+in the meantime, so two requests never get the same id or version.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MAX_SCHEMA_BYTES: Final = 1_000_000
 MAX_REFERENCES: Final = 200
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20
-"""Maximum number of times that a change is decided, if other registries write at the same time."""
+"""Maximum number of attempts to make a change while other registries write."""
 Changed = TypeVar("Changed")
 
 
 class SchemaRegistry:
-    """Schemas by subject. Raises RestError for everything that the REST API rejects.
+    """Schemas by subject. Raises RestError for requests that the REST API rejects.
 
     Not thread-safe: event loop only.
     """
@@ -59,8 +59,8 @@ class SchemaRegistry:
         return await self._change(lambda: self._registration(request, normalize=normalize))
 
     async def _change(self, decide: Callable[[], Awaitable[tuple[Changed, Sequence[Record]]]]) -> Changed:
-        """Write the records that `decide` returns beside the result, and return the result. `decide` is called again if
-        another registry has written after the topic was read to its end.
+        """Write the records that `decide` returns, and return its result. `decide` is called again if another registry
+        has written after the topic was read to its end.
         """
         async with self._writing:
             for _ in range(ATTEMPTS):
@@ -68,7 +68,7 @@ class SchemaRegistry:
                 result, changes = await decide()
                 if not changes or await self._topic.append(changes):
                     return result
-        raise errors.store_failed(f"other registries have written meanwhile, {ATTEMPTS} times")
+        raise errors.store_failed(f"other registries have written in the meantime, {ATTEMPTS} times")
 
     async def _registration(self, request: StoredSchema, *, normalize: bool) -> tuple[StoredSchema, list[Record]]:
         subject = request.subject
@@ -117,8 +117,8 @@ class SchemaRegistry:
     async def incompatibilities(
         self, request: StoredSchema, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """Return why a schema is not compatible with a version of its subject (-1: the latest), or with those that its
-        level of compatibility requires (None).
+        """Return the reasons why a schema is incompatible with `version` of its subject (-1: the latest; None: all
+        versions that the subject's compatibility level covers).
         """
         subject = request.subject
         versions = self.state.versions(subject) if version is None else [self.version(subject, version)]
@@ -199,8 +199,8 @@ class SchemaRegistry:
         return [schema.version for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the versions with an id, in the context of a subject. Without a subject, other contexts are searched
-        after the default one.
+        """Return the subject versions that have a schema id, in the context of `subject`. Without a subject, other
+        contexts are searched after the default one.
         """
         contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *self.state.contexts()]
         for context in contexts:

@@ -1,5 +1,5 @@
 """Topics as tables: an application that writes the records of topics to Iceberg, Delta and Parquet tables.
 
 It reads the log segments of brokers on the same machine, so it uses no consumer and creates no object per record. The
-offsets that a table contains are in the table's own commits, which makes it exactly-once.
+offsets are stored in the table's own commits, so each record is written exactly once.
 """

@@ -1,7 +1,7 @@
-"""The table of records that cannot be rows of their topic's table, with the reason.
+"""The dead-letter table: records that cannot be converted to rows of the topic's table, each with the reason.
 
-Its commit precedes that of the topic's table. After a crash between them, the records in it are left out when their
-offsets are read again, whatever their conversion results in then. So each record is in one of the tables.
+It is committed before the topic's table. After a crash between the two commits, its records are skipped when their
+offsets are read again, even if their conversion would then succeed. So each record is in exactly one of the tables.
 """
 
 from __future__ import annotations

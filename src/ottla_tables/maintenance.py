@@ -33,7 +33,7 @@ class Maintenance:
         self._expired_ms = 0
 
     def run(self) -> None:
-        """Merge files and delete snapshots, if there are enough of them. Another writer's commit goes before."""
+        """Merge small files and delete old snapshots. If another writer commits meanwhile, leave it to the next run."""
         try:
             if self._count:
                 self._compact(self._table.load())
@@ -41,7 +41,7 @@ class Maintenance:
                 self._expired_ms = self._clock_ms()
                 self._table.expire(self._clock_ms() - self._retention_ms)
         except CommitConflictError as error:
-            log.info("%s: the maintenance of the table is put off: %s", self._topic, error)
+            log.info("%s: table maintenance is postponed, because another writer has committed: %s", self._topic, error)
 
     def _compact(self, snapshot: Snapshot) -> None:
         directories: dict[str, list[TableFile]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Opens writers of topics."""
+"""Creation of a topic's table writer, with its table and its dead letters."""
 
 from __future__ import annotations
 

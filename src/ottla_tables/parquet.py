@@ -23,7 +23,7 @@ MAX_OPEN: Final = 50
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 DELTA_ENCODED: Final = ("offset", "timestamp")
-"""Columns whose values grow slowly: the encoding of differences takes a bit or two per row."""
+"""Columns whose values increase slowly, so that delta encoding takes one or two bits per row."""
 NO_DICTIONARY: Final = frozenset({*DELTA_ENCODED, "value"})
 
 
@@ -42,7 +42,7 @@ class CountingStream:
         self.size += len(data)
 
     def flush(self) -> None:
-        """Do nothing: only the whole file is of use."""
+        """Do nothing: a Parquet file can be read only when it is complete."""
 
     def close(self) -> None:
         """Close the stream."""
@@ -51,7 +51,7 @@ class CountingStream:
 
 
 class ParquetFile:
-    """One file. Rows are buffered until they fill a row group."""
+    """A Parquet file that is being written. Rows are buffered until they fill a row group."""
 
     def __init__(self, path: str, stream: Any, schema: Any, partition: tuple[Any, ...]) -> None:
         self.path = path
@@ -98,7 +98,8 @@ class ParquetFile:
 
 
 class FileWriter:
-    """Writes rows to new files of a table: one per value of the partition columns, more if they grow large."""
+    """Writes rows to new files of a table: one per value of the partition columns, or several if they become too large.
+    """
 
     def __init__(self, table: Table, file_bytes: int = FILE_BYTES) -> None:
         self._table = table
@@ -149,7 +150,7 @@ class FileWriter:
 
 
 def aligned(batch: Any, schema: Any) -> Any:
-    """Return rows with the columns of the table, in its order. Columns that they lack are null."""
+    """Return rows with the table's columns, in its order. Missing columns are null."""
     if batch.schema.names == schema.names:
         return batch
     present = set(batch.schema.names)

@@ -26,7 +26,7 @@ OpenWriter = Callable[[TableTopic], TableWriter]
 
 
 class TopicTask:
-    """One topic: its writer, when the next flush is due, and failures."""
+    """The writer of one topic, with its flush times and its retries after failures."""
 
     def __init__(self, topic: TableTopic, lookup: Lookup, open_writer: OpenWriter, clock: Callable[[], float]) -> None:
         self.topic = topic
@@ -64,7 +64,7 @@ class TopicTask:
         self._leaders = {}
         unexpected = not isinstance(error, KafkaError | OSError)
         log.error(
-            "%s: the table cannot be written, retrying in %.0f s: %s",
+            "%s: cannot write the table; retrying in %.0f s: %s",
             self.topic.name,
             delay,
             error,
@@ -147,12 +147,12 @@ class TableService:
             try:
                 self._discover()
             except KafkaError as error:
-                log.warning("The topics with tables cannot be looked up, retrying: %s", error)
+                log.warning("Cannot look up the topics with tables; retrying: %s", error)
             self._discover_at = self._clock() + DISCOVERY_SECONDS
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write everything that the topics have now, and return the number of rows. Raises KafkaError."""
+        """Write all records that the topics contain now, and return the number of rows. Raises KafkaError."""
         self._discover()
         rows = 0
         for task in self._tasks.values():
@@ -163,7 +163,7 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("%s has no table any more", name)
+            log.info("%s: no longer writing a table", name)
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)

@@ -1,7 +1,7 @@
 """Upserts: the newest record of each key replaces the row of that key; a tombstone deletes it.
 
-Files with rows of these keys are written again without them (copy-on-write), because every reader of every format
-understands that. A key belongs to one partition, as in a compacted topic.
+Files with rows of these keys are rewritten without them (copy-on-write), which all readers of all formats support. A
+key belongs to one partition, as in a compacted topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla_tables.parquet import read_batches
 
 
 class Upserts:
-    """The records of one commit, in the order of their offsets. They are in memory: at most flush.bytes."""
+    """The records of one commit in offset order, in memory (at most flush.bytes)."""
 
     def __init__(self) -> None:
         self._rows: list[Any] = []
@@ -43,7 +43,7 @@ class Upserts:
         return batches[0] if batches else self._rows[-1].slice(0, 0)
 
     def replaced(self, files: Iterable[TableFile]) -> Iterator[tuple[TableFile, Iterator[Any]]]:
-        """Yield the files that have rows of these keys, with their other rows."""
+        """Yield the files that contain rows of these keys, each with its other rows."""
         keys = pa.array(list({key for _, key in self._keys}), pa.binary())
         for file in files:
             if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(file.path, ["partition", "key"])):

@@ -1,4 +1,4 @@
-"""Writes one topic to its table: reads the new records of all partitions, writes files, and commits both at once."""
+"""Writes one topic to its table: reads new records, writes them to files, and commits files and offsets together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ COMMIT_ATTEMPTS: Final = 5
 class Ends(NamedTuple):
     """The readable part of a topic: directory, first offset and high watermark of each partition.
 
-    `are_current`: whether the leaders are still the same. An earlier leader may have records that were never committed.
+    `are_current`: returns whether the leaders are still the same. The log of an earlier leader may contain records that
+    were never committed.
     """
 
     directories: Mapping[int, Path]
@@ -37,14 +38,14 @@ class Ends(NamedTuple):
 
 
 class TableWriter:
-    """The writer of one table. Its state is in the table itself; here is a copy of the offsets.
+    """The writer of one table. Its only state, the offsets, is stored in the table.
 
     Args:
         topic: the topic's name.
         table: the table.
         converter: converts records to rows of the table.
-        dead_letters: the records that cannot be rows; None if there can be none.
-        flush_bytes: about how many bytes of records a commit has at most.
+        dead_letters: the dead-letter table; None if every record can be converted.
+        flush_bytes: approximate maximum size in bytes of the records of a commit.
         is_upsert: whether the table has a row per key instead of one per record.
     """
 
@@ -70,13 +71,13 @@ class TableWriter:
         self._readers: dict[int, SegmentReader] = {}
 
     def is_behind(self, ends: Ends) -> bool:
-        """Return whether there are offsets that the table lacks."""
+        """Return whether the log has records that are not in the table."""
         return any(
             self._start(partition, ends) < ends.high_watermarks.get(partition, 0) for partition in ends.directories
         )
 
     def backlog_bytes(self, ends: Ends) -> int:
-        """Return about how many bytes of the log are not in the table."""
+        """Return the approximate number of bytes of the log that are not in the table."""
         size = 0
         for partition, directory in ends.directories.items():
             start = self._start(partition, ends)
@@ -88,7 +89,7 @@ class TableWriter:
         return self.offsets.get(partition, ends.starts.get(partition, 0))
 
     def flush(self, ends: Ends) -> int:
-        """Write about flush.bytes of new records and commit them. Return the number of records.
+        """Write and commit about `flush_bytes` of new records. Return the number of records.
 
         Raises CommitConflictError if another writer has committed these records.
         """

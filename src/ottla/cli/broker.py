@@ -214,7 +214,7 @@ COMMAND = Command(
         ),
         Option(
             "--log-level",
-            "lowest level of messages that are logged",
+            "least severe level that is logged",
             choices=LOG_LEVELS,
             default="info",
         ),

@@ -104,7 +104,7 @@ COMMAND = Command(
         ),
         Option(
             "--report-interval SECONDS",
-            "interval in seconds between lines about the progress",
+            "interval in seconds between progress reports",
             number(0.1),
             default=5.0,
         ),

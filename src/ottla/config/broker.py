@@ -209,7 +209,7 @@ class BrokerConfig(
     inter_broker_listener_name = Option[str | None](
         None,
         nullable(listener_name),
-        "Name of the listener for connections between brokers. Not together with security.inter.broker.protocol.",
+        "Name of the listener for connections between brokers. Cannot be combined with security.inter.broker.protocol.",
     )
     security_inter_broker_protocol = Option(
         "PLAINTEXT",
@@ -279,7 +279,7 @@ class BrokerConfig(
         "DEFAULT",
         principal_rules,
         "How a certificate's name becomes a user name: RULE:pattern/replacement/[LU] or DEFAULT (the whole "
-        "name), separated by commas; the first rule that matches counts.",
+        "name), separated by commas; the first matching rule applies.",
     )
     broker_rack = Option[str | None](
         None,
@@ -364,7 +364,7 @@ class BrokerConfig(
         None, nullable(text), "Password of the key in zookeeper.ssl.keystore.location."
     )
     zookeeper_ssl_keystore_type = Option(
-        "PEM", one_of("PEM"), "Type of the key store; only PEM is supported, convert others."
+        "PEM", one_of("PEM"), "Type of the key store; only PEM is supported, so convert other types."
     )
     zookeeper_ssl_truststore_location = Option[str | None](
         None,
@@ -372,7 +372,7 @@ class BrokerConfig(
         "PEM file with the certificate authorities that sign ZooKeeper's certificates; by default the system's.",
     )
     zookeeper_ssl_truststore_type = Option(
-        "PEM", one_of("PEM"), "Type of the trust store; only PEM is supported, convert others."
+        "PEM", one_of("PEM"), "Type of the trust store; only PEM is supported, so convert other types."
     )
     zookeeper_ssl_endpoint_identification_algorithm = Option(
         "HTTPS",
@@ -413,7 +413,7 @@ class BrokerConfig(
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
         limits_by_address,
-        "Limits for single addresses, instead of max.connections.per.ip: ADDRESS:NUMBER pairs separated by commas.",
+        "Limits for individual addresses, which override max.connections.per.ip: ADDRESS:NUMBER, separated by commas.",
     )
     max_connection_creation_rate = Option(MAX_INT, integer(0), "Maximum number of new connections per second.")
     queued_max_request_bytes = Option(
@@ -594,7 +594,7 @@ class BrokerConfig(
         "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms.",
     )
     log_message_format_version = Option(
-        "3.0-IV1", format_version, "Store batches in the message format of this Kafka version, if it is below 0.11."
+        "3.0-IV1", format_version, "Kafka version whose message format batches are stored in; no effect from 0.11 on."
     )
     log_message_downconversion_enable = Option(
         True,
@@ -633,10 +633,14 @@ class BrokerConfig(
         MAX_LONG, integer(1), "Maximum bytes per second for moves of replicas between log directories."
     )
     leader_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "Maximum bytes per second that leaders send of throttled replicas."
+        MAX_LONG,
+        integer(1),
+        "Maximum rate in bytes per second at which leaders on this broker send data of throttled replicas.",
     )
     follower_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "Maximum bytes per second that followers fetch of throttled replicas."
+        MAX_LONG,
+        integer(1),
+        "Maximum rate in bytes per second at which followers on this broker fetch data of throttled replicas.",
     )
     num_recovery_threads_per_data_dir = Option(
         2, integer(1), "Number of threads per log directory that load and recover logs when the broker starts."
@@ -760,8 +764,8 @@ class BrokerConfig(
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
         integer(10000),
-        "Maximum age in milliseconds of the topics that a regular expression matches, before it is evaluated again; "
-        "new topics are matched at once.",
+        "Age in milliseconds at which the topics that match a member's regular expression are determined again; "
+        "new topics are matched immediately.",
     )
     offsets_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."
@@ -815,7 +819,7 @@ class BrokerConfig(
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,
         integer(1),
-        "Delay in milliseconds before a request that adds a partition to a transaction, at another broker, is retried.",
+        "Delay in milliseconds before a request to add partitions to a transaction on another broker is retried.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
         100,

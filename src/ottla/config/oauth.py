@@ -70,8 +70,8 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_jwks_endpoint_url: Final = Option[str | None](
         None,
         nullable(url),
-        "OAUTHBEARER: URL or file of the keys (JWKS) that verify tokens. Without it unsigned tokens are "
-        "accepted, as in Kafka, which anyone can make: for tests only.",
+        "OAUTHBEARER: URL or file of the keys (JWKS) that verify tokens. If it is not set, unsigned "
+        "tokens are accepted, as in Kafka; anyone can forge them, so this is for tests only.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(
         3_600_000, integer(0), "Interval in milliseconds between refreshes of the keys."

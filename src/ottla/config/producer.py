@@ -142,12 +142,12 @@ class ProducerConfig(ClientConfig, subject="producer"):
         False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit."
     )
     metadata_fetch_timeout_ms: Final = Option(
-        None, nullable(integer(0)), "Kafka before 0.11: the older name of max.block.ms."
+        None, nullable(integer(0)), "Older name of max.block.ms, from Kafka before 0.11."
     )
     timeout_ms: Final = Option(
         None,
         nullable(integer(0)),
-        "Kafka before 0.11: time in milliseconds that the leader waits for replicas; now request.timeout.ms.",
+        "Older name of request.timeout.ms as the time that a leader waits for replicas, from Kafka before 0.11.",
     )
     max_request_size: Final = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")
     max_in_flight_requests_per_connection: Final = Option(
@@ -157,7 +157,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
         MAX_INT, integer(0), "Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."
     )
     delivery_timeout_ms: Final = Option(
-        120_000, integer(0), "Time in milliseconds from send() on within which a record is acknowledged or fails."
+        120_000,
+        integer(0),
+        "Maximum time in milliseconds between send() and the acknowledgement or failure of a record.",
     )
     partitioner: Final = Option(
         "default",

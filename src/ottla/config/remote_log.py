@@ -100,7 +100,7 @@ class RemoteLogConfig(
     remote_log_manager_task_interval_ms = Option(
         30_000,
         integer(1),
-        "Interval in milliseconds in which a leader copies closed segments to remote storage and deletes expired ones.",
+        "Interval in milliseconds at which a leader copies closed segments to remote storage and deletes expired ones.",
     )
     remote_log_manager_copier_thread_pool_size = Option(
         10, integer(1), "Maximum number of segments that a broker copies to remote storage at the same time."
@@ -121,7 +121,7 @@ class RemoteLogConfig(
         MAX_LONG, integer(1), "Maximum rate in bytes per second at which a broker reads segments from remote storage."
     )
     remote_log_reader_threads = Option(
-        10, integer(1), "Maximum number of requests of a broker to remote storage for consumers at the same time."
+        10, integer(1), "Maximum number of concurrent requests of a broker to remote storage for consumers."
     )
     remote_log_reader_max_pending_tasks = Option(
         100,
@@ -141,7 +141,7 @@ class RemoteLogConfig(
         "Maximum time in milliseconds that ListOffsets waits for remote storage, for clients that send no timeout.",
     )
     remote_log_metadata_topic_num_partitions = Option(
-        50, integer(1), "Number of partitions of the topic __remote_log_metadata; it must not change later."
+        50, integer(1), "Number of partitions of the topic __remote_log_metadata; it cannot be changed later."
     )
     remote_log_metadata_topic_replication_factor = Option(
         3, integer(1), "Replication factor of the topic __remote_log_metadata."

@@ -53,7 +53,7 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     ssl_keystore_certificate_chain: Final = Option(
         None,
         nullable(text),
-        "The own certificate chain as PEM text, beginning with the key's, together with ssl.keystore.key.",
+        "Certificate chain as PEM text, beginning with the certificate of the key in ssl.keystore.key.",
     )
     ssl_key_password: Final = Option(None, nullable(text), "Password of the key; by default that of the key store.")
     ssl_endpoint_identification_algorithm: Final = Option(

@@ -96,10 +96,12 @@ class TableConfig(Config, subject="table"):
         "append: a row per record. upsert: a row per key, that of its last record; a tombstone deletes it.",
     )
     ottla_table_flush_ms = Option(
-        60_000, integer(0, LONG_MAX), "Maximum time in milliseconds until a record is in the table."
+        60_000, integer(0, LONG_MAX), "Maximum time in milliseconds before a new record is written to the table."
     )
     ottla_table_flush_bytes = Option(
-        128 << 20, integer(1, LONG_MAX), "Size in bytes of new records in the log at which they are written at once."
+        128 << 20,
+        integer(1, LONG_MAX),
+        "Size in bytes of new records in the log at which they are written before ottla.table.flush.ms.",
     )
     ottla_table_compact_files = Option(
         16,
@@ -175,10 +177,12 @@ class TopicConfig(TableConfig, subject="topic"):
         "Store batches in message format 1 (below 0.11) or 0 (below 0.10); otherwise no effect.",
     )
     message_timestamp_after_max_ms = Option(
-        3_600_000, long_, "How far in milliseconds a record's timestamp may lie after the broker's time."
+        3_600_000,
+        long_,
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
     )
     message_timestamp_before_max_ms = Option(
-        LONG_MAX, long_, "How far in milliseconds a record's timestamp may lie before the broker's time."
+        LONG_MAX, long_, "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock."
     )
     message_timestamp_difference_max_ms = Option(
         LONG_MAX, long_, "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms."
@@ -205,7 +209,7 @@ class TopicConfig(TableConfig, subject="topic"):
     remote_log_copy_disable = Option(
         False,
         boolean,
-        "Copy no more segments of a tiered topic to remote storage; those there stay readable (KIP-950).",
+        "Stop copying segments of a tiered topic to remote storage; copied segments stay readable (KIP-950).",
     )
     remote_log_delete_on_disable = Option(
         False,

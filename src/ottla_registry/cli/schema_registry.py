@@ -1,8 +1,8 @@
 """`ottla schema-registry`: a schema registry with Confluent's REST API over the topic `_schemas`.
 
-Run one registry for a topic. Its file of properties may be that of Confluent's registry: listeners,
-kafkastore.bootstrap.servers, kafkastore.topic, kafkastore.topic.replication.factor and kafkastore.timeout.ms have the
-same meaning, and further kafkastore.* properties are configs of the clients.
+The properties file may be that of Confluent's registry: listeners, kafkastore.bootstrap.servers, kafkastore.topic,
+kafkastore.topic.replication.factor and kafkastore.timeout.ms have the same meaning, and other kafkastore.* properties
+are client configs.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_listener(text: str, scheme: str) -> tuple[str, int]:
-    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format, or
-    another scheme.
+    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format or
+    scheme.
     """
     try:
         parts = urlsplit(text)
@@ -88,7 +88,7 @@ def parse_listener(text: str, scheme: str) -> tuple[str, int]:
 
 
 def _client_configs(file: Mapping[str, str]) -> dict[str, Any]:
-    """Return the configs of the clients in a file of Confluent's registry."""
+    """Return the client configs in a properties file of Confluent's registry."""
     configs = {
         name.removeprefix("kafkastore."): value for name, value in file.items() if name.startswith("kafkastore.")
     }
@@ -111,9 +111,9 @@ def _integer(file: Mapping[str, str], name: str, default: int) -> int:
 COMMAND = Command(
     run=run,
     options=(
-        Option("file FILE", "properties of the registry, with the names of Confluent's", nargs="?"),
+        Option("file FILE", "properties file of the registry, with Confluent's property names", nargs="?"),
         *connection(required=False),
-        Option("--listeners URL", "address to listen on; http://127.0.0.1:8081 if FILE has none"),
+        Option("--listeners URL", "address to listen on (default: listeners in FILE, or http://127.0.0.1:8081)"),
         Option(
             "--users FILE",
             "file with one user per line, as name:role:hash, from `ottla console --hash-password`; viewers read, "

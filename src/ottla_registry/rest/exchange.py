@@ -1,4 +1,4 @@
-"""The parts that handlers of the REST API share: query parameters, bodies and responses."""
+"""Common parts of the REST API's handlers: query parameters, bodies and responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
     @property
     def optional_subject(self) -> str | None:
-        """The subject in the path of configs and modes; None for the global ones."""
+        """The subject in the path of a config or mode; None for the global one."""
         return self.subject if "subject" in self.request.path_params else None
 
     @property
@@ -62,7 +62,7 @@ class Call(NamedTuple):
         return self.query(name).lower() == "true"
 
     def page(self, values: list[Any]) -> list[Any]:
-        """Return the part of a list that the parameters `offset` and `limit` select."""
+        """Return the part of a list that the query parameters `offset` and `limit` select."""
         try:
             offset, limit = int(self.query("offset", "0")), int(self.query("limit", "-1"))
         except ValueError:
@@ -87,7 +87,7 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 
 class Text(str):
-    """A response that is the text of a schema itself, not its JSON."""
+    """A response that consists of the text of a schema, instead of a JSON document."""
 
 
 def respond(document: Any, status: int = 200) -> Response:

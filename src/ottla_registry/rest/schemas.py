@@ -1,4 +1,4 @@
-"""Schemas by id, and the list of all."""
+"""The routes of schemas by id, and of the list of all schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _users(call: Call) -> list[StoredSchema]:
 
 
 def _shown(call: Call) -> list[StoredSchema]:
-    """Return the versions with an id that a list shows."""
+    """Return the versions with a schema id, without those that are deleted unless they are requested."""
     users = [schema for schema in _users(call) if not schema.deleted or call.flag("deleted")]
     if not users:
         raise errors.schema_not_found(call.schema_id)

@@ -1,4 +1,4 @@
-"""Levels of compatibility, modes, and checks of compatibility."""
+"""The routes of compatibility levels, modes and compatibility checks."""
 
 from __future__ import annotations
 

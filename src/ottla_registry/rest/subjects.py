@@ -1,4 +1,4 @@
-"""Subjects and their versions."""
+"""The routes of subjects and their versions."""
 
 from __future__ import annotations
 

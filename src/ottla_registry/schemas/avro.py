@@ -1,4 +1,4 @@
-"""Avro schemas: parsing by fastavro, and the text in which Avro's Java library writes a schema.
+"""Avro schemas: parsing with fastavro, and the JSON text that Avro's Java library writes for a schema.
 
 fastavro accepts a few schemas that Java's parser rejects; `canonical` checks them: names, duplicate fields and symbols,
 unions in unions.
@@ -65,7 +65,7 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def cannot_read(self, writer: AvroSchema) -> list[str]:
-        """Return why data of `writer` cannot be read with this schema."""
+        """Return the reasons why data of `writer` cannot be read with this schema."""
         return AvroReader(self.named, writer.named).differences(self.parsed, writer.parsed)
 
 
@@ -78,7 +78,7 @@ def _dumps(document: Any) -> str:
 
 
 class _Writer:
-    """Writes schemas in the order of attributes of Avro's Java library."""
+    """Writes schemas with their attributes in the order of Avro's Java library."""
 
     def __init__(self, names: set[str], *, sort: bool = False) -> None:
         self._names = names

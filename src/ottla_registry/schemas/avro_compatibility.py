@@ -21,11 +21,11 @@ NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
 class AvroReader:
-    """Compares a reader's with a writer's schema.
+    """Compares a reader's schema with a writer's.
 
     Args:
         reader_types: the reader's named types, by full name.
-        writer_types: those of the writer.
+        writer_types: the writer's named types.
     """
 
     def __init__(self, reader_types: Mapping[str, Any], writer_types: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class AvroReader:
         self._results: dict[tuple[str, str], list[str]] = {}
 
     def differences(self, reader: Any, writer: Any, path: str = "/") -> list[str]:
-        """Return what prevents the reader from reading data of the writer; empty if nothing does."""
+        """Return the differences that prevent the reader from reading the writer's data; empty if there are none."""
         reader, writer = _resolved(reader, self._reader_types), _resolved(writer, self._writer_types)
         if isinstance(writer, list):
             return self._from_union(reader, writer, path)

@@ -36,11 +36,11 @@ Schema = Mapping[str, Any]
 
 
 class JsonReader:
-    """Compares a writer's with a reader's schema. Raises ValueError if they are too complex.
+    """Compares a reader's schema with a writer's. Raises ValueError if they are too complex.
 
     Args:
         readers: the documents of the reader's schema.
-        writers: those of the writer's.
+        writers: the documents of the writer's schema.
     """
 
     def __init__(self, readers: JsonDocuments, writers: JsonDocuments) -> None:
@@ -48,11 +48,12 @@ class JsonReader:
         self._writers = writers
         self._results: dict[tuple[int, int], list[str]] = {}
         self._compared: list[Any] = []
-        """The schemas of the results, so that their identities stay theirs."""
+        """References to the compared schemas, so that their identities are not reused."""
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:
-        """Return what the writer's schema accepts and the reader's does not; empty if there is nothing."""
+        """Return the differences by which the writer's schema accepts more than the reader's; empty if there are none.
+        """
         writer, reader = self._writers.resolved(writer), self._readers.resolved(reader)
         if reader is True or reader == {} or writer is False:
             return []

@@ -12,7 +12,7 @@ DATA: Final = frozenset({"enum", "const", "default", "examples"})
 
 
 class JsonDocuments:
-    """Resolves references of one schema. Raises ValueError if one of them leads nowhere.
+    """Resolves references of one schema. Raises ValueError if one cannot be resolved.
 
     Args:
         main: the schema.

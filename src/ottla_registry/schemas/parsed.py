@@ -1,4 +1,4 @@
-"""The interface of schemas of all types, and the levels of compatibility."""
+"""The interface of parsed schemas, and the compatibility levels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class ReferencedSchema(NamedTuple):
-    """The text of a schema that another one references, by its name there. It comes after those that it references."""
+    """A schema that another one references: the name by which it is referenced, and its text."""
 
     name: str
     schema: str
@@ -19,18 +19,19 @@ class ParsedSchema(Protocol):
 
     @property
     def canonical(self) -> str:
-        """The text that is stored. Equal schemas have the same one."""
+        """The text that is stored. Equal schemas have the same text."""
 
     @property
     def normalized(self) -> str:
         """The text that is stored for requests with `normalize=true`: insignificant order is removed, too."""
 
     def cannot_read(self, writer: Any) -> list[str]:
-        """Return why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
+        """Return the reasons why this schema cannot read data of `writer`, a schema of the same type; empty if it can.
+        """
 
 
 class Compatibility(Enum):
-    """A level of compatibility: which versions are checked, and in which direction."""
+    """A compatibility level: which versions are checked, and in which direction."""
 
     NONE = (False, False, False)
     BACKWARD = (True, False, False)
@@ -41,7 +42,9 @@ class Compatibility(Enum):
     FULL_TRANSITIVE = (True, True, True)
 
     def check(self, new: ParsedSchema, versions: Sequence[ParsedSchema]) -> list[str]:
-        """Return why a new schema is not compatible with earlier versions, the oldest first; empty if it is."""
+        """Return the reasons why a new schema is incompatible with `versions` (oldest first); empty if it is
+        compatible.
+        """
         backward, forward, is_transitive = self.value
         for old in reversed(versions if is_transitive else versions[-1:]):
             if type(new) is not type(old) and self is not Compatibility.NONE:

@@ -1,4 +1,4 @@
-"""Protobuf schemas: .proto files, compiled by Google's protoc in a process of its own, and descriptors in base64."""
+"""Protobuf schemas: .proto files, compiled by Google's protoc in a separate process, and descriptors in base64."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ProtobufSchema:
         return base64.b64encode(self.file.SerializeToString(deterministic=True)).decode()
 
     def cannot_read(self, writer: ProtobufSchema) -> list[str]:
-        """Return why messages of `writer` cannot be read with this schema."""
+        """Return the reasons why messages of `writer` cannot be read with this schema."""
         return differences(writer.files, self.files)
 
 
@@ -163,7 +163,7 @@ def _compiled(text: str, references: tuple[ReferencedSchema, ...]) -> Any:
 
 @lru_cache(MAX_COMPILED)
 def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
-    """Return the descriptors of a file and of what it imports; it is the last one. Raises ValueError with protoc's
+    """Return the descriptors of the files that a file imports, and last its own. Raises ValueError with protoc's
     errors.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet

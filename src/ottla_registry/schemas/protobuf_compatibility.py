@@ -17,13 +17,13 @@ WIRE_GROUPS: Final = (
     {"fixed32", "sfixed32"},
     {"fixed64", "sfixed64"},
 )
-"""Types of which each can be read as another one of its group."""
+"""Groups of types that can be read as each other."""
 MESSAGE, ENUM, GROUP = 11, 14, 10
 
 
 def differences(writer: Sequence[Any], reader: Sequence[Any]) -> list[str]:
-    """Return the incompatible differences between two FileDescriptorProtos; empty if there are none. Each comes last in
-    its sequence, after the files that it imports.
+    """Return the incompatible differences between two FileDescriptorProtos; empty if there are none. `writer` and
+    `reader`: the files that each one imports, and last its own descriptor.
     """
     return _Comparison(writer, reader).differences()
 
@@ -117,14 +117,15 @@ def _messages(messages: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _deleted_oneofs(writer: Any, reader: Any) -> set[str]:
-    """Return the names of oneofs of which no field is left: there is none that could be confused with others."""
+    """Return the names of oneofs none of whose fields remain, so that none can be confused with others."""
     names = {oneof.name for oneof in writer.oneof_decl} - {oneof.name for oneof in reader.oneof_decl}
     numbers = {field.number for field in reader.field}
     return names - {_oneof(writer, field) for field in writer.field if field.number in numbers}
 
 
 def _moved_to_oneofs(writer: Any, reader: Any, path: str) -> Iterator[str]:
-    """Fields that could be set together before must not exclude each other: those of no oneof, or of different ones."""
+    """Yield an error if fields that could be set together (in no oneof, or in different ones) now exclude each other.
+    """
     old = {field.number: _oneof(writer, field) for field in writer.field}
     origins: dict[str, set[str | int]] = {}
     for field in reader.field:

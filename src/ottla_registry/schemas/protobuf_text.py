@@ -1,4 +1,4 @@
-"""The text of a Protobuf file from its descriptor. Clients in Python register descriptors, those in Java read text."""
+"""Writes the .proto file of a descriptor, because Python clients register descriptors and Java clients read text."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MAX_NUMBER: Final = 536_870_912
 
 
 def proto_text(file: Any) -> str:
-    """Return a .proto file for a FileDescriptorProto. What it cannot write is left out, so that the caller has to
-    compare descriptors. Custom options are written if the class of `file` is from a pool with their extensions.
+    """Return a .proto file for a FileDescriptorProto. Unsupported parts are left out, so the caller has to compare
+    descriptors. Custom options are written if the class of `file` is from a pool with their extensions.
     """
     lines = [f'syntax = "{file.syntax or "proto2"}";']
     if file.package:

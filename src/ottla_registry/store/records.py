@@ -1,7 +1,7 @@
 """The records of the topic `_schemas`, in the JSON of Confluent's schema registry.
 
-The bytes of keys are equal to Confluent's, because the topic is compacted by them. Fields of values that Ottla does not
-use, such as rule sets, are stored and returned as they are.
+Keys have the same bytes as Confluent's, because the topic is compacted by key. Fields of values that Ottla does not
+use, such as rule sets, are stored and returned unchanged.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
 
 
 def passed_on(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields that are stored without being used."""
+    """Return the fields that are stored and returned, but not used."""
     return tuple((name, dumps(document[name]).decode()) for name in PASSED_ON if document.get(name))
 
 

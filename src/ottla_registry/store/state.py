@@ -66,8 +66,8 @@ class RegistryState:
         self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
 
     def _remove(self, subject: str, version: int) -> None:
-        """Remove a version. Its id is not used again, but the highest one of the topic may be after a restart, as in
-        Confluent's registry.
+        """Remove a version. Its id is not reused, unless it was the highest id in the topic and the registry has
+        restarted, as in Confluent's registry.
         """
         versions = self._subjects.get(subject, {})
         schema = versions.pop(version, None)
@@ -86,7 +86,7 @@ class RegistryState:
     # Queries
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """Return the subjects with a prefix, sorted. With `deleted` those of which every version is deleted, too."""
+        """Return the sorted subjects with a prefix. `deleted`: include subjects all of whose versions are deleted."""
         return sorted(
             subject
             for subject, versions in self._subjects.items()
@@ -99,7 +99,7 @@ class RegistryState:
         return [versions[number] for number in sorted(versions) if deleted or not versions[number].deleted]
 
     def version(self, subject: str, version: int) -> StoredSchema | None:
-        """Return a version, also a deleted one."""
+        """Return a version, even if it is soft-deleted; None if it does not exist."""
         return self._subjects.get(subject, {}).get(version)
 
     def by_id(self, context: str, schema_id: int) -> list[StoredSchema]:
@@ -111,7 +111,7 @@ class RegistryState:
         return sorted({".", *map(context_of, self._subjects)})
 
     def id_of(self, context: str, schema: StoredSchema) -> int | None:
-        """Return the id of an equal schema in the context, which may be of another subject."""
+        """Return the id of an equal schema in the context, possibly of another subject; None if there is none."""
         return self._identities.get((context, schema.identity))
 
     def next_id(self, context: str) -> int:
@@ -133,7 +133,7 @@ class RegistryState:
         ]
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        """Return the config that applies to a subject: its own one, that of its context, or the global one."""
+        """Return the config that applies to a subject: its own, its context's, or the global one."""
         for scope in _scopes(subject):
             if scope in self.configs:
                 return self.configs[scope]

@@ -1,11 +1,11 @@
-"""The topic `_schemas`: it is created if it is missing, read from its beginning, and written in transactions.
+"""The topic `_schemas`, which is created if it is missing, read from its beginning, and written in transactions.
 
-A task reads it all the time, so that the changes of other registries are seen. Every append waits until this task has
-applied it: a response is only sent for what every registry will read.
+A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task has
+applied it, so that a response is sent only for records that every registry will read.
 
-Several registries may write: all have the same transactional id, so that the one that has written last fences the
-others. While a registry is not fenced, it has decided on what is the end of the topic. Confluent's registries elect one
-that writes instead, and forward requests to it.
+Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
+as a registry is not fenced, it has seen the whole topic when it decides. Confluent's registries elect a leader that
+writes, and forward requests to it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class SchemasTopic:
     """The records of the registry. Not thread-safe: event loop only.
 
     Args:
-        state: what the records are applied to.
+        state: the state that records are applied to.
         configs: configs of the clients by Kafka's names, such as bootstrap.servers.
         topic: the name of the topic.
-        replication_factor: of the topic, if it is created. Fewer brokers get fewer replicas.
-        timeout_ms: the longest time that an append, or reading to the end, takes.
+        replication_factor: the replication factor if the topic is created; at most the number of brokers.
+        timeout_ms: maximum time in milliseconds of an append, and of reading to the end.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SchemasTopic:
         await self._exits.aclose()
 
     async def read_to_end(self) -> None:
-        """Wait until everything that the topic has now is applied. Raises RestError after a timeout."""
+        """Wait until all records that the topic contains now are applied. Raises RestError after a timeout."""
         try:
             ends = await self._admin.list_offsets(
                 {self._partition: -1}, self._timeout_ms, IsolationLevel.READ_COMMITTED
@@ -100,9 +100,9 @@ class SchemasTopic:
     async def append(self, records: Sequence[Record]) -> bool:
         """Write records in order in one transaction, and wait until they are applied.
 
-        Return False if nothing was written, because another registry may have written since this one has read the topic
-        to its end: the caller has to do so again, and to decide again. Raises RestError if the append fails or takes
-        too long; then it is unknown whether the records were written.
+        Return False if nothing was written, because another registry may have written since this one read the topic to
+        its end. The caller then has to read and decide again. Raises RestError if the append fails or times out; the
+        records may have been written nevertheless.
         """
         if self._producer is None:
             await self._fence_others()

@@ -12,7 +12,7 @@ from ottla.cli.framework.output import lines
 from ottla_tables.query.engine import QueryEngine, Result
 
 PRINTED_ROWS: Final = 1000
-"""Number of rows for which the widths of columns are computed; those after them may need other widths."""
+"""Number of rows over which column widths are computed at a time."""
 
 
 def query(engine: QueryEngine, args: argparse.Namespace) -> int:

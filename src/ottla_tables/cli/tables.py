@@ -23,7 +23,9 @@ from ottla.config import properties
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write tables until SIGINT or SIGTERM, or once. Raises KafkaError and CommandFailedError."""
+    """Write tables until SIGINT or SIGTERM; with --once, until all current records are written. Raises KafkaError and
+    CommandFailedError.
+    """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
     from ottla_tables.formats.factory import TableFactory
@@ -75,7 +77,7 @@ def query(args: argparse.Namespace) -> int:
 
 def _log(level: int) -> None:
     logging.basicConfig(level=level, format=log_output.TEXT, stream=sys.stderr)
-    for name in ("pyiceberg", "ottla.client"):  # they log what is reported here
+    for name in ("pyiceberg", "ottla.client"):  # their errors are reported here
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
@@ -97,7 +99,7 @@ PLACE = (
     *connection(),
     Option(
         "--directory DIR",
-        "directory of tables without ottla.table.location; tables below the first log directory by default",
+        "directory of tables without ottla.table.location (default: `tables` in the broker's first log directory)",
         Path,
     ),
     Option("--catalog-config FILE", "properties file with credentials and properties of catalogs and object stores"),
@@ -112,14 +114,14 @@ COMMAND = Command(
             run,
             (
                 *PLACE,
-                Repeatable("--topic TOPIC", "topic to write; all topics with ottla.table.format by default"),
-                Flag("--once", "write what the topics have now, and exit"),
-                Flag("--until-eof", "stop when the standard input ends, as if a broker has started the writer"),
+                Repeatable("--topic TOPIC", "topic to write (default: all topics with ottla.table.format)"),
+                Flag("--once", "write all records that the topics contain now, and exit"),
+                Flag("--until-eof", "stop at the end of standard input, as when a broker starts the writer"),
             ),
         ),
         Action(
             "query",
-            "query topics with SQL (DuckDB): each one is a view of its table and of the log after it",
+            "query topics with SQL (DuckDB); a topic is a view of its table and of the newer records in the log",
             query,
             (
                 Option("sql SQL", "query, such as: select count(*) from orders"),

@@ -1,4 +1,4 @@
-"""Delta tables, by delta-rs.
+"""Delta tables, written with delta-rs.
 
 Offsets are application transactions (`txn` actions): a commit sets the version of the application
 `ottla:TOPIC_ID:PARTITION` to the partition's next offset. Delta rejects a commit if another one has set the same
@@ -34,7 +34,7 @@ from ottla_tables.partitioning import identity_fields
 PARTITIONS: Final = "partitions"
 """The last part of the application id whose version is the number of partitions."""
 STATISTICS: Final = ("offset", "partition")
-"""Columns with a minimum and a maximum per file in the table's log."""
+"""Columns whose minimum and maximum per file are in the table's log."""
 
 
 class DeltaLakeTable:
@@ -175,7 +175,7 @@ class DeltaLakeTable:
 
 
 def _text(value: Any) -> str | None:
-    """Return a partition value as Delta's log has it."""
+    """Return a partition value in the form of Delta's log."""
     if value is None:
         return None
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
@@ -196,7 +196,7 @@ def _statistics(file: WrittenFile) -> dict[str, Any]:
 
 
 def plain_field(field: Any) -> Any:
-    """Return a field with types that have 32-bit offsets, as the decoder makes them, instead of delta-rs' views."""
+    """Return a field with types that have 32-bit offsets, like those of the decoder, instead of delta-rs' views."""
     return pa.field(field.name, plain_type(field.type), field.nullable)
 
 

@@ -1,4 +1,4 @@
-"""Opens the table of a topic in its format, or creates it."""
+"""Opens the table of a topic in its format, and creates it if necessary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TableFactory:
     """Opens tables.
 
     Args:
-        directory: of tables without a location, and of the SQLite catalog.
+        directory: the directory of tables without a location, and of the SQLite catalog.
         catalog_properties: further properties of catalogs and object stores, such as credentials.
     """
 
@@ -27,7 +27,7 @@ class TableFactory:
         self._catalogs: dict[str, Any] = {}
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:
-        """Open the table of a topic. `suffix`: of its name and location, for a second table of the topic."""
+        """Open the table of a topic. `suffix`: appended to its name and location, for a second table of the topic."""
         name = table_name(owner.topic) + suffix
         location = (config.ottla_table_location.rstrip("/") or str(self.directory / name.removesuffix(suffix))) + suffix
         partition_by = config.ottla_table_partition_by
@@ -53,5 +53,5 @@ class TableFactory:
 
 
 def table_name(topic: str) -> str:
-    """Return the name of a topic's table: SQL needs no quotes for it."""
+    """Return the name of a topic's table, which needs no quotes in SQL."""
     return re.sub(r"\W", "_", topic)

@@ -1,4 +1,4 @@
-"""Iceberg tables, in any catalog of pyiceberg: SQLite, PostgreSQL (by SQLAlchemy) or REST."""
+"""Iceberg tables in a catalog of pyiceberg: SQLite, PostgreSQL (with SQLAlchemy) or REST."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from ottla_tables.partitioning import TRANSFORMS
 NAMESPACE: Final = "ottla"
 OPEN_ATTEMPTS: Final = 3
 NO_RETRY: Final = {"commit.retry.num-retries": "0"}
-"""A commit that is repeated on a newer version would add the records twice."""
+"""No retries: a commit that was repeated on a newer version would add the records twice."""
 PROPERTIES: Final = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
@@ -59,7 +59,8 @@ FIELD_ID: Final = "PARQUET:field_id"
 
 
 def open_catalog(url: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog. `url`: of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened."""
+    """Open a catalog. `url`: the URL of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened.
+    """
     kind = "rest" if url.startswith(("http://", "https://")) else "sql"
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
@@ -171,8 +172,8 @@ class IcebergTable:
             self._table.io.delete(file.path)
 
     def commit(self, commit: Commit) -> None:
-        """Commit files and offsets as one snapshot. The table property has the offsets, too: it survives the expiry of
-        snapshots.
+        """Commit files and offsets as one snapshot. The offsets are also stored in a table property, which remains when
+        snapshots expire.
         """
         self._check_base()
         offsets = dump_offsets(commit.offsets)
@@ -229,7 +230,7 @@ class IcebergTable:
             raise CommitConflictError(f"{'.'.join(self._identifier)} was changed by another writer")
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete snapshots before this time, but not the newest, and the files that only they use."""
+        """Delete snapshots before this time, except the newest one, and the files that only they use."""
         before = self._table.metadata
         limit = datetime.fromtimestamp(older_than_ms / 1000, UTC)
         expired = [s for s in before.snapshots[:-1] if s.timestamp_ms < older_than_ms]
@@ -276,8 +277,8 @@ def _files(table: Any, snapshots: Any) -> set[str]:
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """Return an Arrow schema with the ids of the fields. Unlike pyiceberg's, it has strings with 32-bit offsets, as the
-    decoder makes them.
+    """Return an Arrow schema with the ids of the fields. Unlike pyiceberg's, it has strings with 32-bit offsets, like
+    those of the decoder.
     """
     return pa.schema([_arrow_field(field) for field in schema.fields])
 

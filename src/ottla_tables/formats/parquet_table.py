@@ -1,9 +1,9 @@
 """Plain Parquet files in a directory, with a manifest per commit.
 
-`_ottla/N.json` lists the files of version N and the offsets in them. A commit links the next manifest to its name,
-which fails if another writer has done so: the step is atomic. Data files get their name *.parquet after it, so programs
-that read `data/**/*.parquet` without the manifests see only committed rows. A crash in between is repaired by the next
-load.
+`_ottla/N.json` lists the files of version N and the offsets in them. A commit is atomic: it creates the next manifest
+as a hard link, which fails if another writer has created it. After that, the data files get the suffix .parquet, so
+programs that read `data/**/*.parquet` without the manifests see only committed rows. If a crash interrupts the renames,
+the next load completes them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ParquetTable:
         return self._directory / MANIFESTS / f"{version:020d}.json"
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file; another one if this process may not rename it."""
+        """Return the path of a file under its committed name, or its earlier one if this process may not rename it."""
         path = self._directory / name
         uncommitted = path.with_name(path.name + UNCOMMITTED)
         return path if path.exists() or not uncommitted.exists() else uncommitted
@@ -108,7 +108,7 @@ class ParquetTable:
                 continue  # done already, or left to the writer
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
-        """Create a data file, which has another name until it is committed."""
+        """Create a data file, which gets its final name when it is committed."""
         path = self._directory / DATA / directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return str(path), path.with_name(path.name + UNCOMMITTED).open("wb")
@@ -161,7 +161,7 @@ class ParquetTable:
         self._schema = pa.unify_schemas([self._schema, schema])
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete old manifests, and files that were removed before that time."""
+        """Delete manifests, and removed files, from before this time."""
         for version in sorted(self._versions())[:-1]:
             path = self._path(version)
             if path.stat().st_mtime_ns // 1_000_000 < older_than_ms:

@@ -1,8 +1,8 @@
 """The interface of table formats.
 
-Every commit names the next offset of each partition, in the same atomic step as the files. A writer that was killed
-before its commit leaves files that no reader sees; after it, the offsets say where to continue. Thus each record is in
-the table exactly once.
+Every commit stores the next offset of each partition in the same atomic step as the files. If a writer is killed before
+its commit, no reader sees its files; after the commit, the offsets show where to continue. So each record is in the
+table exactly once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOPIC_ID_PROPERTY: Final = "ottla.topic-id"
 
 
 class WrittenFile(NamedTuple):
-    """A complete Parquet file that is not committed yet. `partition`: its values of the partition columns."""
+    """A complete Parquet file that is not committed yet. `partition`: the values of the partition columns."""
 
     path: str
     rows: int
@@ -47,13 +47,13 @@ class Snapshot(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A change of a table. `offsets`: of all partitions, after the change."""
+    """A change of a table. `offsets`: the next offset of each partition after the change."""
 
     added: Sequence[WrittenFile]
     removed: Sequence[TableFile]
     offsets: Mapping[int, int]
     is_rewrite: bool = False
-    """Whether the rows stay the same, as in a compaction."""
+    """Whether the commit only rewrites existing rows, as in a compaction."""
 
 
 class Table(Protocol):
@@ -74,7 +74,9 @@ class Table(Protocol):
         ...
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
-        """Create a data file. Return its path and a binary stream. `directory`: of its partition, such as `day=5`."""
+        """Create a data file. Return its path and a binary stream. `directory`: the partition's directory, such as
+        `day=5`.
+        """
         ...
 
     def discard(self, files: Sequence[WrittenFile]) -> None:
@@ -82,7 +84,7 @@ class Table(Protocol):
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Commit, if the table is still the one that was loaded. Raises CommitConflictError if it is not."""
+        """Commit a change. Raises CommitConflictError if the table has changed since it was loaded."""
         ...
 
     def evolve(self, schema: Any) -> None:
@@ -125,12 +127,12 @@ class TableIdentity(NamedTuple):
 
 
 def dump_offsets(offsets: Mapping[int, int]) -> str:
-    """Return offsets as text for a property."""
+    """Return offsets as the JSON text of a table property."""
     return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
 
 
 def parse_offsets(text: str | None) -> dict[int, int]:
-    """Return the offsets of a property; none if it is missing. Raises TableError if it is damaged."""
+    """Parse the offsets in a table property; an empty mapping if it is missing. Raises TableError if it is damaged."""
     if not text:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Finds the topics that have a table, their partitions' leaders, and the directories of these on this machine."""
+"""Lookup of the topics that have a table, and of their partitions' leaders, offsets and directories."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leader(NamedTuple):
 
 
 class Lookup:
-    """Asks the brokers of a cluster for topics, offsets and directories."""
+    """Looks up topics, leaders, offsets and directories with an admin client."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
@@ -47,7 +47,9 @@ class Lookup:
         return self._admin.list_topics()
 
     def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:
-        """Return the topics that have a table, of these (None: all); with `all_formats` also those without a table."""
+        """Return the topics among `names` (None: all topics) that have a table; with `all_formats`, also those without
+        one.
+        """
         candidates = set(self._admin.list_topics(list_internal=all_formats))
         if names is not None:
             candidates &= set(names)
@@ -89,17 +91,15 @@ class Lookup:
     def offsets(
         self, partitions: Iterable[TopicPartition], position: int = LATEST, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return the high watermark (or with `committed` the last stable offset), or the first offset, of each
-        partition. Those without a leader are left out.
+        """Return the high watermark of each partition; with `committed` its last stable offset, with position EARLIEST
+        its first offset. Partitions without a leader are left out.
         """
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         listed = self._admin.list_offsets(dict.fromkeys(partitions, position), None, isolation, errors={})
         return {tp: item.offset for tp, item in listed.items() if item.offset >= 0}
 
     def default_directory(self) -> Path:
-        """Return the directory of tables without a location: `tables` below the first log directory of the first
-        broker.
-        """
+        """Return the default directory of tables: `tables` in the first log directory of the first broker."""
         for _, directories in sorted(self._admin.describe_log_dirs([]).items()):
             for path in directories:
                 return Path(path) / TABLES_DIRECTORY

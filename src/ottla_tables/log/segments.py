@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """Some records, and the offset of the next one."""
+    """A batch of records, and the offset after it."""
 
     columns: Columns
     next_offset: int
@@ -35,8 +35,7 @@ class SegmentReader:
         self._outcomes = TransactionOutcomes()
 
     def read(self, directory: Path, start: int, high_watermark: int) -> Iterator[Chunk]:
-        """Yield the committed records from an offset on: up to the high watermark, or to the first transaction that is
-        open.
+        """Yield the committed records from an offset on, up to the high watermark or the first open transaction.
 
         Raises OffsetOutOfRangeError if the first records were deleted, CorruptBatchError for a damaged batch, and
         KafkaStorageError if the directory does not exist.

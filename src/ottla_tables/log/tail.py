@@ -18,9 +18,9 @@ STALL_SECONDS: Final = 30.0
 def read_tail(
     configs: Mapping[str, Any], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[int, Columns]]:
-    """Yield the committed records with start <= offset < end of each partition, with the partition's number.
+    """Yield partition numbers and committed records: those with start <= offset < end of each partition.
 
-    `configs`: of the consumer. Raises OffsetOutOfRangeError if records were deleted, and TableError if the brokers
+    `configs`: consumer configs. Raises OffsetOutOfRangeError if records were deleted, and TableError if the brokers
     return nothing for a long time.
     """
     ends = {tp: end for tp, end in ends.items() if starts[tp] < end}

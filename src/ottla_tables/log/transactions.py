@@ -1,8 +1,8 @@
 """The outcomes of transactions, from their markers in the log.
 
 A batch of a transaction belongs to the first marker of its producer that follows it. Without such a marker below the
-high watermark, the transaction is open: neither this batch nor any that follows may be read yet. This gives the last
-stable offset as well, and needs no state from before the batch, unlike the consumer's list of aborted transactions.
+high watermark, the transaction is open: neither this batch nor any that follows may be read yet. This also determines
+the last stable offset, and needs no state from before the batch, unlike the consumer's list of aborted transactions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ottla.storage.producer_state import ABORT, read_marker
 
 
 class TransactionOutcomes:
-    """The markers of one partition, which are read ahead only if there are transactional batches.
+    """The transaction markers of one partition, which are read ahead only if there are transactional batches.
 
-    Batches must be looked up in the order of the log.
+    Batches must be looked up in log order.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""SQL over tables and the end of the log that is not in them yet."""
+"""SQL queries over tables and over the records that are not in them yet."""

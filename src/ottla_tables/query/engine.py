@@ -1,7 +1,7 @@
-"""Runs SQL in DuckDB: each topic in a query is a view of its table's files and the records of the log after them.
+"""Runs SQL in DuckDB: each topic in a query is a view of its table's files and of the later records in its log.
 
-The table's offsets say where the log begins, so that no record is missing and none is there twice. A topic without a
-table is read from its first offset.
+The table's offsets show where the log continues, so that no record is missing or duplicated. A topic without a table is
+read from its first offset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla_tables.values.rows import BytesConverter, RowConverter
 log: Final = logging.getLogger("ottla.tables")
 
 ATTEMPTS: Final = 3
-"""Maximum number of attempts, if files of the table are compacted or expire meanwhile."""
+"""Maximum number of attempts of a query whose files are compacted or expire while it runs."""
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
@@ -47,9 +47,9 @@ class QueryEngine:
     """Runs queries over the topics of a cluster.
 
     Args:
-        lookup: of topics and offsets.
+        lookup: looks up topics and offsets.
         tables: opens the tables.
-        configs: of the consumer that reads the log.
+        configs: configs of the consumer that reads the log.
     """
 
     def __init__(self, lookup: Lookup, tables: TableFactory, configs: Mapping[str, Any]) -> None:
@@ -123,7 +123,7 @@ class View:
         self._converter: RowConverter = BytesConverter()
 
     def create(self) -> dict[int, int]:
-        """Create the view, and return the offset of each partition up to which it has all committed records."""
+        """Create the view, and return the offset up to which it contains all committed records, for each partition."""
         # First the table, then the end of the log: between them, the table only grows from what the log has.
         snapshot = self._snapshot()
         starts, ends = self._range(snapshot)

@@ -15,7 +15,9 @@ def initial_schema(schema: str) -> Any:
 
 
 def converter(schema: str, table: Any | None) -> RowConverter:
-    """Return the conversion. `table`: the schema of the table so far. Raises ConfigurationError."""
+    """Return the converter. `table`: the current schema of the table; None if there is none yet. Raises
+    ConfigurationError.
+    """
     kind, _, fields = schema.partition(":")
     if kind.strip() == "bytes":
         return BytesConverter()

@@ -20,7 +20,7 @@ from ottla_tables.values.rows import Rows, by_halves
 
 RECORD_COLUMNS: Final = ("offset", "partition", "timestamp", "key")
 PREFIX: Final = "value_"
-"""The beginning of columns for fields that are named like a column of the record."""
+"""Prefix of the columns of fields that have the same name as a column of the record."""
 TYPES: Final = {
     "boolean": pa.bool_(),
     "bigint": pa.int64(),
@@ -36,7 +36,9 @@ TYPES: Final = {
     "date": pa.date32(),
 }
 MAX_DEPTH: Final = 32
-"""Maximum nesting of objects and arrays. Arrow's types are recursive: a very deep value would exhaust the stack."""
+"""Maximum nesting of objects and arrays. Arrow processes types recursively, so a very deep value would exhaust the
+stack.
+"""
 MAX_FIELDS: Final = 2000
 """Maximum number of inferred fields, with those inside objects."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -58,11 +60,11 @@ def declared_fields(text: str) -> Any:
 
 
 class JsonConverter:
-    """Rows with a column per field.
+    """Converts records to rows with a column per field.
 
     Args:
         fields: the declared fields; None to infer them.
-        table: the schema of the table so far, whose columns keep their types.
+        table: the current schema of the table, whose columns keep their types.
     """
 
     def __init__(self, fields: Any | None, table: Any) -> None:

@@ -10,18 +10,18 @@ from ottla_tables.columns import RECORD
 
 ERROR: Final = pa.field("error", pa.string())
 DEAD_LETTER: Final = pa.schema([*RECORD, ERROR])
-"""The columns of dead letters: those of the record, and why it has no row."""
+"""The columns of dead letters: those of the record, and the error."""
 
 
 class Rows(NamedTuple):
-    """Rows of the table, and records that cannot be rows (with the schema DEAD_LETTER; None if there are none)."""
+    """Rows of the table, and the dead letters (with the schema DEAD_LETTER; None if there are none)."""
 
     batch: Any
     dead: Any = None
 
 
 class RowConverter(Protocol):
-    """Converts records to rows. `schema`: of the rows; it grows if the values have new fields."""
+    """Converts records to rows. The schema of the rows grows if the values have new fields."""
 
     @property
     def schema(self) -> Any:
@@ -34,7 +34,7 @@ class RowConverter(Protocol):
 
 
 class BytesConverter:
-    """Rows that have the value as bytes."""
+    """Converts records to rows with key and value as bytes."""
 
     schema = RECORD
 
@@ -44,7 +44,7 @@ class BytesConverter:
 
 
 class TextConverter:
-    """Rows that have key and value as text. Records that are not valid UTF-8 are dead letters."""
+    """Converts records to rows with key and value as text. Records that are not valid UTF-8 are dead letters."""
 
     schema = pa.schema([pa.field(f.name, pa.string()) if f.name in ("key", "value") else f for f in RECORD])
 
@@ -61,7 +61,7 @@ class TextConverter:
 
 
 def by_halves(records: Any, convert: Any, schema: Any) -> Rows:
-    """Convert records; if that fails, each half of them, and so on, so that only the bad ones become dead letters.
+    """Convert records. If that fails, convert each half, and so on, so that only invalid records become dead letters.
 
     `convert` raises pa.ArrowInvalid if a record cannot be converted.
     """

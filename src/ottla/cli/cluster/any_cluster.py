@@ -75,7 +75,7 @@ ACTIONS: Final = (
         list_endpoints,
         options=(
             *_CONNECTION,
-            Flag("--include-fenced-brokers", "print brokers that are registered but fenced, too"),
+            Flag("--include-fenced-brokers", "also print brokers that are registered but fenced"),
             JSON,
         ),
     ),

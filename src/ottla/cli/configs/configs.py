@@ -72,7 +72,7 @@ COMMAND = AdminCommand(
         *connection(),
         Option("--zookeeper HOST:PORT", "not supported: use --bootstrap-server", action=_ZooKeeper),
         *ENTITY_OPTIONS,
-        Flag("--all", "print defaults, too, not only what is set on the entity", actions="describe"),
+        Flag("--all", "also print defaults, not only configs that are set on the entity", actions="describe"),
         Option("--add-config K=V,K=[V,V]", "configs to set; a value with commas needs brackets", actions="alter"),
         Option("--add-config-file FILE", "properties file of configs to set", Path, actions="alter"),
         Option("--delete-config K,K", "configs to remove", actions="alter"),

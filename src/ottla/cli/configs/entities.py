@@ -104,11 +104,11 @@ def _short_options(kind: Kind) -> Iterator[Option]:
 
 
 ENTITY_OPTIONS: Final = (
-    Option("--entity-type", "kind of the entity", action="append", dest="types", default=[], choices=KINDS),
+    Option("--entity-type", "type of the entity", action="append", dest="types", default=[], choices=KINDS),
     Option("--entity-name NAME", "name of the entity", action="append", dest="names", default=[]),
     Option(
         "--entity-default",
-        "the default of the kind, which applies to entities without configs of their own",
+        "the default entity of the type, whose configs apply to entities without configs of their own",
         action="append_const",
         dest="names",
         const=DEFAULT,

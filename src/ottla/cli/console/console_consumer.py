@@ -155,9 +155,15 @@ COMMAND = Command(
         Option("--timeout-ms MS", "stop if no record arrives for this time in milliseconds", int),
         Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be printed"),
-        Option("--isolation-level", "isolation.level (default: read_uncommitted)", choices=LEVELS),
+        Option(
+            "--isolation-level",
+            "read_committed skips records of open and aborted transactions (default: read_uncommitted)",
+            choices=LEVELS,
+        ),
         *OPTIONS,
-        Repeatable("--consumer-property, --command-property NAME=VALUE", "a consumer config"),
+        Repeatable(
+            "--consumer-property, --command-property NAME=VALUE", "a consumer config, such as fetch.max.bytes=65536"
+        ),
         Option("--consumer.config FILE", "same as --command-config", dest="command_config"),
     ),
 )

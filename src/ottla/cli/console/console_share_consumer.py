@@ -98,7 +98,9 @@ COMMAND = Command(
         ),
         Flag("--reject-message-on-error", "reject a record that cannot be printed, instead of stopping"),
         *OPTIONS,
-        Repeatable("--consumer-property, --command-property NAME=VALUE", "a consumer config"),
+        Repeatable(
+            "--consumer-property, --command-property NAME=VALUE", "a consumer config, such as max.poll.records=100"
+        ),
         Option("--consumer-config FILE", "same as --command-config", dest="command_config"),
     ),
 )

@@ -38,7 +38,7 @@ OPTIONS: Final = (
         "line(record) returns bytes",
     ),
     Option("--key-deserializer CLASS", "deserializer of keys: Kafka's class, its short name (long) or a Python class"),
-    Option("--value-deserializer CLASS", "deserializer of values"),
+    Option("--value-deserializer CLASS", "deserializer of values, as for --key-deserializer"),
 )
 """The options of both console consumers that select the format."""
 

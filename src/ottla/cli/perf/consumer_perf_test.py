@@ -140,7 +140,7 @@ COMMAND = Command(
     options=(
         *connection(),
         Option("--consumer.config FILE", "same as --command-config"),
-        Repeatable("--command-property NAME=VALUE", "a consumer config"),
+        Repeatable("--command-property NAME=VALUE", "a consumer config, such as fetch.max.bytes=65536"),
         OneOf(
             Option("--topic", "topic to read"),
             Option("--include REGEX", "read all topics that match"),

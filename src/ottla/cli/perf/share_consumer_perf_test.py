@@ -136,16 +136,16 @@ COMMAND = Command(
     options=(
         *connection(),
         Option("--consumer.config FILE", "same as --command-config"),
-        Repeatable("--command-property NAME=VALUE", "a consumer config"),
+        Repeatable("--command-property NAME=VALUE", "a consumer config, such as max.poll.records=100"),
         Option("--topic", "topic to read", required=True),
         OneOf(
             Option("--num-records N", "number of records to read", int),
             Option("--messages N", "same as --num-records", int),
         ),
-        Option("--group ID", "share group", default=GROUP),
+        Option("--group ID", "share group to join", default=GROUP),
         Option("--threads N", "number of share consumers", int, default=1),
-        Option("--fetch-size BYTES", "max.partition.fetch.bytes", int, default=FETCH_BYTES),
-        Option("--socket-buffer-size BYTES", "receive.buffer.bytes", int, default=SOCKET_BYTES),
+        Option("--fetch-size BYTES", "maximum bytes of one partition in a fetch response", int, default=FETCH_BYTES),
+        Option("--socket-buffer-size BYTES", "size in bytes of the socket's receive buffer", int, default=SOCKET_BYTES),
         Option(
             "--timeout MS",
             "stop if no record arrives for this time in milliseconds",

@@ -78,8 +78,8 @@ COMMAND = AdminCommand(
     usage_error=ERROR,
     options=(
         *connection(),
-        Option("--topic REGEX", "topics whose whole names match (default: all)"),
-        Option("--partitions N,N,…", "numbers of partitions (default: all)"),
+        Option("--topic REGEX", "topics, as a regular expression that matches whole names (default: all)"),
+        Option("--partitions N,N,…", "partition numbers, separated by commas (default: all)"),
         Option(
             "--topic-partitions T:P,…",
             f"rules that replace --topic and --partitions, separated by commas: {RULES}. The end of a range is "

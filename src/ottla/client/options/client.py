@@ -44,7 +44,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_key: str | None
     """Private key as PEM text (PKCS#8), instead of a key store file."""
     ssl_keystore_certificate_chain: str | None
-    """The own certificate chain as PEM text, beginning with the key's, together with ssl.keystore.key."""
+    """Certificate chain as PEM text, beginning with the certificate of the key in ssl.keystore.key."""
     ssl_key_password: str | None
     """Password of the key; by default that of the key store."""
     ssl_endpoint_identification_algorithm: str

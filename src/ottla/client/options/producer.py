@@ -56,9 +56,9 @@ class ProducerOptions(ClientOptions, total=False):
     block_on_buffer_full: bool
     """Deprecated since Kafka 0.9: true lets send() block without a limit."""
     metadata_fetch_timeout_ms: int | None
-    """Kafka before 0.11: the older name of max.block.ms."""
+    """Older name of max.block.ms, from Kafka before 0.11."""
     timeout_ms: int | None
-    """Kafka before 0.11: time in milliseconds that the leader waits for replicas; now request.timeout.ms."""
+    """Older name of request.timeout.ms as the time that a leader waits for replicas, from Kafka before 0.11."""
     max_request_size: int
     """Maximum size in bytes of a record and of a request."""
     max_in_flight_requests_per_connection: int
@@ -66,7 +66,7 @@ class ProducerOptions(ClientOptions, total=False):
     retries: int
     """Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."""
     delivery_timeout_ms: int
-    """Time in milliseconds from send() on within which a record is acknowledged or fails."""
+    """Maximum time in milliseconds between send() and the acknowledgement or failure of a record."""
     partitioner: Any
     """Chooses the partition: default, sticky, roundrobin, random, or a callable or object."""
     partitioner_class: Any
