@@ -64,8 +64,8 @@ class NotCachedError(Exception):
             os.close(self._fd)
 
     def load(self) -> asyncio.Future[None]:
-        """Return a future for a worker's read of the missing bytes. Errors of the disk are ignored, because the next
-        read reports them.
+        """Let a worker read the missing bytes, and return a future of its completion. Disk errors are ignored, because
+        the next read reports them.
         """
         fd, self._fd = self._fd, -1
         return _submit(fd, self._position, self._nbytes, 0)
@@ -142,7 +142,8 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
 
 
 def load(fd: int, position: int, nbytes: int) -> asyncio.Future[None]:
-    """Return a future for a worker's read of these bytes into the page cache. The kernel is also advised to read ahead.
+    """Let a worker read these bytes into the page cache, and return a future of its completion. The kernel is also
+    advised to read ahead.
 
     The file may be closed before the read is complete.
     """

@@ -3,8 +3,7 @@
 They are declared once, by name, and then select the rows for each action:
 
     CHECKS = Expectations(
-        expect("is a visit", "visit is not null", "dead_letter"),
-        expect("is no bot", "not is_bot", "drop"),
+        expect("is a visit", "visit is not null", "dead_letter"), expect("is not a bot", "not is_bot", "drop"),
         expect("has a referrer", "referrer <> '-'", "warn"),
     )
 
@@ -12,7 +11,7 @@ They are declared once, by name, and then select the rows for each action:
     dead = CHECKS.dead_letters(rows)    # the original key, value and headers, with the reason and origin in headers
     tally = CHECKS.tally(rows)          # per expectation: the number of rows checked, and of those that do not meet it
 
-Each row is in exactly one of `good`, `dead_letters` and `dropped`, also if these are used in different flows and
+Each row is in exactly one of `good`, `dead_letters` and `dropped`, even if these are used in different flows and
 micro-batches, since the same expressions select them. So conditions must be deterministic: no `rand()`, no current
 time.
 

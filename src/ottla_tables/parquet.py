@@ -98,8 +98,7 @@ class ParquetFile:
 
 
 class FileWriter:
-    """Writes rows to new files of a table: one per value of the partition columns, or several if they become too large.
-    """
+    """Writes rows to new files of a table: one per value of the partition columns, or several if they grow large."""
 
     def __init__(self, table: Table, file_bytes: int = FILE_BYTES) -> None:
         self._table = table

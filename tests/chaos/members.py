@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.chaos.sending import CLIENT
 
-from ottla.simulation.history import ORDERED, TRANSFERS, Assigned, Committed, History, Place, Taken
+from ottla import model
+from ottla.simulation.history import ORDERED, TRANSFERS, Assigned, Committed, Consumed, History
 
 GROUP = "readers"
 COMMIT_SECONDS = 0.5
@@ -34,7 +35,7 @@ class Member(threading.Thread):
             "fetch.wait.max.ms": 100,
             **CLIENT,
         }
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[model.TopicPartition, int] = {}
         self._is_committing = False
         """Whether a commit is not answered: librdkafka repeats it, also after later ones, which would be undone."""
 
@@ -54,14 +55,14 @@ class Member(threading.Thread):
         consumer.close()
 
     def _take(self, message: Any) -> None:
-        place = Place(message.topic(), message.partition())
-        self._history.group.append(Taken(time.monotonic(), self.name, place, message.offset()))
-        self._positions[place] = message.offset() + 1
+        tp = model.TopicPartition(message.topic(), message.partition())
+        self._history.group.append(Consumed(time.monotonic(), self.name, tp, message.offset()))
+        self._positions[tp] = message.offset() + 1
 
     def _commit(self, consumer: Any, asynchronous: bool = True) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        offsets = [TopicPartition(*place, position) for place, position in self._positions.items()]
+        offsets = [TopicPartition(*tp, position) for tp, position in self._positions.items()]
         if not offsets or (asynchronous and self._is_committing):
             return
         try:
@@ -75,13 +76,14 @@ class Member(threading.Thread):
         self._is_committing = False
         for partition in partitions:
             if error is None and partition.error is None and partition.offset >= 0:
-                place = Place(partition.topic, partition.partition)
-                self._history.group.append(Committed(now, self.name, place, partition.offset))
+                tp = model.TopicPartition(partition.topic, partition.partition)
+                self._history.group.append(Committed(now, self.name, tp, partition.offset))
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         now = time.monotonic()
         for partition in partitions:
-            self._history.group.append(Assigned(now, self.name, Place(partition.topic, partition.partition)))
+            tp = model.TopicPartition(partition.topic, partition.partition)
+            self._history.group.append(Assigned(now, self.name, tp))
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
         self._commit(consumer, asynchronous=False)
@@ -89,4 +91,4 @@ class Member(threading.Thread):
 
     def _lost(self, consumer: Any, partitions: list[Any]) -> None:
         for partition in partitions:
-            self._positions.pop(Place(partition.topic, partition.partition), None)
+            self._positions.pop(model.TopicPartition(partition.topic, partition.partition), None)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from tests.chaos.sending import CLIENT
 
-from ottla.simulation.history import Place, Stored
+from ottla import model
+from ottla.simulation.history import StoredRecord
 
 READ_SECONDS = 60.0
 
@@ -15,8 +16,8 @@ READ_SECONDS = 60.0
 class Contents(NamedTuple):
     """The records, by offset per partition, and where reading had to end before the high watermark."""
 
-    records: list[Stored]
-    held_back: dict[Place, tuple[int, int]]
+    records: list[StoredRecord]
+    held_back: dict[model.TopicPartition, tuple[int, int]]
     """Partition → position and high watermark, where a transaction is still open."""
 
 
@@ -34,23 +35,23 @@ def read_all(bootstrap: str, topics: dict[str, int]) -> Contents:
             **CLIENT,
         }
     )
-    waiting = {Place(topic, p) for topic, count in topics.items() for p in range(count)}
-    ends = {place: consumer.get_watermark_offsets(TopicPartition(*place), 30)[1] for place in waiting}
-    consumer.assign([TopicPartition(*place, 0) for place in waiting])
+    waiting = {model.TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)}
+    ends = {tp: consumer.get_watermark_offsets(TopicPartition(*tp), 30)[1] for tp in waiting}
+    consumer.assign([TopicPartition(*tp, 0) for tp in waiting])
     message: Any  # whose fields are None only in errors of other kinds
-    records: list[Stored] = []
-    held_back: dict[Place, tuple[int, int]] = {}
+    records: list[StoredRecord] = []
+    held_back: dict[model.TopicPartition, tuple[int, int]] = {}
     deadline = time.monotonic() + READ_SECONDS
     while waiting:
         assert time.monotonic() < deadline, f"not read to the end: {sorted(waiting)}"
         for message in consumer.consume(1000, 0.5):
-            place = Place(message.topic(), message.partition())
+            tp = model.TopicPartition(message.topic(), message.partition())
             if message.error() is None:
-                records.append(Stored(place, message.offset(), message.value()))
+                records.append(StoredRecord(tp, message.offset(), message.value()))
             elif message.error().code() == KafkaError._PARTITION_EOF:
-                waiting.discard(place)
-                if message.offset() < ends[place]:
-                    held_back[place] = (message.offset(), ends[place])
+                waiting.discard(tp)
+                if message.offset() < ends[tp]:
+                    held_back[tp] = (message.offset(), ends[tp])
     consumer.close()
     records.sort()
     return Contents(records, held_back)

@@ -25,7 +25,7 @@ from tests.chaos.transfers import Transfer
 from tests.chaos.unavailability import Felt, gaps, save, table
 
 from ottla.simulation import checkers
-from ottla.simulation.history import ORDERED, TRANSFERS, Ack, Attempt, History, Taken
+from ottla.simulation.history import ORDERED, TRANSFERS, Ack, Attempt, Consumed, History
 from ottla.simulation.replicas import read_replicas
 
 WORKERS = 2
@@ -83,7 +83,7 @@ class Load:
         return (
             len({ack.sent[:2] for ack in list(self.history.acks)}) == ORDERED_PARTITIONS * len(self.producers)
             and len({a.worker for a in list(self.history.attempts) if a.at}) == WORKERS
-            and len({e.place for e in list(self.history.group) if isinstance(e, Taken)}) == sum(TOPICS.values())
+            and len({e.tp for e in list(self.history.group) if isinstance(e, Consumed)}) == sum(TOPICS.values())
         )
 
     def _counts(self) -> str:
@@ -101,10 +101,10 @@ class Load:
 
     def drain(self, contents: Contents) -> None:
         """Let the group take what is left, then leave."""
-        expected = {(record.place, record.offset) for record in contents.records}
+        expected = {(record.tp, record.offset) for record in contents.records}
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
-            taken = {(e.place, e.offset) for e in list(self.history.group) if isinstance(e, Taken)}
+            taken = {(e.tp, e.offset) for e in list(self.history.group) if isinstance(e, Consumed)}
             if expected <= taken:
                 break
             time.sleep(0.2)
@@ -182,7 +182,7 @@ def wait_until_all_go_on(history: History, since: float) -> None:
     partitions = set(range(ORDERED_PARTITIONS))
     while True:
         unwritten = partitions - history.written_since(since)
-        unread = partitions - {place.partition for place in history.taken_since(since) if place.topic == ORDERED}
+        unread = partitions - {tp.partition for tp in history.consumed_since(since) if tp.topic == ORDERED}
         if not unwritten and not unread:
             return
         if time.monotonic() > deadline:
@@ -197,17 +197,17 @@ def check(history: History, contents: Contents, data: Sequence[Path]) -> list[st
     """All promises; lines that name the checker."""
     records, replicas = contents.records, read_replicas(data)
     actual = {
-        "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
-        "every record is acked": checkers.every_record_is_acked(history.refused),
+        "no acked record is lost": checkers.no_acked_record_is_lost(history.acks, records),
+        "every delivery succeeds": checkers.every_delivery_succeeds(history.failed_deliveries),
         "no producer has ended": checkers.no_producer_has_ended(history.ended),
-        "nothing is doubled": checkers.nothing_is_doubled(records),
-        "order is kept": checkers.order_is_kept(records),
+        "no record is duplicated": checkers.no_record_is_duplicated(records),
+        "order is preserved": checkers.order_is_preserved(records),
         "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),
         "transfers are exactly once": checkers.transfers_are_exactly_once(history.transferred, records),
         "no transaction stays open": checkers.no_transaction_stays_open(contents.held_back),
-        "the group goes on": checkers.the_group_goes_on(history.group, records),
+        "every record is consumed": checkers.every_record_is_consumed(history.group, records),
         "replicas are equal": checkers.replicas_are_equal(replicas),
-        "replicas reach what was acked": checkers.replicas_reach_what_was_acked(history.acks, replicas),
+        "high watermarks cover acked records": checkers.high_watermarks_cover_acked_records(history.acks, replicas),
     }
     lines = []
     for promise, wrong in actual.items():
@@ -221,12 +221,12 @@ def report(plan: Plan, history: History, felt: Sequence[Felt], unasked: int) -> 
     """Say what was done, and keep it."""
     acks: list[Ack] = history.acks
     attempts: list[Attempt] = history.attempts
-    say(f"{len(acks)} acked, {len(history.refused)} refused, {_ended(attempts)}; {unasked} ends unasked")
+    say(f"{len(acks)} acked, {len(history.failed_deliveries)} failed, {_ended(attempts)}; {unasked} ends unasked")
     for line in table(felt):
         say(line)
     if plan.results is not None:
         reported = {"peer": plan.peer.name, "seed": plan.seed, "seconds": plan.seconds, "acked": len(acks)}
-        reported |= {"refused": len(history.refused), "transactions": len(attempts), "ends unasked": unasked}
+        reported |= {"failed": len(history.failed_deliveries), "transactions": len(attempts), "ends unasked": unasked}
         save(plan.results / f"{plan.peer.name}-{plan.seed}.json", reported, felt)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts import apache_kafka, maven
 
-from ottla.simulation.history import ORDERED, Ack, History, Sent
+from ottla.simulation.history import ORDERED, Ack, History, SentRecord
 
 PARTITIONS = 6
 BEAT_SECONDS = 0.04
@@ -55,12 +55,12 @@ class OrderedProducer(threading.Thread):
     def _run(self) -> None:
         """Produce until `history.stopping`, then flush; whatever is raised has ended the producer."""
 
-    def _answered(self, sent: Sent, error: object, offset: int | None) -> None:
+    def _answered(self, sent: SentRecord, error: object, offset: int | None) -> None:
         now = time.monotonic()
         if error is None:
             self._history.acks.append(Ack(now, sent, offset))
         else:
-            self._history.refused.append((now, sent, str(error)))
+            self._history.failed_deliveries.append((now, sent, str(error)))
 
 
 class LibrdkafkaProducer(OrderedProducer):
@@ -85,7 +85,7 @@ class LibrdkafkaProducer(OrderedProducer):
         while not self._history.stopping.is_set():
             if len(producer) < MOST_WAITING:
                 for partition in range(PARTITIONS):
-                    self._send(producer, Sent(self.name, partition, sequence))
+                    self._send(producer, SentRecord(self.name, partition, sequence))
                 sequence += 1
             beat += BEAT_SECONDS
             while (rest := beat - time.monotonic()) > 0:
@@ -93,7 +93,7 @@ class LibrdkafkaProducer(OrderedProducer):
             beat = max(beat, time.monotonic() - BEAT_SECONDS)
         self.left = producer.flush(FLUSH_SECONDS)
 
-    def _send(self, producer: Any, sent: Sent) -> None:
+    def _send(self, producer: Any, sent: SentRecord) -> None:
         def answered(error: Any, message: Any) -> None:
             self._answered(sent, error, message.offset())
 
@@ -106,7 +106,7 @@ class OttlaProducer(OrderedProducer):
     def _run(self) -> None:
         from ottla import KafkaProducer
 
-        waiting: set[Sent] = set()
+        waiting: set[SentRecord] = set()
         sequence = 0
         beat = time.monotonic()
         with KafkaProducer(
@@ -120,14 +120,14 @@ class OttlaProducer(OrderedProducer):
             while not self._history.stopping.is_set():
                 if len(waiting) < MOST_WAITING:
                     for partition in range(PARTITIONS):
-                        self._send(producer, Sent(self.name, partition, sequence), waiting)
+                        self._send(producer, SentRecord(self.name, partition, sequence), waiting)
                     sequence += 1
                 beat = max(beat + BEAT_SECONDS, time.monotonic())
                 time.sleep(max(0.0, beat - time.monotonic()))
             producer.flush(timeout=FLUSH_SECONDS)
         self.left = len(waiting)
 
-    def _send(self, producer: Any, sent: Sent, waiting: set[Sent]) -> None:
+    def _send(self, producer: Any, sent: SentRecord, waiting: set[SentRecord]) -> None:
         def answered(metadata: Any) -> None:
             waiting.discard(sent)
             self._answered(sent, None, metadata.offset if metadata.offset >= 0 else None)
@@ -173,9 +173,9 @@ class JavaProducer(OrderedProducer):
         match words:
             case ["ack", partition, sequence, offset]:
                 at = int(offset)
-                self._answered(Sent(self.name, int(partition), int(sequence)), None, at if at >= 0 else None)
+                self._answered(SentRecord(self.name, int(partition), int(sequence)), None, at if at >= 0 else None)
             case ["fail", partition, sequence, *error]:
-                self._answered(Sent(self.name, int(partition), int(sequence)), " ".join(error), None)
+                self._answered(SentRecord(self.name, int(partition), int(sequence)), " ".join(error), None)
             case ["left", count]:
                 self.left = int(count)
 

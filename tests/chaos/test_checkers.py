@@ -20,63 +20,62 @@ from ottla.simulation.history import (
     Assigned,
     Attempt,
     Committed,
-    Half,
+    Consumed,
     History,
     Outcome,
-    Place,
-    Sent,
-    Stored,
-    Taken,
+    SentRecord,
+    StoredRecord,
+    TransferRecord,
 )
 from ottla.simulation.replicas import Batch, Replica, read_replicas
 from ottla.storage.checkpoints import HIGH_WATERMARKS, write_offsets
 
-P0 = Place(ORDERED, 0)
+P0 = TopicPartition(ORDERED, 0)
 
 
-def sent(sequence: int, producer: str = "a") -> Sent:
-    return Sent(producer, 0, sequence)
+def sent(sequence: int, producer: str = "a") -> SentRecord:
+    return SentRecord(producer, 0, sequence)
 
 
-def log(*of: Sent) -> list[Stored]:
-    return [Stored(P0, offset, one.value) for offset, one in enumerate(of)]
+def log(*of: SentRecord) -> list[StoredRecord]:
+    return [StoredRecord(P0, offset, one.value) for offset, one in enumerate(of)]
 
 
-def acks(*of: Sent) -> list[Ack]:
+def acks(*of: SentRecord) -> list[Ack]:
     return [Ack(0.0, one, offset) for offset, one in enumerate(of)]
 
 
 def test_what_records_say_is_read_back() -> None:
-    assert Sent.of(sent(3).value) == sent(3)
-    assert Half.of(Half("w", 1, 2, 0).value) == Half("w", 1, 2, 0)
+    assert SentRecord.of(sent(3).value) == sent(3)
+    assert TransferRecord.of(TransferRecord("w", 1, 2, 0).value) == TransferRecord("w", 1, 2, 0)
 
 
 def test_a_good_log_is_a_good_log() -> None:
     stored = log(sent(0), sent(0, "b"), sent(1))
-    assert checkers.nothing_acked_is_lost(acks(sent(0), sent(0, "b"), sent(1)), stored) == []
-    assert checkers.nothing_is_doubled(stored) == []
-    assert checkers.order_is_kept(stored) == []
+    assert checkers.no_acked_record_is_lost(acks(sent(0), sent(0, "b"), sent(1)), stored) == []
+    assert checkers.no_record_is_duplicated(stored) == []
+    assert checkers.order_is_preserved(stored) == []
 
 
 @pytest.mark.parametrize("stored", [log(sent(0)), log(sent(0), sent(7))], ids=["cut off", "another in its place"])
-def test_a_lost_record_is_seen(stored: list[Stored]) -> None:
-    (wrong,) = checkers.nothing_acked_is_lost(acks(sent(0), sent(1)), stored)
+def test_a_lost_record_is_seen(stored: list[StoredRecord]) -> None:
+    (wrong,) = checkers.no_acked_record_is_lost(acks(sent(0), sent(1)), stored)
     assert "offset 1" in wrong
 
 
 def test_a_record_that_was_acked_without_its_offset_must_be_there_too() -> None:
-    assert checkers.nothing_acked_is_lost([Ack(0.0, sent(0), None)], log(sent(0))) == []
-    assert len(checkers.nothing_acked_is_lost([Ack(0.0, sent(1), None)], log(sent(0)))) == 1
+    assert checkers.no_acked_record_is_lost([Ack(0.0, sent(0), None)], log(sent(0))) == []
+    assert len(checkers.no_acked_record_is_lost([Ack(0.0, sent(1), None)], log(sent(0)))) == 1
 
 
 def test_a_doubled_record_is_seen() -> None:
-    (wrong,) = checkers.nothing_is_doubled(log(sent(0), sent(1), sent(0)))
+    (wrong,) = checkers.no_record_is_duplicated(log(sent(0), sent(1), sent(0)))
     assert "2 times" in wrong
 
 
 def test_a_record_that_failed_is_seen() -> None:
-    assert checkers.every_record_is_acked([]) == []
-    (wrong,) = checkers.every_record_is_acked([(0.0, sent(0), "timed out")])
+    assert checkers.every_delivery_succeeds([]) == []
+    (wrong,) = checkers.every_delivery_succeeds([(0.0, sent(0), "timed out")])
     assert "timed out" in wrong
 
 
@@ -86,7 +85,7 @@ def test_a_producer_that_ended_is_seen() -> None:
 
 
 def test_swapped_records_are_seen() -> None:
-    (wrong,) = checkers.order_is_kept(log(sent(1), sent(0)))
+    (wrong,) = checkers.order_is_preserved(log(sent(1), sent(0)))
     assert "comes after 1" in wrong
 
 
@@ -94,18 +93,18 @@ def attempt(outcome: Outcome) -> Attempt:
     return Attempt("w", 1, (0, 1), outcome)
 
 
-def halves(*of: Half) -> list[Stored]:
-    return [Stored(Place(TRANSFERS, half.side), offset, half.value) for offset, half in enumerate(of)]
+def halves(*of: TransferRecord) -> list[StoredRecord]:
+    return [StoredRecord(TopicPartition(TRANSFERS, half.side), offset, half.value) for offset, half in enumerate(of)]
 
 
-WHOLE = halves(*sorted(attempt(Outcome.UNKNOWN).halves))
+WHOLE = halves(*sorted(attempt(Outcome.UNKNOWN).records))
 
 
 @pytest.mark.parametrize(
     ("outcome", "records"),
     [(Outcome.COMMITTED, WHOLE), (Outcome.ABORTED, []), (Outcome.UNKNOWN, WHOLE), (Outcome.UNKNOWN, [])],
 )
-def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: list[Stored]) -> None:
+def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: list[StoredRecord]) -> None:
     assert checkers.transactions_are_atomic([attempt(outcome)], records) == []
 
 
@@ -118,7 +117,7 @@ def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: li
         (Outcome.ABORTED, WHOLE, "visible"),
     ],
 )
-def test_a_torn_transaction_is_seen(outcome: Outcome, records: list[Stored], words: str) -> None:
+def test_a_torn_transaction_is_seen(outcome: Outcome, records: list[StoredRecord], words: str) -> None:
     (wrong,) = checkers.transactions_are_atomic([attempt(outcome)], records)
     assert words in wrong
 
@@ -136,12 +135,12 @@ def test_transfers_are_exactly_once() -> None:
     ("end", "records", "words"),
     [
         (3, WHOLE, "did not transfer 2"),
-        (2, [*WHOLE, *halves(Half("w", 2, 1, 0), Half("w", 2, 1, 1))], "transferred 1 2 times"),
+        (2, [*WHOLE, *halves(TransferRecord("w", 2, 1, 0), TransferRecord("w", 2, 1, 1))], "transferred 1 2 times"),
         (1, WHOLE, "only up to 1"),
         (None, WHOLE, "could not end"),
     ],
 )
-def test_a_transfer_too_few_or_too_many_is_seen(end: int | None, records: list[Stored], words: str) -> None:
+def test_a_transfer_too_few_or_too_many_is_seen(end: int | None, records: list[StoredRecord], words: str) -> None:
     wrong = checkers.transfers_are_exactly_once({"w": end}, records)
     assert any(words in line for line in wrong)
 
@@ -154,37 +153,37 @@ def test_an_open_transaction_is_seen() -> None:
 
 GOOD_GROUP: list[checkers.GroupEvent] = [
     Assigned(0.0, "m", P0),
-    Taken(1.0, "m", P0, 0),
+    Consumed(1.0, "m", P0, 0),
     Committed(2.0, "m", P0, 1),
     Assigned(3.0, "n", P0),
-    Taken(4.0, "n", P0, 1),
+    Consumed(4.0, "n", P0, 1),
 ]
 
 
 def test_a_group_that_goes_on_is_good() -> None:
-    assert checkers.the_group_goes_on(GOOD_GROUP, log(sent(0), sent(1))) == []
+    assert checkers.every_record_is_consumed(GOOD_GROUP, log(sent(0), sent(1))) == []
 
 
 def test_record_that_no_member_consumed_is_reported() -> None:
-    (wrong,) = checkers.the_group_goes_on(GOOD_GROUP, log(sent(0), sent(1), sent(2)))
+    (wrong,) = checkers.every_record_is_consumed(GOOD_GROUP, log(sent(0), sent(1), sent(2)))
     assert "no member took" in wrong
 
 
 def test_a_committed_position_that_was_forgotten_is_seen() -> None:
-    events = [*GOOD_GROUP[:4], Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
-    (wrong,) = checkers.the_group_goes_on(events, log(sent(0), sent(1)))
+    events = [*GOOD_GROUP[:4], Consumed(4.0, "n", P0, 0), Consumed(5.0, "n", P0, 1)]
+    (wrong,) = checkers.every_record_is_consumed(events, log(sent(0), sent(1)))
     assert "again" in wrong
 
 
 def test_commit_that_a_client_repeats_after_a_later_one_counts() -> None:
-    repeated, taken = Committed(2.5, "m", P0, 0), [Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
+    repeated, taken = Committed(2.5, "m", P0, 0), [Consumed(4.0, "n", P0, 0), Consumed(5.0, "n", P0, 1)]
     events = [*GOOD_GROUP[:3], repeated, GOOD_GROUP[3], *taken]
-    assert checkers.the_group_goes_on(events, log(sent(0), sent(1))) == []
+    assert checkers.every_record_is_consumed(events, log(sent(0), sent(1))) == []
 
 
 def test_a_record_that_one_member_takes_twice_is_seen() -> None:
-    events = [*GOOD_GROUP, Taken(5.0, "n", P0, 1)]
-    assert len(checkers.the_group_goes_on(events, log(sent(0), sent(1)))) == 1
+    events = [*GOOD_GROUP, Consumed(5.0, "n", P0, 1)]
+    assert len(checkers.every_record_is_consumed(events, log(sent(0), sent(1)))) == 1
 
 
 def replica(high_watermark: int, *digests: str) -> Replica:
@@ -204,9 +203,9 @@ def test_replicas_that_differ_are_seen(other: Replica) -> None:
 def test_a_replica_that_stays_behind_is_seen() -> None:
     whole, behind = replica(2, "x", "y"), replica(1, "x")
     acked = acks(sent(0), sent(1))
-    assert checkers.replicas_reach_what_was_acked(acked, {P0: [whole] * 3}) == []
-    assert len(checkers.replicas_reach_what_was_acked(acked, {P0: [whole, whole, behind]})) == 1
-    assert len(checkers.replicas_reach_what_was_acked(acked, {P0: [whole, whole]})) == 1
+    assert checkers.high_watermarks_cover_acked_records(acked, {P0: [whole] * 3}) == []
+    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [whole, whole, behind]})) == 1
+    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [whole, whole]})) == 1
 
 
 def batch(offset: int, records: bytes) -> bytes:
@@ -254,10 +253,10 @@ def test_a_longer_gap_of_a_longer_fault_is_not_marked() -> None:
 
 def test_what_was_written_and_read_since_a_moment() -> None:
     history = History(
-        [Ack(at, Sent("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))],
-        group=[Taken(1.0, "m", P0, 0), Committed(2.0, "m", P0, 1)],
+        [Ack(at, SentRecord("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))],
+        group=[Consumed(1.0, "m", P0, 0), Committed(2.0, "m", P0, 1)],
     )
     assert history.written_since(2.0) == {1, 2}
     assert history.written_since(4.0) == set()
-    assert history.taken_since(0.5) == {Place(ORDERED, 0)}
-    assert history.taken_since(1.5) == set()
+    assert history.consumed_since(0.5) == {TopicPartition(ORDERED, 0)}
+    assert history.consumed_since(1.5) == set()

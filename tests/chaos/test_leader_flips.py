@@ -96,7 +96,7 @@ def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) 
         assert not failed
         eventually(lambda: [isr for _, isr in states()] == [{STAYS, PAUSED}] * 2)
         contents = read_all(cluster.bootstrap, {TOPIC: 2})
-        values = [r.value.decode() for r in sorted(contents.records) if r.place.partition == 0]
+        values = [r.value.decode() for r in sorted(contents.records) if r.tp.partition == 0]
         assert values == ["a0", "a1", "a2", "a3"]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.chaos.sending import CLIENT
 
-from ottla.simulation.history import ORDERED, TRANSFERS, Attempt, Half, History, Outcome
+from ottla.simulation.history import ORDERED, TRANSFERS, Attempt, History, Outcome, TransferRecord
 
 PARTITIONS = 4
 MOST_AT_ONCE = 10
@@ -108,7 +108,7 @@ class Transfer(threading.Thread):
             self._insist(lambda timeout: producer.begin_transaction())
             for source in attempt.sources:
                 for side in (0, 1):
-                    value = Half(self.name, attempt.number, source, side).value
+                    value = TransferRecord(self.name, attempt.number, source, side).value
                     producer.produce(TRANSFERS, value, partition=(source + side) % PARTITIONS)
             if self._random.random() < ABORTED_SHARE:
                 self._insist(producer.flush)

@@ -73,7 +73,7 @@ def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
     lines = planted.stdout.splitlines()
     faults = [line for line in lines if line.startswith("    fault ")]
     assert 1 <= len(faults) <= 3, planted.stdout + planted.stderr
-    assert any(line.startswith("    violation  logs are sound") for line in lines)
+    assert any(line.startswith("    violation  logs are consistent") for line in lines)
     assert any(re.search(r"\bbroker-\d", line) for line in lines), planted.stdout
     assert any(line.startswith("again: python -m ottla.simulation --seed 9") for line in lines)
 

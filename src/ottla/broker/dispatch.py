@@ -100,7 +100,7 @@ class Dispatch:
         self._interceptor: Interceptor | None = None
 
     def intercept(self, interceptor: Interceptor | None) -> None:
-        """Have the interceptor called instead of the handlers of all APIs; None: no longer.
+        """Call an interceptor instead of the handlers of all APIs; None: call the handlers again.
 
         Requests are not split into parts then. Without an interceptor, nothing is checked per request: it is part of
         the handlers that are looked up for the first request of each API.

@@ -231,7 +231,7 @@ class Broker:
         return (self._clock or SYSTEM_CLOCK).now_ms()
 
     def intercept(self, interceptor: Interceptor | None) -> None:
-        """Have an interceptor called instead of the handlers of requests, on the brokers' thread; None: no longer.
+        """Call an interceptor instead of the handlers, on the brokers' thread; None: call the handlers again.
 
         It also applies to brokers that start later.
         """

@@ -191,7 +191,7 @@ class BrokerNode:
         await self.stop(moves_leaders=False)
 
     def intercept(self, interceptor: Interceptor | None) -> None:
-        """Have an interceptor called instead of the handlers of requests; None: no longer (see `Dispatch.intercept`).
+        """Call an interceptor instead of the handlers; None: call the handlers again (see `Dispatch.intercept`).
 
         Raises IllegalStateError before `start`.
         """

@@ -24,7 +24,7 @@ class TableWriterProcess:
     """Runs the table writer until it is stopped.
 
     Args:
-        address: of the broker, as HOST:PORT.
+        address: the broker's address, as HOST:PORT.
         command_config: properties file with client configs; None if the listener needs none.
     """
 

@@ -6,9 +6,9 @@
         with process_span(record, group_id="billing"):
             …
 
-Interceptors, so that clients without them do nothing for traces. Needs `pip install 'ottla[otel]'`, which is
+These are interceptors, so clients without them do no work for traces. Needs `pip install 'ottla[otel]'`, which is
 OpenTelemetry's API; the application configures SDK, exporter and propagator (W3C trace context by default). Names and
-attributes follow the semantic conventions for messaging and Kafka. Keys and values of records are in no span.
+attributes follow the semantic conventions for messaging and Kafka. Spans do not contain keys or values.
 """
 
 from __future__ import annotations

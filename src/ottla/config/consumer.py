@@ -48,8 +48,8 @@ UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "se
 
 
 def duration_ms(value: str) -> int:
-    """Return the milliseconds of a duration such as PT1H. Raises ValueError for anything else, also if it is
-    negative.
+    """Return the milliseconds of a duration such as PT1H. Raises ValueError for other values, including negative
+    durations.
     """
     match = DURATION.fullmatch(value.strip())
     if match is None or not any(match.groupdict().values()):

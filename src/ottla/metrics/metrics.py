@@ -1,7 +1,7 @@
 """The metrics of a client, and the reporters that publish them, like Kafka's `Metrics`.
 
 Any thread may create, remove, record and read sensors and metrics. One lock protects all of them. It is only held for a
-few additions, once for each batch and request, so that threads hardly wait for it.
+few additions, once for each batch and request, so threads rarely wait for it.
 """
 
 from __future__ import annotations

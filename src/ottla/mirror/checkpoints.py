@@ -44,8 +44,8 @@ class Checkpoints:
         return self._by_group.get(group, {})
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Return whether a checkpoint has to be written: it advances its group at the target, or the group was reset to
-        an earlier offset at the source.
+        """Return whether to write a checkpoint: it advances the group at the target, or the group was reset to an
+        earlier offset at the source.
 
         Other checkpoints would move a group backward at the target although it has not moved at the source, because
         the translation of older offsets becomes less exact.

@@ -44,7 +44,8 @@ class Cluster:
         return TopicReader(self._consumer_configs, topic)
 
     async def create_compacted_topic(self, name: str, config: MirrorConfig, kind: str, partitions: int = 1) -> None:
-        """Create an internal topic unless it exists, with the option `<kind>.replication.factor`.
+        """Create an internal topic unless it exists, with the replication factor of the config
+        `<kind>.replication.factor`.
 
         Raises ConfigurationError if the cluster has too few brokers for this replication factor.
         """

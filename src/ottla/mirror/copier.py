@@ -1,8 +1,8 @@
 """Copies the records of a flow with their partition, timestamp, key, value and headers (`MirrorSourceTask`).
 
-Exactly once: a transaction at the target has the records and the offsets up to which they were copied. Another process
-with the same flow fences this one, because it uses the same transactional id; it then reads the committed offsets.
-At least once: the offsets are written after the records are acknowledged.
+Exactly once: a transaction at the target contains the records and the source offsets up to which records were copied.
+Another process with the same flow fences this one, because it uses the same transactional id; it then reads the
+committed offsets. At least once: the offsets are written after the records are acknowledged.
 
 After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """

@@ -1,5 +1,4 @@
-"""Incremental fetch sessions (KIP-227), on the side that fetches: a request only names the partitions that have
-changed.
+"""Incremental fetch sessions (KIP-227) on the fetching side: a request contains only the partitions that have changed.
 
 Consumers and follower replicas use them. The broker's side is `broker.sessions`.
 """

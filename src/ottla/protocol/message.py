@@ -169,7 +169,7 @@ def decode_in_slices(
 ) -> Generator[None, None, S]:
     """Decode a message in a generator that lets other tasks run every few items. Raises like `decode`.
 
-    A message with more than `most_items` items in all its arrays is malformed.
+    A message whose arrays have more than `most_items` items in total is malformed.
     """
     decoder = cls.sliced_decoders.get(version) or _make_sliced_decoder(cls, version)
     try:

@@ -1,5 +1,5 @@
 """The state with which a follower starts where its leader's local log starts: the leader epochs and producers of the
-records before, which are only in remote storage. Kafka's TierStateMachine.
+earlier records, which are only in remote storage. Kafka's TierStateMachine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AuxiliaryStateBuilder:
 
     async def build(self, partition: Partition, leader: LeaderLocalStart) -> None:
         """Restart the log of a follower after the segment in remote storage that ends at the leader's local start, or
-        later. Raises KafkaError; the follower tries again then.
+        later. Raises KafkaError, after which the follower retries.
         """
         epoch, stats = partition.image.leader_epoch, partition.topic_stats
         stats.aux_state_requests += 1

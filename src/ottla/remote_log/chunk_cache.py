@@ -1,4 +1,4 @@
-"""Ranges of objects in remote storage: a bounded cache of them, and their download, shared by all who want one.
+"""A bounded cache of ranges of objects in remote storage. Concurrent requests for a range share one download.
 
 The least recently used chunks are dropped first. Not thread-safe: event loop only; downloads run in threads.
 """

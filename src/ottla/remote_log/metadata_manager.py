@@ -2,8 +2,8 @@
 
 Leaders append each change of a segment to `__remote_log_metadata`. Every broker reads the partitions of this topic that
 have the metadata of its replicas, and a broker that leads a partition of the topic reads all of it, because it deletes
-the segments of deleted topics. A change counts when it has been read back, so that all brokers see the changes in one
-order.
+the segments of deleted topics. A change takes effect when it has been read back, so that all brokers see the changes in
+the same order.
 """
 
 from __future__ import annotations

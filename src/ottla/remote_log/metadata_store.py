@@ -1,8 +1,8 @@
 """The segments of one partition in remote storage, as `__remote_log_metadata` describes them. Kafka's
 RemoteLogMetadataCache.
 
-Segments are found by leader epoch and offset, as a log that has diverged from the current one may have been copied, too
-(an unclean leader election). Not thread-safe: event loop only.
+Segments are looked up by leader epoch and offset, because after an unclean leader election the segments of a diverged
+log may also have been copied. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ChainedSegment(NamedTuple):
 
 
 def common_end(segment: RemoteLogSegmentMetadata, epochs: LeaderEpochs, offset: int) -> int:
-    """Return the offset up to which a segment and a log with these epochs have the same records, from `offset` on,
-    which they have in common.
+    """Return the offset up to which a segment and a log with these epochs have the same records, starting from their
+    common `offset`.
 
     After an unclean leader election, the end of a segment may be of another lineage.
     """
@@ -184,10 +184,7 @@ class RemotePartitionMetadataStore:
         return sorted(current, key=lambda segment: segment.start_offset)
 
     def contiguous_end(self, epochs: LeaderEpochs, offset: int) -> int:
-        """Return the offset up to which all records from `offset` on are in readable segments.
-
-        Nothing after a gap counts.
-        """
+        """Return the offset up to which all records from `offset` on are in readable segments, without a gap."""
         for chained in self.chain(epochs, offset):
             offset = chained.until
         return offset

@@ -62,8 +62,8 @@ class RemoteLogMetadataTopic:
         return self._partitions.get_leader(TopicPartition(REMOTE_LOG_METADATA, number))
 
     async def append(self, number: int, value: bytes) -> int:
-        """Append a record, wait until all in-sync replicas have it, and return its offset. Raises KafkaError, after
-        which the record may have been appended nevertheless.
+        """Append a record, wait until all in-sync replicas have it, and return its offset. Raises KafkaError; the
+        record may have been appended nevertheless.
         """
         builder = BatchBuilder(bytearray(record_size_upper_bound(0, len(value))))
         fits = builder.append(self._clock.now_ms(), None, value)
@@ -148,8 +148,8 @@ class RemoteLogMetadataTopic:
         return await self._list_offset(number, EARLIEST_TIMESTAMP)
 
     async def end_offset(self, number: int) -> int:
-        """Return the high watermark of a partition that another broker leads. Raises KafkaError, while it may be behind
-        that of the previous leader, too.
+        """Return the high watermark of a partition that another broker leads. Raises KafkaError, also while it may be
+        lower than that of the previous leader.
         """
         return await self._list_offset(number, LATEST_TIMESTAMP)
 

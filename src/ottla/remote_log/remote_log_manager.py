@@ -2,7 +2,7 @@
 
 The leader of a tiered partition has a task that copies closed segments to remote storage and deletes expired ones
 there. All replicas delete local segments that were copied, serve consumers from remote storage, and know which segments
-are there. Not thread-safe: event loop only. What blocks runs in threads.
+are there. Not thread-safe: event loop only. Blocking work runs in threads.
 """
 
 from __future__ import annotations
@@ -355,9 +355,9 @@ class RemoteLogManager:
     ) -> RemoteRead | None:
         """Return batches from remote storage, from the one that contains `offset` on.
 
-        They are empty if remote storage does not answer within `seconds`; what it answers later is in the cache for the
-        client's next fetch. Return None if the first batch after `offset` is in the local log. Raises
-        OffsetOutOfRangeError and RemoteStorageError.
+        They are empty if remote storage does not answer within `seconds`; a later answer is cached for the client's
+        next fetch. Return None if the first batch after `offset` is in the local log. Raises OffsetOutOfRangeError and
+        RemoteStorageError.
         """
         stats = partition.topic_stats
         stats.remote_fetch_requests += 1
@@ -388,7 +388,7 @@ class RemoteLogManager:
         self, partition: Partition, timestamp_ms: int, seconds: float
     ) -> OffsetAndTimestamp | None:
         """Return the first record below the local log at `timestamp_ms` or later; None if there is none. Raises
-        KafkaError, if remote storage does not answer within `seconds`, too.
+        KafkaError, also if remote storage does not answer within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -426,7 +426,7 @@ class RemoteLogManager:
 
     async def _collect_garbage(self) -> None:
         """Delete abandoned copies, and the segments of deleted topics. The broker that leads a topic's partition of
-        `__remote_log_metadata` deletes its segments, so that it is done after failures of brokers, too.
+        `__remote_log_metadata` deletes its segments, so that another broker takes over after a failure.
         """
         while True:
             with suppress(TimeoutError):
@@ -456,8 +456,8 @@ class RemoteLogManager:
 
 
 def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Advance the log start offset of a new leader to the first record that there is, in remote storage or locally: the
-    checkpointed one may be older, or missing.
+    """Advance the log start offset of a new leader to the first record that exists in remote storage or locally,
+    because the checkpointed offset may be outdated or missing.
     """
     if partition_log.log_start_offset >= partition_log.segments[0].base_offset:
         return

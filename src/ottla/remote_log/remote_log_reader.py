@@ -1,6 +1,6 @@
 """Reading a partition's records and offsets in remote storage, for consumers. Kafka's RemoteLogReader.
 
-Not thread-safe: event loop only. Nothing here blocks: the downloads run in threads.
+Not thread-safe: event loop only. Downloads run in threads.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RemoteLogReader:
     ) -> RemoteRead | None:
         """Return batches from the one that contains `offset` on, of one segment.
 
-        Return None if there are none before the local log, as compaction has removed them. Raises OffsetOutOfRangeError
-        if no segment has the offset, and RemoteStorageError.
+        Return None if there are none before the local log because compaction has removed them. Raises
+        OffsetOutOfRangeError if no segment has the offset, and RemoteStorageError.
         """
         while offset < log.local_log_start_offset:
             metadata = store.find_in(log.leader_epochs, offset)

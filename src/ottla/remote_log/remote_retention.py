@@ -1,7 +1,7 @@
 """The choice of the segments that a leader deletes in remote storage. Kafka's RLMExpirationTask.
 
-Nothing here does I/O. In doubt a segment stays: only what is before the log start offset, or is also in another
-readable segment, is deleted.
+There is no I/O here. Segments are deleted only if they are before the log start offset, or if their records are also in
+other readable segments.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSe
     """Return the segments to be deleted: those before the log start offset, those whose records are also in other
     readable segments, and those whose deletion was interrupted.
 
-    So the unfinished copies of earlier leaders are deleted as soon as the same offsets were copied again. Before, they
-    stay: the earlier leader may still finish one.
+    So unfinished copies of earlier leaders are deleted once the same offsets have been copied again. Until then they
+    stay, because the earlier leader may still finish them.
     """
     if not log.config.remote_storage_enable and log.config.remote_log_delete_on_disable:
         return list(store.segments)

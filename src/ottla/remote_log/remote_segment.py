@@ -1,6 +1,6 @@
 """Reading one segment in remote storage: batches by offset, offsets by time, aborted transactions.
 
-Positions are found by the segment's indexes, as on disk. Of the log, only chunks are read.
+Positions are looked up in the segment's indexes, as on disk. Only chunks of the log are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIME_ENTRY: Final = Struct(">qi")
 
 
 class RemoteBatches(NamedTuple):
-    """Whole batches of a segment, and an offset that is not before their end."""
+    """Whole batches of a segment; `until` is the offset after them, or a higher one."""
 
     data: memoryview
     until: int

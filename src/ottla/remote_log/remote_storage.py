@@ -1,9 +1,9 @@
-"""The objects of tiered storage, in an object store that obstore accesses (the library over Rust's object_store): S3
-and what speaks its protocol, Google Cloud Storage, Azure Blob Storage, a directory, or memory. Kafka's
+"""The objects of tiered storage, in an object store, accessed by obstore (a library over Rust's object_store): S3 and
+stores with its protocol, Google Cloud Storage, Azure Blob Storage, a directory, or memory. Kafka's
 RemoteStorageManager.
 
-A segment is one object per file, below `PREFIX/TOPIC-TOPIC_ID/PARTITION/`, with a name of its base offset, the id of
-this copy, and the file's suffix. All methods block and may be called by any thread.
+A segment is one object per file, below `PREFIX/TOPIC-TOPIC_ID/PARTITION/`, named by its base offset, the id of this
+copy, and the file's suffix. All methods block and may be called by any thread.
 """
 
 from __future__ import annotations

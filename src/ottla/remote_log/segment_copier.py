@@ -1,8 +1,8 @@
 """Copying a closed segment of a leader's log to remote storage. Kafka's RLMCopyTask.
 
 The metadata is written before and after: first COPY_SEGMENT_STARTED, then the objects, then COPY_SEGMENT_FINISHED. Only
-then the segment counts as copied. A copy that fails is deleted again. One that is never finished, because the broker is
-killed, is deleted by the next leader once it has copied the same offsets itself (`remote_retention`).
+then does the segment count as copied. A failed copy is deleted. If the broker is killed, the next leader deletes the
+unfinished copy once it has copied the same offsets itself (`remote_retention`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CopyCandidate(NamedTuple):
 def copy_candidates(partition_log: Log) -> list[CopyCandidate]:
     """Return the closed segments of a log that are not in remote storage, below the last stable offset and flushed.
 
-    What is not flushed could be lost, and remote storage would have records that the log has not.
+    Unflushed records could be lost, and remote storage would then have records that are not in the log.
     """
     end = min(partition_log.last_stable_offset, partition_log.recovery_point)
     segments = partition_log.segments
@@ -100,9 +100,9 @@ class SegmentCopier:
         is_leader: Callable[[], bool],
         stats: TopicStats,
     ) -> None:
-        """Copy a segment. Raises KafkaError, and deletes the copy before, if that is possible.
+        """Copy a segment. After a failure, delete the copy if possible, and raise KafkaError.
 
-        `is_leader`: whether this broker leads the partition still, in the same epoch.
+        `is_leader`: returns whether this broker still leads the partition in the same epoch.
         """
         await wait_for_quota(self._quota, self._clock)
         segment = self._describe(partition.log, store, candidate)

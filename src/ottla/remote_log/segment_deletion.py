@@ -1,8 +1,7 @@
 """Deleting a segment in remote storage.
 
-The metadata is written before and after, so that a deletion that is interrupted is repeated by the next leader. An
-object is deleted only when DELETE_SEGMENT_STARTED has been read back: no broker begins to read the segment
-after that.
+The metadata is written before and after, so that the next leader repeats an interrupted deletion. Objects are deleted
+only after DELETE_SEGMENT_STARTED has been read back, because no broker starts to read the segment after that.
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ class SegmentDeleter:
                 self._abandoned.pop(segment.id, None)
 
     async def delete(self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment. Raises KafkaError; deleting can be repeated then.
+        """Delete a segment. Raises KafkaError, after which the deletion can be repeated.
 
-        The objects of a segment without metadata are deleted, too: while this broker copied it, another leader took the
-        copy for abandoned, and deleted it before all of its objects were written.
+        Objects are deleted even if the segment has no metadata: another leader may have considered this broker's copy
+        abandoned, and deleted it before all objects were written.
         """
         current = store.get(segment.id)
         if current is not None and current.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:

@@ -112,8 +112,8 @@ class RemoteLogSegmentUpdate:
 
 
 class RemotePartitionDeletion(NamedTuple):
-    """A state of the deletion of a whole partition, which Kafka's brokers write. Its segments are deleted one by one,
-    so that the record changes nothing.
+    """A state of the deletion of a whole partition, which Kafka's brokers write. It has no effect here, because the
+    segments are deleted one by one.
     """
 
     partition: RemotePartition

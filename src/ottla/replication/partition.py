@@ -1,5 +1,5 @@
 """A partition of which this broker has a replica: its log, its role, its high watermark, and the requests that wait for
-that.
+the latter.
 
 The partition's image determines whether this broker is the leader or a follower. The leader's part is in
 `leader_replica`, the follower's in `follower`.

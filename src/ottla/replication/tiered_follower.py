@@ -1,7 +1,7 @@
 """The start of a follower of a tiered partition whose leader has the next records only in remote storage (KIP-405).
 
-The follower asks the leader where its local log starts, and begins there with the state that remote storage has of the
-records before.
+The follower requests the start of the leader's local log, and continues there with the state of the earlier records,
+which it reads from remote storage.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LeaderLocalStarts:
     """Requests to one leader for the start of its local log."""
 
     def __init__(self, own_id: int, leader: int, sender: RequestSender, timeout: float, purpose: str) -> None:
-        """`timeout`: of each request, in seconds."""
+        """`timeout`: the timeout of each request in seconds."""
         self._own_id = own_id
         self._leader = leader
         self._sender = sender

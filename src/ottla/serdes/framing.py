@@ -1,5 +1,5 @@
-"""The bytes before each serialized value in Confluent's format: a zero, the schema id in four bytes, and for
-Protobuf the indexes of the message type.
+"""The prefix of serialized values in Confluent's format: a zero byte, the schema id in four bytes and, for Protobuf,
+the indexes of the message type.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def required_schema_id(value: bytes) -> int:
 
 
 def message_indexes(indexes: list[int]) -> bytes:
-    """Return the bytes that name a Protobuf message type: their number and each index as zigzag varints. The first type
-    of a file is a single zero.
+    """Return the bytes that identify a Protobuf message type: the number of indexes and each index, as zigzag varints.
+    The first type of a file is encoded as a single zero.
     """
     if indexes == [0]:
         return b"\0"

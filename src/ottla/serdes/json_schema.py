@@ -19,8 +19,8 @@ class JsonSchemaSerializer(SchemaSerializer):
     - `schema`: the JSON Schema, or a Schema with references. Only use_latest_version=True works without one.
     - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
     - `validate`: whether values are validated.
-    - `auto_register_schemas`: as for AvroSerializer, and so are the following arguments. The name of the record type is
-      the title of the schema.
+    - `auto_register_schemas` and the following arguments: see AvroSerializer. The name of the record type is the title
+      of the schema.
     """
 
     def __init__(

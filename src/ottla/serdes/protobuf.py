@@ -16,8 +16,8 @@ class ProtobufSerializer(SchemaSerializer):
 
     - `registry`: the client of the schema registry.
     - `message_class`: the class of the messages.
-    - `auto_register_schemas`: as for AvroSerializer, and so are the following arguments. Imported files are registered,
-      too, with their names as subjects.
+    - `auto_register_schemas` and the following arguments: see AvroSerializer. Imported files are also registered, with
+      their names as subjects.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class ProtobufSerializer(SchemaSerializer):
 
 
 class ProtobufDeserializer:
-    """Deserializes messages of a generated class. It does not need the registry, because Protobuf's format is its own.
+    """Deserializes messages of a generated class. It needs no registry, because the class already defines the message
+    type.
 
     - `message_class`: the class of the messages.
     """

@@ -48,8 +48,8 @@ class SchemaIds:
 
     Args:
         registry: the client.
-        auto_register_schemas: whether the serializer registers its schema. Otherwise it has to be registered. None: it
-            does, unless it uses the latest version.
+        auto_register_schemas: whether the serializer registers its schema; if not, the schema must be registered
+            already. None: it does, unless it uses the latest version.
         use_latest_version: write with the latest version of the subject instead of the serializer's schema.
         normalize_schemas: whether the registry normalizes the schema.
     """

@@ -1,10 +1,11 @@
-"""The promises that must hold whatever faults a run has: one function per promise, which returns its violations."""
+"""The promises that must hold under all faults: one function per promise, which returns its violations."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ottla.model import TopicPartition
 from ottla.simulation.history import (
     ORDERED,
     TRANSFERS,
@@ -12,38 +13,37 @@ from ottla.simulation.history import (
     Assigned,
     Attempt,
     Committed,
-    Half,
+    Consumed,
     Outcome,
-    Place,
-    Sent,
-    Stored,
-    Taken,
+    SentRecord,
+    StoredRecord,
+    TransferRecord,
 )
 from ottla.simulation.replicas import Replica, smallest
 
-GroupEvent = Assigned | Taken | Committed
+GroupEvent = Assigned | Consumed | Committed
 
 
-def of_topic(records: Iterable[Stored], topic: str) -> Iterator[Stored]:
+def of_topic(records: Iterable[StoredRecord], topic: str) -> Iterator[StoredRecord]:
     """Yield the records of one topic."""
-    return (record for record in records if record.place.topic == topic)
+    return (record for record in records if record.tp.topic == topic)
 
 
-def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> list[str]:
+def no_acked_record_is_lost(acks: Iterable[Ack], records: Sequence[StoredRecord]) -> list[str]:
     """Check that every acknowledged record is stored, at the offset of its acknowledgement if it has one."""
-    actual = {(record.place.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
+    actual = {(record.tp.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
     values = set(actual.values())
     wrong = []
     for _, sent, offset in acks:
         value = None if offset is None else actual.get((sent.partition, offset))
         if sent.value not in values or (offset is not None and value != sent.value):
-            wrong.append(f"{sent} was acked at offset {offset}, where {value!r} is")
+            wrong.append(f"{sent} was acked at offset {offset}, where the log has {value!r}")
     return wrong
 
 
-def every_record_is_acked(refused: Iterable[tuple[float, Sent, str]]) -> list[str]:
-    """Check that no delivery has failed: faults last for seconds, while a delivery may take two minutes."""
-    return [f"{sent} failed: {error}" for _, sent, error in refused]
+def every_delivery_succeeds(failed: Iterable[tuple[float, SentRecord, str]]) -> list[str]:
+    """Check that every delivery succeeded: faults last seconds, and the delivery timeout is two minutes."""
+    return [f"{sent} failed: {error}" for _, sent, error in failed]
 
 
 def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
@@ -51,39 +51,39 @@ def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
     return [f"{name}: {error}" for name, error in ended.items()]
 
 
-def nothing_is_doubled(records: Sequence[Stored]) -> list[str]:
-    """Check that no value of an idempotent producer is in the log twice, even if its producer epoch has changed."""
+def no_record_is_duplicated(records: Sequence[StoredRecord]) -> list[str]:
+    """Check that no record of an idempotent producer is in the log twice, even after a change of the producer epoch."""
     counts = Counter(record.value for record in of_topic(records, ORDERED))
-    return [f"{value!r} is there {count} times" for value, count in counts.items() if count > 1]
+    return [f"{value!r} is in the log {count} times" for value, count in counts.items() if count > 1]
 
 
-def order_is_kept(records: Sequence[Stored]) -> list[str]:
+def order_is_preserved(records: Sequence[StoredRecord]) -> list[str]:
     """Check that the numbers that a producer writes increase with the offsets of each partition."""
     last: dict[tuple[int, str], int] = {}
     wrong = []
     for record in of_topic(sorted(records), ORDERED):
-        sent = Sent.of(record.value)
-        key = (record.place.partition, sent.producer)
+        sent = SentRecord.of(record.value)
+        key = (record.tp.partition, sent.producer)
         if sent.sequence < last.get(key, -1):
             wrong.append(f"{sent} at offset {record.offset} comes after {last[key]}")
         last[key] = sent.sequence
     return wrong
 
 
-def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Stored]) -> list[str]:
+def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[StoredRecord]) -> list[str]:
     """Check that transactions are visible completely or not at all, in agreement with the outcomes that their clients
     received.
     """
-    seen: dict[tuple[str, int], set[Half]] = defaultdict(set)
+    seen: dict[tuple[str, int], set[TransferRecord]] = defaultdict(set)
     for record in of_topic(records, TRANSFERS):
-        half = Half.of(record.value)
+        half = TransferRecord.of(record.value)
         seen[half.worker, half.attempt].add(half)
     wrong = []
     for attempt in attempts:
         actual = seen.pop((attempt.worker, attempt.number), set())
         name = f"transaction {attempt.number} of {attempt.worker} ({attempt.outcome.value})"
-        if actual and actual != attempt.halves:
-            wrong.append(f"{name} is torn: {len(actual)} of {len(attempt.halves)} records")
+        if actual and actual != attempt.records:
+            wrong.append(f"{name} is torn: {len(actual)} of {len(attempt.records)} records")
         elif not actual and attempt.outcome is Outcome.COMMITTED:
             wrong.append(f"{name} is lost")
         elif actual and attempt.outcome is Outcome.ABORTED:
@@ -91,11 +91,11 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
     return wrong + [f"transaction {number} of {worker} was never started" for worker, number in seen]
 
 
-def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[Stored]) -> list[str]:
+def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[StoredRecord]) -> list[str]:
     """Check that every source record below the committed offset was transferred once, and none at or above it."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for record in of_topic(records, TRANSFERS):
-        half = Half.of(record.value)
+        half = TransferRecord.of(record.value)
         counts[half.worker][half.source] += 1
     wrong = []
     for worker, end in transferred.items():
@@ -108,68 +108,68 @@ def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: S
     return wrong
 
 
-def no_transaction_stays_open(held_back: Mapping[Place, tuple[int, int]]) -> list[str]:
+def no_transaction_stays_open(held_back: Mapping[TopicPartition, tuple[int, int]]) -> list[str]:
     """Check that read_committed consumers reach the end of the log."""
     return [f"{p.topic}-{p.partition}: read up to {at} of {end}" for p, (at, end) in held_back.items()]
 
 
-def the_group_goes_on(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
+def every_record_is_consumed(events: Sequence[GroupEvent], records: Sequence[StoredRecord]) -> list[str]:
     """Check that every record was consumed, and that each new owner started no later than at the committed offset."""
-    taken = {(event.place, event.offset) for event in events if isinstance(event, Taken)}
-    wrong = [f"no member took {r.place} {r.offset}" for r in records if (r.place, r.offset) not in taken]
+    taken = {(event.tp, event.offset) for event in events if isinstance(event, Consumed)}
+    wrong = [f"no member took {r.tp} {r.offset}" for r in records if (r.tp, r.offset) not in taken]
     return wrong + _went_back(events)
 
 
 def _went_back(events: Sequence[GroupEvent]) -> list[str]:
-    committed: dict[Place, int] = {}
-    floor: dict[tuple[str, Place], int] = {}
+    committed: dict[TopicPartition, int] = {}
+    floor: dict[tuple[str, TopicPartition], int] = {}
     wrong = []
     for event in sorted(events, key=lambda event: event.at):
-        key = (event.member, event.place)
+        key = (event.member, event.tp)
         if isinstance(event, Committed):
-            # also if it is before an earlier one: librdkafka repeats commits that were not answered after later ones
-            committed[event.place] = event.position
+            # even if it is lower than before: librdkafka repeats unanswered commits after later ones
+            committed[event.tp] = event.position
         elif isinstance(event, Assigned):
-            floor[key] = committed.get(event.place, 0)
+            floor[key] = committed.get(event.tp, 0)
         else:
             if event.offset < floor.get(key, 0):
-                wrong.append(f"{event.member} took {event.place} {event.offset} again, {floor[key]} was behind it")
+                wrong.append(f"{event.member} took {event.tp} {event.offset} again, {floor[key]} was behind it")
             floor[key] = event.offset + 1
     return wrong
 
 
-def a_partition_has_one_owner(events: Sequence[GroupEvent]) -> list[str]:
+def partitions_have_one_owner(events: Sequence[GroupEvent]) -> list[str]:
     """Check that no two members of a generation were assigned the same partition."""
-    owners: dict[tuple[Place, int], str] = {}
+    owners: dict[tuple[TopicPartition, int], str] = {}
     wrong = []
     for event in events:
         if isinstance(event, Assigned) and event.generation >= 0:
-            owner = owners.setdefault((event.place, event.generation), event.member)
+            owner = owners.setdefault((event.tp, event.generation), event.member)
             if owner != event.member:
-                wrong.append(f"{owner} and {event.member} both got {event.place} in generation {event.generation}")
+                wrong.append(f"{owner} and {event.member} both got {event.tp} in generation {event.generation}")
     return wrong
 
 
-def only_committed_records_are_read(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
+def only_committed_records_are_read(events: Sequence[GroupEvent], records: Sequence[StoredRecord]) -> list[str]:
     """Check that no member received a record of an aborted transaction, or one that is not in the log at the end."""
-    stored = {(record.place, record.offset) for record in records}
-    taken = [event for event in events if isinstance(event, Taken)]
-    return [f"{t.member} took {t.place} {t.offset}" for t in taken if (t.place, t.offset) not in stored]
+    stored = {(record.tp, record.offset) for record in records}
+    taken = [event for event in events if isinstance(event, Consumed)]
+    return [f"{t.member} took {t.tp} {t.offset}" for t in taken if (t.tp, t.offset) not in stored]
 
 
-def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
+def replicas_are_equal(replicas: Mapping[TopicPartition, Sequence[Replica]]) -> list[str]:
     """Check that the replicas have the same bytes, from the latest first offset to the lowest high watermark."""
     ends = smallest(replicas)
     wrong = []
-    for place, of in replicas.items():
+    for tp, of in replicas.items():
         start = max((replica.batches[0].base_offset for replica in of if replica.batches), default=0)
         logs = [
-            [batch for batch in replica.batches if batch.base_offset >= start and batch.next_offset <= ends[place]]
+            [batch for batch in replica.batches if batch.base_offset >= start and batch.next_offset <= ends[tp]]
             for replica in of
         ]
         for log in logs[1:]:
             if log != logs[0]:
-                wrong.append(f"{place.topic}-{place.partition}: {_first_difference(logs[0], log)}")
+                wrong.append(f"{tp.topic}-{tp.partition}: {_first_difference(logs[0], log)}")
     return wrong
 
 
@@ -180,20 +180,20 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
     return f"{len(one)} and {len(other)} batches"
 
 
-def replicas_reach_what_was_acked(
-    acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]], brokers: int = 3
+def high_watermarks_cover_acked_records(
+    acks: Iterable[Ack], replicas: Mapping[TopicPartition, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
     """Check that every broker has a replica, and that its high watermark is after the last acknowledged record."""
     ends = smallest(replicas)
-    last: dict[Place, int] = {}
+    last: dict[TopicPartition, int] = {}
     for _, sent, offset in acks:
-        place = Place(ORDERED, sent.partition)
-        last[place] = max(-1 if offset is None else offset, last.get(place, -1))
-    written = {place for place in replicas if place.topic in (ORDERED, TRANSFERS)}
+        tp = TopicPartition(ORDERED, sent.partition)
+        last[tp] = max(-1 if offset is None else offset, last.get(tp, -1))
+    written = {tp for tp in replicas if tp.topic in (ORDERED, TRANSFERS)}
     wrong = [f"{p} has {len(replicas[p])} replicas" for p in sorted(written) if len(replicas[p]) != brokers]
-    for place, offset in last.items():
-        if ends.get(place, -1) <= offset:
-            wrong.append(f"{place}: high watermark {ends.get(place)}, but {offset} was acked")
+    for tp, offset in last.items():
+        if ends.get(tp, -1) <= offset:
+            wrong.append(f"{tp}: high watermark {ends.get(tp)}, but {offset} was acked")
     return wrong
 
 

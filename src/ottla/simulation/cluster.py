@@ -56,7 +56,9 @@ CONFIGS: Final[Mapping[str, Any]] = {
     "leader.imbalance.check.interval.seconds": 60,
     "unclean.leader.election.enable": "false",
 }
-"""Kafka's defaults with shorter times, smaller files and fewer partitions, so that more happens in a minute."""
+"""Configs with shorter times, smaller files and fewer partitions than Kafka's defaults, so that more happens in a
+minute.
+"""
 
 
 TIERED_CONFIGS: Final[Mapping[str, Any]] = {
@@ -71,7 +73,7 @@ TIERED_TOPIC: Final = {"remote.storage.enable": "true", "local.retention.bytes":
 
 
 class SimulatedBroker:
-    """One broker over all of its runs."""
+    """One broker, across restarts."""
 
     def __init__(self, world: World, broker_id: int, configs: Mapping[str, Any]) -> None:
         self.world = world
@@ -176,7 +178,7 @@ class SimulatedBroker:
                 self.world.logs.on_power_lost(directory)
 
     def _remember_logs(self, *, power_lost: bool) -> list[Path]:
-        """Record the state of the logs, which are compared with it after the crash. Return their directories."""
+        """Record the state of the logs, to compare it with their state after the crash. Return their directories."""
         self.crashes += 1
         logs = [] if self.context is None else [partition.log for partition in self.context.partitions]
         for log in logs:
@@ -204,7 +206,7 @@ class SimulatedCluster:
     def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
         self.world = world
         self.chosen: dict[object, SimulatedBroker] = {}
-        """The brokers that faults chose when they began."""
+        """The broker that was the controller when a fault of the controller began, by fault."""
         self.brokers = [SimulatedBroker(world, number, configs or {}) for number in range(brokers)]
 
     @property

@@ -22,13 +22,13 @@ from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
 from ottla.simulation.world import SQLITE, ZOOKEEPER
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
-"""A run before all others: it compiles the codecs, so that the other runs need not do it again."""
+"""A run before all others, which compiles the codecs for them."""
 
 SQLITE_EVERY: Final = 4
 """One in this many seeds uses the embedded metadata store."""
 SHRINK_HELP: Final = "shrink each broken run, for 300 s by default, and print its story"
 COVERAGE_HELP: Final = (
-    "add the coverage of these runs to this file; half of the runs are variants of those that met something new"
+    "add the coverage of these runs to this file; half of the runs are variants of runs that covered something new"
 )
 MAX_SHRUNK: Final = 3
 """Maximum number of broken runs that are shrunk: several often have the same cause."""
@@ -37,7 +37,7 @@ MAX_SHRUNK: Final = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return its exit code: 1 if a promise was broken."""
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # the order of sets of strings is a part of what a seed decides
+        # the order of sets of strings depends on the seed
         os.execve(
             sys.executable,
             [sys.executable, "-m", "ottla.simulation", *(sys.argv[1:] if arguments is None else arguments)],
@@ -84,10 +84,10 @@ def print_story(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ottla.simulation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--seed", type=int, help="the (first) seed; random by default")
-    parser.add_argument("--runs", type=int, default=1, help="number of runs; each has the next seed")
-    parser.add_argument("--minutes", type=float, help="run further seeds for this time, whatever --runs is")
+    parser.add_argument("--runs", type=int, default=1, help="number of runs, with consecutive seeds")
+    parser.add_argument("--minutes", type=float, help="run further seeds for this time, regardless of --runs")
     parser.add_argument(
-        "--seconds", type=float, default=120, help="virtual time with faults and rests per run, in seconds"
+        "--seconds", type=float, default=120, help="virtual time of faults and pauses per run, in seconds"
     )
     parser.add_argument(
         "--fault", action="append", choices=sorted(ALL_KINDS), default=[], help="only faults of this kind"
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=WORKLOADS,
         default=[],
-        help="add this one, not two of the seed's choice",
+        help="add this workload instead of two that the seed chooses",
     )
     parser.add_argument(
         "--store",
@@ -106,12 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--shrink", type=float, nargs="?", const=300, default=0, metavar="SECONDS", help=SHRINK_HELP)
     parser.add_argument(
-        "--inject", action="append", type=_fault, metavar="FAULT", help="inject only these faults; none: no faults"
+        "--inject", action="append", type=_fault, metavar="FAULT", help="inject only these faults; `none`: no faults"
     )
     parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help="leave clients out")
     parser.add_argument("--lasts", type=float, default=0.0, help="minimum virtual time of load, in seconds")
-    parser.add_argument("--variation", type=int, default=0, help="another order of events of the seed")
-    parser.add_argument("--tiered", action="store_true", help="tiered topics, in an object store that fails at times")
+    parser.add_argument("--variation", type=int, default=0, help="select another order of events for the seed")
+    parser.add_argument("--tiered", action="store_true", help="tiered topics, in an object store that sometimes fails")
     parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of runs in parallel")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
@@ -148,7 +148,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
 LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
 """Fields of a RunOutcome that --json leaves out."""
 OF_MANY: Final = ("faults: ", "error: ")
-"""Prefixes of items that are listed in the coverage file only, because they are so many."""
+"""Prefixes of coverage items that are listed only in the coverage file, because there are so many."""
 
 
 class Report:
@@ -161,7 +161,7 @@ class Report:
         self._outcomes: list[RunOutcome] = []
 
     def add(self, outcome: RunOutcome, new: Sequence[str]) -> None:
-        """Print the result of a run. `new`: what it is the first to meet."""
+        """Print the result of a run. `new`: the coverage items that it is the first to cover."""
         broken = bool(outcome.violations)
         if self._json:
             print(json.dumps({**self._row(outcome), "new": new}), flush=True)
@@ -170,7 +170,7 @@ class Report:
         if broken and self._timelines is not None:
             self._timelines.mkdir(parents=True, exist_ok=True)
             (self._timelines / f"{outcome.seed}.txt").write_text("\n".join(outcome.timeline) + "\n")
-        # without its timeline: thousands of runs are counted
+        # without its timeline, because thousands of runs are stored
         self._outcomes.append(outcome._replace(timeline=[], met=frozenset()))
 
     @staticmethod
@@ -202,6 +202,6 @@ class Report:
             )
             never = coverage.never_met()
             if len(self._outcomes) > 1:
-                print(f"{len(coverage.met)} transitions, errors and pairs of faults were met, {len(never)} never")
+                print(f"{len(coverage.met)} transitions, errors and pairs of faults were covered, {len(never)} never")
                 print(f"never: {', '.join(item for item in never if not item.startswith(OF_MANY))}")
         return int(bool(broken))

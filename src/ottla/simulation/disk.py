@@ -1,9 +1,9 @@
 """Disks: real files on a file system in memory, with faults and a journal of the changes that a power loss may undo.
 
-When a process is killed, nothing is lost, because its writes are in the page cache. A power loss keeps everything that
-was fsynced, and a part of the rest that the seed chooses. For each file, this part is the first writes, in their order;
-the last of them may be torn, with zeros where the disk has the new file size but not the content yet. For file names
-(created, renamed and deleted files), it is the first changes, in their order, as in a journaling file system.
+When a process is killed, nothing is lost, because its writes are in the page cache. A power loss preserves everything
+that was fsynced, and a part of the other changes that the seed chooses. For each file, these are its first writes; the
+last of them may be torn, with zeros where the disk has the new file size but not yet the content. For file names
+(created, renamed and deleted files), they are the first changes, as in a journaling file system.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Fault = Callable[[str, str], None]
 
 @dataclass
 class Write:
-    """A change of a file that is not fsynced, with the content before it."""
+    """An unsynced change of a file, with the previous content."""
 
     position: int
     before: bytes
@@ -46,7 +46,7 @@ class Write:
 
 @dataclass
 class Name:
-    """A change of file names that is not fsynced, with a function that undoes it."""
+    """An unsynced change of a file name, with a function that undoes it."""
 
     undo: Callable[[], None]
     directory: str
@@ -124,7 +124,7 @@ class Disk:
 
     def synced(self, fd: int, path: str) -> None:
         """Record that a file, or the names in a directory, are on disk. Earlier changes of names in other directories
-        are on disk then, too.
+        are then on disk as well.
         """
         stat = os.fstat(fd)
         self.writes.pop(stat.st_ino, None)
@@ -142,7 +142,7 @@ class Disk:
         return grave
 
     def _move(self, source: str, target: str) -> None:
-        """Note the new path of the files of a directory, or of a file, that has moved to `target`."""
+        """Record the new paths of a file, or of the files in a directory, after its move to `target`."""
         stat = os.stat(target)
         if S_ISDIR(stat.st_mode):
             self.paths = {inode: moved(path, source, target) for inode, path in self.paths.items()}
@@ -199,13 +199,13 @@ class Disks:
         """The descriptors of open files by path."""
 
     def add(self, fd: int, disk: Disk, path: str) -> None:
-        """Note that the current process has opened a file."""
+        """Record that the current process has opened a file."""
         self.open_files[fd] = (disk, path)
         self.opened_by[fd] = PROCESS.get()
         self._descriptors.setdefault(path, set()).add(fd)
 
     def discard(self, fd: int) -> None:
-        """Note that a file is closed."""
+        """Record that a file is closed."""
         opened = self.open_files.pop(fd, None)
         self.opened_by.pop(fd, None)
         if opened is not None:
@@ -218,7 +218,7 @@ class Disks:
             del self._descriptors[path]
 
     def move(self, source: str, target: str) -> None:
-        """Note the new paths of open files after a rename of one, or of a directory above them."""
+        """Record the new paths of open files after a rename of a file, or of a directory that contains them."""
         is_directory = os.path.isdir(target)
         affected = self.open_files if is_directory else self._descriptors.get(source, ())
         for fd in list(affected):

@@ -31,9 +31,9 @@ Resolver = Callable[[str], str]
 
 
 class StuckError(BaseException):
-    """The simulation cannot continue: nothing is due any more, time does not advance, or a callback does not return.
+    """The simulation cannot continue: no timer is pending, time does not advance, or a callback does not return.
 
-    No Exception, so that production code does not handle it as one of its own errors.
+    It is not a subclass of Exception, so that production code does not handle it.
     """
 
 
@@ -240,7 +240,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def _advance(self) -> None:
         """Jump to the next timer."""
         if not self._timers:
-            raise StuckError(f"nothing is due any more at {self._now:.3f} s")
+            raise StuckError(f"no timer is pending at {self._now:.3f} s")
         when = self._timers[0][0]
         if when > self._now:
             self.steps = 0 if when > self._now + STEP_SECONDS else self.steps
@@ -324,9 +324,10 @@ def _task_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) ->
 
 
 def gather(*awaitables: Any, return_exceptions: bool = False) -> asyncio.Future[list[Any]]:
-    """Stand in for `asyncio.gather`, in the order of callbacks that it has in Python 3.11.
+    """Stand in for `asyncio.gather`, with the order of callbacks of Python 3.11.
 
-    Since Python 3.12 it completes at once if all its futures are done. So a seed gives the same trace in each version.
+    From Python 3.12 on, `asyncio.gather` completes immediately if all its futures are done. With this function, a seed
+    has the same trace in every version of Python.
     """
     loop = asyncio.get_running_loop()
     futures = [asyncio.ensure_future(awaitable) for awaitable in awaitables]

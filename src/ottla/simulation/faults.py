@@ -1,4 +1,6 @@
-"""Faults. A seed plans them before the run, so that a failure can be repeated with fewer of them."""
+"""The faults of a run, which are planned from the seed in advance, so that a failure can be reproduced with fewer of
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ottla.simulation.workers import SimulatedExecutor
 
 CONTROLLER: Final = -1
 REJOIN_SECONDS: Final = 6.0
-"""Time in seconds within which a broker that was cut off begins to follow the leaders that have replaced it."""
+"""Time in seconds within which an isolated broker begins to follow the leaders that have replaced it."""
 
 
 class Fault(NamedTuple):
@@ -257,10 +259,10 @@ ALL_KINDS: Final = {**KINDS, **TIERED_KINDS}
 
 LOSING: Final = ("power-loss", "disk-failure", "fsync-failure", "cut-then-power-loss")
 """Faults that may lose records that a replica has acknowledged. While one lasts, no other broker may fail, because
-fewer replicas would then have the records than acks=all promises.
+acknowledged records would then be on fewer replicas than acks=all guarantees.
 """
 CONTROLLER_SHARE: Final = 0.25
-"""The share of faults that hit the controller on purpose, in addition to those that hit it by chance."""
+"""The share of faults that target the controller, in addition to those that hit it by chance."""
 CALM_SECONDS: Final = 20.0
 """Time in seconds without other faults before and after those in LOSING."""
 REST_SHARE: Final = 0.2
@@ -269,18 +271,18 @@ MIN_REST_SECONDS: Final = 60.0
 MAX_REST_SECONDS: Final = 180.0
 BEFORE_SECONDS: Final = 3.0
 AFTER_SECONDS: Final = 8.0
-"""Times in seconds before and after a fault in which the clients work."""
+"""Times in seconds before and after a fault during which clients work."""
 
 
 class Span(NamedTuple):
-    """A time, from its begin to its end, in seconds of virtual time."""
+    """A period, from `begin` to `end`, in seconds of virtual time."""
 
     begin: float
     end: float
 
 
 def busy_spans(faults: Sequence[Fault]) -> list[Span]:
-    """Return when clients work: around the faults."""
+    """Return the periods in which clients work: around the faults."""
     spans: list[Span] = []
     for begin, end in sorted((f.at - BEFORE_SECONDS, f.at + f.seconds + AFTER_SECONDS) for f in faults):
         if spans and begin <= spans[-1].end:

@@ -1,4 +1,4 @@
-"""The history of a run: all results that its clients have received, in order. Any thread may append to its lists."""
+"""The history of a run: all results that its clients received, in order. Any thread may append to its lists."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.model import TopicPartition
+
 ORDERED: Final = "ordered"
 """The topic of the idempotent producers."""
 TRANSFERS: Final = "transfers"
@@ -18,7 +20,7 @@ UNCLEAN: Final = "unclean"
 """The topic whose out-of-sync replicas may become leaders (unclean leader election)."""
 
 
-class Sent(NamedTuple):
+class SentRecord(NamedTuple):
     """A record of an idempotent producer, and the numbers that it contains."""
 
     producer: str
@@ -30,18 +32,16 @@ class Sent(NamedTuple):
         return f"{self.producer} {self.partition} {self.sequence}".encode()
 
     @classmethod
-    def of(cls, value: bytes) -> Sent:
+    def of(cls, value: bytes) -> SentRecord:
         producer, partition, sequence = value.decode().split(" ")
         return cls(producer, int(partition), int(sequence))
 
 
 class Ack(NamedTuple):
-    """The acknowledgement of a record. `offset` is None if the broker responded that the record had been written
-    before.
-    """
+    """The acknowledgement of a record. `offset` is None if the broker responded that the record is a duplicate."""
 
     at: float
-    sent: Sent
+    sent: SentRecord
     offset: int | None
 
 
@@ -53,7 +53,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Half(NamedTuple):
+class TransferRecord(NamedTuple):
     """One of the two records that a transfer makes of a source record."""
 
     worker: str
@@ -66,7 +66,7 @@ class Half(NamedTuple):
         return f"{self.worker} {self.attempt} {self.source} {self.side}".encode()
 
     @classmethod
-    def of(cls, value: bytes) -> Half:
+    def of(cls, value: bytes) -> TransferRecord:
         worker, attempt, source, side = value.decode().split(" ")
         return cls(worker, int(attempt), int(source), int(side))
 
@@ -82,15 +82,8 @@ class Attempt:
     at: float = 0.0
 
     @property
-    def halves(self) -> set[Half]:
-        return {Half(self.worker, self.number, source, side) for source in self.sources for side in (0, 1)}
-
-
-class Place(NamedTuple):
-    """A partition."""
-
-    topic: str
-    partition: int
+    def records(self) -> set[TransferRecord]:
+        return {TransferRecord(self.worker, self.number, source, side) for source in self.sources for side in (0, 1)}
 
 
 class Assigned(NamedTuple):
@@ -98,17 +91,17 @@ class Assigned(NamedTuple):
 
     at: float
     member: str
-    place: Place
+    tp: TopicPartition
     generation: int = -1
     """The generation in the classic protocol; -1 in the consumer protocol."""
 
 
-class Taken(NamedTuple):
+class Consumed(NamedTuple):
     """A member of the group received a record."""
 
     at: float
     member: str
-    place: Place
+    tp: TopicPartition
     offset: int
 
 
@@ -117,14 +110,14 @@ class Committed(NamedTuple):
 
     at: float
     member: str
-    place: Place
+    tp: TopicPartition
     position: int
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record that is in the log at the end of the run."""
 
-    place: Place
+    tp: TopicPartition
     offset: int
     value: bytes
 
@@ -134,21 +127,21 @@ class History:
     """The history of one run."""
 
     acks: list[Ack] = field(default_factory=list)
-    refused: list[tuple[float, Sent, str]] = field(default_factory=list)
+    failed_deliveries: list[tuple[float, SentRecord, str]] = field(default_factory=list)
     ended: dict[str, str] = field(default_factory=dict)
     """Producers that ended before they were stopped, and why."""
     attempts: list[Attempt] = field(default_factory=list)
     transferred: dict[str, int | None] = field(default_factory=dict)
     """The source offset that is committed at the end of the run, by worker."""
-    group: list[Assigned | Taken | Committed] = field(default_factory=list)
+    group: list[Assigned | Consumed | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the clients have to end."""
+    """Set when the clients have to stop."""
     calm: threading.Event = field(default_factory=threading.Event)
     """Set when the faults have ended: the cluster has to recover, and topics are not changed any more."""
     on_ack: Callable[[Ack], object] | None = None
     """Called with each acknowledgement."""
     violations: list[str] = field(default_factory=list)
-    """Requests that were answered although they had to be rejected."""
+    """Requests that brokers accepted although they had to reject them, and other violations found by clients."""
 
     def acknowledged(self, ack: Ack) -> None:
         """Add an acknowledgement."""
@@ -157,16 +150,17 @@ class History:
             self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
-        """Return the partitions of which a record has been acknowledged since this time."""
+        """Return the partitions that have had an acknowledged record since this time."""
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 
-    def taken_since(self, moment: float) -> set[Place]:
-        """Return the partitions of which the group has received a record since this time."""
+    def consumed_since(self, moment: float) -> set[TopicPartition]:
+        """Return the partitions from which the group has received a record since this time."""
         later = takewhile(lambda event: event.at > moment, reversed(list(self.group)))
-        return {event.place for event in later if isinstance(event, Taken)}
+        return {event.tp for event in later if isinstance(event, Consumed)}
 
     def write(self, path: Path) -> None:
         """Write a line per event, for the analysis of a failed run."""
-        seen = [*self.acks, *self.refused, *self.ended.items(), *self.attempts, *self.transferred.items(), *self.group]
-        path.write_text("".join(f"{one}\n" for one in seen))
+        events = [*self.acks, *self.failed_deliveries, *self.ended.items(), *self.attempts]
+        events += [*self.transferred.items(), *self.group]
+        path.write_text("".join(f"{event}\n" for event in events))

@@ -81,9 +81,7 @@ class Network:
         return (source, target) in self._cuts or source in self.down or target in self.down
 
     def reset_connections(self, host: str, share: float) -> int:
-        """Reset a share of a host's connections at both ends, losing the data in transit. Return the number of these
-        connections.
-        """
+        """Reset a share of a host's connections at both ends, losing the data in transit. Return their number."""
         count = 0
         for sock in list(self.sockets.values()):
             if sock.peer is not None and sock.local[0] == host and self._rng.random() < share:

@@ -90,7 +90,7 @@ class Observer:
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             if seen == (seen := self._cluster.world.messages):
-                continue  # whatever timers have changed is seen with the next message
+                continue  # changes by timers are checked after the next message
             serving = list(self._serving())
             changed = self._changed(serving)
             for broker, context in serving:
@@ -153,7 +153,7 @@ class Observer:
         epoch = partition.image.leader_epoch
         is_clean = key[0].topic != UNCLEAN
         numbers = {"leader epoch": epoch}
-        if is_clean:  # else replicas give up what an unclean leader does not have
+        if is_clean:  # otherwise replicas truncate records that an unclean leader does not have
             numbers |= {LOG_START: partition.log.log_start_offset, "high watermark": partition.high_watermark}
         if partition.leads and is_clean:
             numbers[f"last stable offset in epoch {epoch}"] = partition.log.last_stable_offset
@@ -166,7 +166,7 @@ class Observer:
             self._add(f"{key[0]} has two leaders of epoch {epoch}: {leader} and {broker.id}")
         stable = partition.log.last_stable_offset
         if stable > partition.high_watermark:
-            self._add(f"the last stable offset of {key[0]} is {stable}, its high watermark {partition.high_watermark}")
+            self._add(f"{key[0]}: last stable offset {stable} is above high watermark {partition.high_watermark}")
         state = self._cluster.world.partition_states.states.get((key[0].topic, key[0].partition))
         if state is not None and (state.leader, state.leader_epoch) == (broker.id, epoch):
             self._check_followers(partition, state)
@@ -205,7 +205,7 @@ class Observer:
             if replica is not None and not self._may_lack(broker) and replica.log.log_end_offset <= ack.offset:
                 lacking.append(broker.name)
         if len(lacking) > MAX_LACKING:
-            self._add(f"{tp} offset {ack.offset} was acknowledged, but {', '.join(lacking)} have it not")
+            self._add(f"{tp} offset {ack.offset} was acknowledged, but {', '.join(lacking)} do not have it")
 
     def open_transactions(self) -> list[str]:
         """Return the transactions that are open in the logs of leaders."""
@@ -226,7 +226,7 @@ class Observer:
                 continue
             image = context.image
             if len(image.brokers) < len(self._cluster.brokers):
-                missing.append(f"{broker.name} knows brokers {sorted(image.brokers)} only")
+                missing.append(f"{broker.name} knows only brokers {sorted(image.brokers)}")
             for topic in image.topics.values():
                 for number, partition in enumerate(topic.partitions):
                     if set(partition.isr) != set(partition.replicas) or partition.leader < 0:

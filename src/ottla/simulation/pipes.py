@@ -1,4 +1,5 @@
-"""Named pipes between simulated processes, by which the embedded metadata store notices changes and deaths.
+"""Named pipes between simulated processes, through which the embedded metadata store notices changes and killed
+processes.
 
 A pipe is an empty file in the directory of the run, so that paths and modification times are real. Its bytes are in
 memory. Bytes, and the end of a process, reach readers after a delay.

@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.model import TopicPartition
 from ottla.records.batch import split
-from ottla.simulation.history import Place
 from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 
@@ -37,19 +37,19 @@ def batches(folder: Path) -> Iterator[Batch]:
             yield Batch(header.base_offset, header.next_offset, sha256(content[start:end]).hexdigest()[:16])
 
 
-def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
+def read_replicas(directories: Sequence[Path]) -> dict[TopicPartition, list[Replica]]:
     """Return every partition's replicas, in the order of the brokers' log directories."""
-    result: dict[Place, list[Replica]] = {}
+    result: dict[TopicPartition, list[Replica]] = {}
     for data in directories:
         for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():
             folder = data / f"{tp.topic}-{tp.partition}"
             if not folder.is_dir():
                 continue  # deleted, or moved to another log directory, since the checkpoint
             below = [batch for batch in batches(folder) if batch.next_offset <= high_watermark]
-            result.setdefault(Place(tp.topic, tp.partition), []).append(Replica(high_watermark, below))
+            result.setdefault(tp, []).append(Replica(high_watermark, below))
     return result
 
 
-def smallest(replicas: Mapping[Place, Sequence[Replica]]) -> dict[Place, int]:
+def smallest(replicas: Mapping[TopicPartition, Sequence[Replica]]) -> dict[TopicPartition, int]:
     """Return the lowest high watermark of the replicas of each partition."""
-    return {place: min(replica.high_watermark for replica in of) for place, of in replicas.items()}
+    return {tp: min(replica.high_watermark for replica in of) for tp, of in replicas.items()}

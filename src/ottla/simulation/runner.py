@@ -30,7 +30,7 @@ from ottla.simulation.clients.share_member import ShareMember
 from ottla.simulation.clients.single_transactions import SingleTransactions
 from ottla.simulation.cluster import TIERED_CONFIGS, TIERED_TOPIC, SimulatedCluster
 from ottla.simulation.faults import ALL_KINDS, Fault, busy_spans, inject, plan
-from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
+from ottla.simulation.history import ORDERED, TRANSFERS, History, StoredRecord
 from ottla.simulation.observer import Observer
 from ottla.simulation.replicas import read_replicas
 from ottla.simulation.reporting.recorder import Recorder
@@ -96,11 +96,11 @@ class Plan(NamedTuple):
     faults: tuple[Fault, ...] | None = None
     """Faults to use instead of those that the seed plans."""
     lasts: float = 0.0
-    """Virtual time in seconds that the load lasts at least, also if the last fault ends earlier."""
+    """Minimum virtual time in seconds of the load, even if the last fault ends earlier."""
     without: tuple[str, ...] = ()
     """Names of clients that are left out."""
     variation: int = 0
-    """Another order of events, with the same plan and clients."""
+    """Selects another order of events, with the same plan and clients."""
     workloads: tuple[str, ...] = ()
     """Names of the additional workloads; by default, the seed chooses them."""
     stops_early: bool = False
@@ -108,9 +108,9 @@ class Plan(NamedTuple):
     store: str = ZOOKEEPER
     """The metadata store: "zookeeper" or "sqlite"."""
     is_tiered: bool = False
-    """Whether the topics are tiered, in an object store that fails at times."""
+    """Whether the topics are tiered, in an object store that sometimes fails."""
     records_requests: bool = False
-    """Whether the timeline has the requests, and the outcome the logs, of which the story of a violation is made."""
+    """Whether to record requests in the timeline and logs in the outcome, for the story of a violation."""
 
     @property
     def arguments(self) -> list[str]:
@@ -156,7 +156,7 @@ class RunOutcome(NamedTuple):
 
 
 class Simulation:
-    """A run. It raises no errors: whatever goes wrong is reported as a violation."""
+    """A run. It raises no exceptions: every failure is reported as a violation."""
 
     def __init__(self, run_plan: Plan, directory: Path) -> None:
         self.plan = run_plan
@@ -233,8 +233,8 @@ class Simulation:
             "no exception is unhandled": self.world.unhandled,
             "leaders and watermarks": self.observer.violations,
             "requests are rejected": self.history.violations,
-            "logs are sound": self.world.logs.violations,
-            "states of partitions": self.world.partition_states.violations,
+            "logs are consistent": self.world.logs.violations,
+            "partition states": self.world.partition_states.violations,
             "no producer has ended": checkers.no_producer_has_ended(self.history.ended),
         }
 
@@ -329,8 +329,8 @@ class Simulation:
         began = self.world.loop.time()
         while (reasons := self.observer.incomplete()) and self.world.loop.time() - began < RECOVERY_SECONDS:
             await asyncio.sleep(0.5)
-        self._violate(f"whole within {RECOVERY_SECONDS:.0f} s", reasons)
-        self.world.note("runner", f"the cluster is whole after {self.world.loop.time() - began:.1f} s")
+        self._violate(f"recovered within {RECOVERY_SECONDS:.0f} s", reasons)
+        self.world.note("runner", f"the cluster has recovered after {self.world.loop.time() - began:.1f} s")
         mark = self.world.loop.time()
         await asyncio.sleep(5)
         if {"producers", "scripted"} <= set(self.plan.without):
@@ -338,7 +338,7 @@ class Simulation:
         while len(self.history.written_since(mark)) < PARTITIONS and self.world.loop.time() - mark < RECOVERY_SECONDS:
             await asyncio.sleep(0.5)
         missing = set(range(PARTITIONS)) - self.history.written_since(mark)
-        self._violate("takes writes again", [f"{ORDERED}-{partition}" for partition in sorted(missing)])
+        self._violate("partitions accept writes", [f"{ORDERED}-{partition}" for partition in sorted(missing)])
 
     async def _drain(self) -> None:
         """Let the clients end, the members last, so that they see every record."""
@@ -354,8 +354,8 @@ class Simulation:
         await self._end([member.task for member in self.members if member.task is not None])
 
     async def _leaks(self) -> list[str]:
-        """Return the resources that brokers still use for clients that have stopped, after the time that they need to
-        release them.
+        """Return the resources that brokers still use for stopped clients, after the time in which they have to release
+        them.
         """
         for _ in range(LEAK_SECONDS):
             leaks = leaked(self.cluster)
@@ -365,8 +365,8 @@ class Simulation:
         return leaks
 
     async def _unequal_objects(self) -> list[str]:
-        """Return what is in the object store and not in the metadata, or the reverse, after the time that leaders need
-        to delete unfinished copies.
+        """Return the differences between the object store and the metadata, after the time that leaders need to delete
+        unfinished copies.
         """
         store = self.world.object_store
         store.is_reliable = True
@@ -386,43 +386,45 @@ class Simulation:
         self._violate(f"clients end within {DRAIN_SECONDS:.0f} s", names)
 
     async def _check(self) -> None:
-        records: list[Stored] = []
+        records: list[StoredRecord] = []
         for topic in (ORDERED, TRANSFERS):
             read = functools.partial(read_all, self._options("reader"), topic)
             try:
                 async with asyncio.timeout(60):
                     records += await in_process(self.world, f"reader-{topic}", read)
             except (TimeoutError, KafkaError) as error:
-                self._violate("everything can be read", [f"{topic}: {error!r}"])
+                self._violate("topics can be read", [f"{topic}: {error!r}"])
         self.observer.stop()
         if self.plan.is_tiered:
-            self._violate("the store has what is in the metadata", await self._unequal_objects())
+            self._violate("the object store matches the metadata", await self._unequal_objects())
         leaks = await self._leaks()
         for broker in self.cluster.brokers:
             await broker.stop()
         replicas = read_replicas([path for broker in self.cluster.brokers for path in broker.log_dirs])
-        self._violate("resources are returned", leaks)
+        self._violate("resources are released", leaks)
         # replicas are compacted at different times
-        replicas = {place: of for place, of in replicas.items() if place.topic != CompactedTopic.TOPIC}
+        replicas = {tp: of for tp, of in replicas.items() if tp.topic != CompactedTopic.TOPIC}
         history = self.history
         results = {
-            "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
-            "nothing is doubled": checkers.nothing_is_doubled(records),
-            "order is kept": checkers.order_is_kept(records),
+            "no acked record is lost": checkers.no_acked_record_is_lost(history.acks, records),
+            "no record is duplicated": checkers.no_record_is_duplicated(records),
+            "order is preserved": checkers.order_is_preserved(records),
             "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),
             "transfers are exactly once": checkers.transfers_are_exactly_once(history.transferred, records),
-            "the group goes on": checkers.the_group_goes_on(history.group, records) if self.members else [],
-            "a partition has one owner": checkers.a_partition_has_one_owner(history.group),
+            "every record is consumed": checkers.every_record_is_consumed(history.group, records)
+            if self.members
+            else [],
+            "partitions have one owner": checkers.partitions_have_one_owner(history.group),
             "only committed records are read": checkers.only_committed_records_are_read(history.group, records),
             "replicas are equal": checkers.replicas_are_equal(replicas),
-            "replicas reach what was acked": checkers.replicas_reach_what_was_acked(history.acks, replicas),
+            "high watermarks cover acked records": checkers.high_watermarks_cover_acked_records(history.acks, replicas),
         }
         for promise, broken in {**results, **self._violations_so_far()}.items():
             self._violate(promise, broken)
 
 
 def run(run_plan: Plan) -> RunOutcome:
-    """Run a simulation in this process, in which the production code can then only run in simulations."""
+    """Run a simulation in this process. Afterwards, production code in this process can run only in simulations."""
     with directory_of_run() as directory:
         return Simulation(run_plan, directory).run()
 

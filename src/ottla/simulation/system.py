@@ -1,4 +1,4 @@
-"""Replaces time, randomness, files, sockets and threads in the production modules by simulated ones.
+"""Replaces time, randomness, files, sockets and threads in the production modules with simulated ones.
 
 Every module of Ottla that has `os`, `socket`, `time` or another such module among its globals gets the simulated one,
 so new modules are covered without a list. Imports within functions would not be replaced; a test forbids them.
@@ -170,11 +170,11 @@ def install(
     resolve: Callable[[str], str],
     open_log: Callable[..., Log] = production_open_log,
 ) -> None:
-    """Replace what production code uses of the operating system. This cannot be undone in this process.
+    """Replace the parts of the operating system that production code uses. This cannot be undone in this process.
 
     `open_log`: the function that opens logs; it may check them as well.
 
-    A later call replaces the previous simulation by another one.
+    A later call replaces the previous simulation.
     """
     randomness = Randomness(rng)
     clock = TimeModule(loop)

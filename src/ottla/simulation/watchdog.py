@@ -1,4 +1,4 @@
-"""Ends runs that hang: code that never returns to the event loop, and children that do not answer."""
+"""Ends runs whose code never returns to the event loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ FRAMES: Final = 4
 
 @contextlib.contextmanager
 def watched(loop: SimulatedLoop, seconds: float = CALLBACK_SECONDS) -> Iterator[None]:
-    """Raise StuckError in the code that runs if the loop makes no iteration within this CPU time, of which the message
-    names the place; then end the loop, even if that code catches the error.
+    """Raise StuckError in the running code if the loop completes no iteration within this CPU time; the message
+    contains the stack. Then end the loop, even if that code catches the error.
 
-    CPU time of this process, so that a busy machine does not matter. Use it in the main thread, once at a time.
+    The CPU time of this process is measured, so a busy machine does not matter. Use it in the main thread, and do not
+    nest it.
     """
     seen = -1
 

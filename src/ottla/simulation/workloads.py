@@ -19,13 +19,12 @@ from ottla.simulation.history import (
     Assigned,
     Attempt,
     Committed,
-    Half,
+    Consumed,
     History,
     Outcome,
-    Place,
-    Sent,
-    Stored,
-    Taken,
+    SentRecord,
+    StoredRecord,
+    TransferRecord,
 )
 from ottla.simulation.process import Process, current
 from ottla.simulation.world import World
@@ -44,12 +43,12 @@ KILL_SECONDS: Final = 30.0
 """Mean time in seconds between two kills of group members."""
 DEAD_SECONDS: Final = 8.0
 PROCESSING_SECONDS: Final = 0.3
-"""Typical time that a member of the group takes for what it has received."""
+"""Typical time in seconds that a group member takes to process the records of a poll."""
 SILENCE_SECONDS: Final = 5.0
 """Mean time in seconds between two bursts, or two transactions."""
 
 CLOCK: Final = SystemClock()
-"""A clock of its own: with the shared one, compiled code would read the real time."""
+"""Not the shared clock, with which compiled code would read the real time."""
 CLIENT: Final[dict[str, Any]] = {
     "retry_backoff_ms": 50,
     "retry_backoff_max_ms": 500,
@@ -112,14 +111,14 @@ class OrderedProducer(Workload):
             clock=CLOCK, **self.options, linger_ms=self.rng.choice([0, 5, 50]), delivery_timeout_ms=120_000, acks="all"
         )
         await producer.start()
-        unanswered: set[Sent] = set()
+        unanswered: set[SentRecord] = set()
         sequences = dict.fromkeys(range(PARTITIONS), 0)
         while not self.is_stopping:
             gap = self.rng.choice([0.001, 0.1])
             for _ in range(self.rng.randint(1, MAX_IN_BURST)):
                 partition = self.rng.randrange(PARTITIONS)
                 if len(unanswered) < MAX_UNANSWERED:
-                    await self._send(producer, Sent(self.name, partition, sequences[partition]), unanswered)
+                    await self._send(producer, SentRecord(self.name, partition, sequences[partition]), unanswered)
                     sequences[partition] += 1
                 await self.pause(gap)
             await self.rest(SILENCE_SECONDS)
@@ -128,7 +127,7 @@ class OrderedProducer(Workload):
         if unanswered:
             self.history.ended[self.name] = f"{len(unanswered)} records have no result after flush()"
 
-    async def _send(self, producer: aio.KafkaProducer, sent: Sent, unanswered: set[Sent]) -> None:
+    async def _send(self, producer: aio.KafkaProducer, sent: SentRecord, unanswered: set[SentRecord]) -> None:
         unanswered.add(sent)
         try:
             headers = [("filler", bytes(self.rng.randrange(MAX_FILLER)))] if self.rng.random() < FILLED_SHARE else []
@@ -139,19 +138,19 @@ class OrderedProducer(Workload):
             return
         future.add_done_callback(lambda done: self._on_done(sent, done, unanswered))
 
-    def _on_done(self, sent: Sent, done: Any, unanswered: set[Sent]) -> None:
+    def _on_done(self, sent: SentRecord, done: Any, unanswered: set[SentRecord]) -> None:
         if sent not in unanswered:
             self.history.ended[self.name] = f"{sent} has two results"
         unanswered.discard(sent)
         error = done.exception()
         self._on_result(sent, error, None if error is not None else done.result().offset)
 
-    def _on_result(self, sent: Sent, error: BaseException | None, offset: int | None) -> None:
+    def _on_result(self, sent: SentRecord, error: BaseException | None, offset: int | None) -> None:
         if error is None:
             self.history.acknowledged(Ack(self.now(), sent, offset if offset is not None and offset >= 0 else None))
         else:
             self.world.note(self.name, f"{sent} failed: {error}")
-            self.history.refused.append((self.now(), sent, str(error)))
+            self.history.failed_deliveries.append((self.now(), sent, str(error)))
 
 
 class Transfer(Workload):
@@ -221,7 +220,7 @@ class Transfer(Workload):
             futures = [
                 await producer.send(
                     TRANSFERS,
-                    Half(self.name, attempt.number, source, side).value,
+                    TransferRecord(self.name, attempt.number, source, side).value,
                     partition=(source + side) % PARTITIONS,
                 )
                 for source in offsets
@@ -310,9 +309,8 @@ class Member(Workload):
 
     async def _poll(self, consumer: aio.KafkaConsumer, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
         for tp, records in (await consumer.poll(5000)).items():
-            place = Place(tp.topic, tp.partition)
             for record in records:
-                self.history.group.append(Taken(self.now(), self.name, place, record.offset))
+                self.history.group.append(Consumed(self.now(), self.name, tp, record.offset))
             if records:
                 positions[tp] = OffsetAndMetadata(records[-1].offset + 1, "", records[-1].leader_epoch)
         owned = {tp: position for tp, position in positions.items() if tp in consumer.assignment()}
@@ -321,15 +319,13 @@ class Member(Workload):
             await self.pause(PROCESSING_SECONDS)
             await consumer.commit(owned, timeout_ms=5000)
             for tp, position in owned.items():
-                self.history.group.append(
-                    Committed(self.now(), self.name, Place(tp.topic, tp.partition), position.offset)
-                )
+                self.history.group.append(Committed(self.now(), self.name, tp, position.offset))
 
     def assigned(self, partitions: Any, member: ConsumerGroupMetadata) -> None:
         self.identities.append((member.member_id, member.generation_id))
         generation = member.generation_id if self.is_classic else -1
         for tp in partitions:
-            self.history.group.append(Assigned(self.now(), self.name, Place(tp.topic, tp.partition), generation))
+            self.history.group.append(Assigned(self.now(), self.name, tp, generation))
 
 
 class MemberKiller(Workload):
@@ -367,10 +363,10 @@ class _Listener(ConsumerRebalanceListener):
         pass
 
 
-async def read_all(options: dict[str, Any], topic: str) -> list[Stored]:
+async def read_all(options: dict[str, Any], topic: str) -> list[StoredRecord]:
     """Return the committed records of a topic, read by a consumer in the current process."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    stored: list[Stored] = []
+    stored: list[StoredRecord] = []
     async with aio.KafkaConsumer(
         **options, isolation_level="read_committed", auto_offset_reset="earliest", group_id=None
     ) as consumer:
@@ -379,12 +375,12 @@ async def read_all(options: dict[str, Any], topic: str) -> list[Stored]:
         ends = await consumer.end_offsets(partitions)
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for tp, records in (await consumer.poll(1000)).items():
-                stored += [Stored(Place(tp.topic, tp.partition), r.offset, r.value) for r in records]
+                stored += [StoredRecord(tp, r.offset, r.value) for r in records]
     return stored
 
 
 async def in_process(world: World, name: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine in a client process of its own."""
+    """Run a coroutine in a new client process."""
     process = world.start_process(name, name)
 
     async def run() -> Any:

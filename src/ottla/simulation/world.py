@@ -65,7 +65,7 @@ class World:
     """One simulation. A process can run only one at a time, because `system.install` replaces its global objects."""
 
     def __init__(self, seed: int, directory: Path, variation: int = 0, store: str = ZOOKEEPER) -> None:
-        """`directory` should be on a file system in memory. `variation`: another order of events of the seed.
+        """`directory` should be on a file system in memory. `variation`: selects another order of events for the seed.
         `store`: the metadata store, SQLITE or ZOOKEEPER.
         """
         self.seed = seed
@@ -105,7 +105,7 @@ class World:
         self.object_store = SimulatedStorage.store = ObjectStore(random.Random(f"objects of {seed}"))
 
     def install(self) -> None:
-        """Replace what the production code uses of the operating system by the simulation."""
+        """Replace the parts of the operating system that production code uses with simulated ones."""
         import kazoo.client
 
         system.install(
@@ -169,8 +169,8 @@ class World:
 
     @property
     def clock_difference_seconds(self) -> float:
-        """The largest difference in seconds between two wall clocks of the run: a time that is stored by one and
-        compared by another seems to be that much later.
+        """The largest difference in seconds between two wall clocks of the run: a time stored by one host and compared
+        by another may seem to be that much later.
         """
         return (max(self.clock_offsets_ms) - min(self.clock_offsets_ms)) / 1000
 

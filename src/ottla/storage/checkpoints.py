@@ -35,8 +35,8 @@ VERSION = 0
 
 
 def read_lines(path: Path, fields: int) -> list[list[str]]:
-    """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist, or has nothing
-    or zeros because of a crash.
+    """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist, or is empty or
+    zero-filled because of a crash.
 
     Raises KafkaStorageError if the file is damaged.
     """

@@ -58,7 +58,7 @@ class LogFile:
     It is closed when its last reference is dropped, so a slice that is being sent can be read even if its segment is
     deleted meanwhile.
 
-    Python's reference counting is used, because an own counter would need a lock: flushes run in other threads.
+    Python's reference counting is used, because a separate counter would need a lock: flushes run in other threads.
     """
 
     __slots__ = ("fd", "path")

@@ -115,7 +115,8 @@ class Log:
         """`load_producers`: rebuilds the producer state from snapshots and batches after a truncation.
 
         `writer`: writes appends; None: write directly. `flush_times`: records the durations of flushes.
-        `begin_lower_checkpoint`: returns the writing of the checkpointed recovery point if it is above this log's.
+        `begin_lower_checkpoint`: returns a function that lowers the checkpointed recovery point to this log's; None if
+        it is not higher.
         """
         self.dir = directory
         self._load_producers = load_producers
@@ -806,11 +807,11 @@ class Log:
             raise self._storage_error("restart", error) from error
 
     def begin_lower_checkpoint(self) -> Callable[[], None] | None:
-        """Return the writing of the recovery point that a truncation has taken back, for a worker; None if that is on
-        disk.
+        """Return a function, to be called by a worker, that writes the recovery point that a truncation has lowered;
+        None if it is on disk.
 
-        It has to be there before others count on what is appended afterwards. Recovery takes what is below the
-        checkpointed recovery point for flushed.
+        It has to be on disk before later appends are acknowledged, because recovery assumes that everything below the
+        checkpointed recovery point was flushed.
         """
         return None if self._begin_lower_checkpoint is None else self._begin_lower_checkpoint(self.topic_partition)
 

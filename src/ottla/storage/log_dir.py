@@ -532,15 +532,15 @@ class LogDir:
         self.begin_checkpoint()()
 
     def begin_checkpoint(self) -> Callable[[], None]:
-        """Return the writing of the offsets as they are now, for a worker. Raises KafkaStorageError.
+        """Return a function, to be called by a worker, that writes the current offsets. It raises KafkaStorageError.
 
-        With fsync: after a loss of power a file without it may be empty, and without its recovery point a log that has
-        lost a segment in its middle looks like a compacted one.
+        It calls fsync, because without it a file may be empty after a power failure. Without its recovery point, a log
+        that has lost a segment in the middle looks like a compacted one.
         """
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
 
     def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
-        """Return the writing of the recovery points if that of a log is lower than the one on disk, else None."""
+        """Return a function that writes the recovery points; None if the log's one on disk is not too high."""
         opened = self.logs.get(tp)
         if opened is None:
             return None

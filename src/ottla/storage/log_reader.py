@@ -34,7 +34,7 @@ TRIES = 5
 class StoredBatch(NamedTuple):
     """A batch in a mapped file.
 
-    `data`: the whole file, which stays mapped while it is referenced. `position`: of the batch.
+    `data`: the whole file, which stays mapped while it is referenced. `position`: where the batch starts in it.
     """
 
     data: memoryview

@@ -14,8 +14,8 @@ TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def read_topic_id(directory: Path) -> str | None:
-    """Return the topic id in Kafka's text form; None if the file does not exist, or has nothing or zeros because of a
-    crash.
+    """Return the topic id in Kafka's text form; None if the file does not exist, or is empty or zero-filled because of
+    a crash.
 
     Raises KafkaStorageError if the content is damaged.
     """

@@ -1,4 +1,4 @@
-"""The queued writes of one log, while the disk does not keep up (see `append_writer`).
+"""The queued writes of one log while the disk is slow (see `append_writer`).
 
 Invariant: all batches before `first_offset` are in the files. Not thread-safe: event loop only, except `first_offset`.
 """

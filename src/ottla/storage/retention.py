@@ -4,8 +4,8 @@ watermark.
 As in Kafka, a segment is deleted when its highest timestamp is older than retention.ms. If this applies to all
 segments, a new active one is rolled first, so that an idle topic becomes empty.
 
-Tiered logs (KIP-405) have local.retention.ms and local.retention.bytes besides, by which segments are deleted that are
-in remote storage. Their log start offset follows from the retention in remote storage (`remote_log`).
+Tiered logs (KIP-405) also have local.retention.ms and local.retention.bytes, by which segments that are in remote
+storage are deleted locally. Their log start offset follows from the retention in remote storage (`remote_log`).
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ class Faults:
         times: int | None = 1,
         optional: bool = False,
     ) -> Fault:
-        """Define a fault for requests of clients. If several apply to a request, the first one counts.
+        """Define a fault for requests of clients. If several apply to a request, the first one is used.
 
         Args:
             apis: Kafka's names, such as `"Produce"`; without any, the fault applies to all APIs.

@@ -22,7 +22,7 @@ the others are implemented in the same way.
 
 
 def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
-    """Yield pairs of an operation of EARLY in a plan and the name of a table that is read below it.
+    """Yield the operations of EARLY in a plan, each with the name of a table that it reads.
 
     A plan is a Relation of Spark Connect's protocol.
     """

@@ -231,9 +231,7 @@ def _compare_column(account: Account, name: str, expected: list[Any], actual: li
 
 
 def compare_statistics(account: Account, expected: Mapping[Any, Any], actual: Mapping[Any, Any], fields: int) -> None:
-    """Compare two tables of statistics, and add the result to the account. `fields` is the number of values in a
-    row.
-    """
+    """Compare two tables of statistics, and add the result to the account. `fields`: the number of values per row."""
     account.statistics = len(expected)
     account.fields += len(expected) * fields
     for key in expected.keys() | actual.keys():

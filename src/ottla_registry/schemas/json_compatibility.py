@@ -52,8 +52,7 @@ class JsonReader:
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:
-        """Return the differences by which the writer's schema accepts more than the reader's; empty if there are none.
-        """
+        """Return the differences due to which the reader's schema accepts less; empty if there are none."""
         writer, reader = self._writers.resolved(writer), self._readers.resolved(reader)
         if reader is True or reader == {} or writer is False:
             return []

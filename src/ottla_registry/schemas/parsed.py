@@ -26,8 +26,7 @@ class ParsedSchema(Protocol):
         """The text that is stored for requests with `normalize=true`: insignificant order is removed, too."""
 
     def cannot_read(self, writer: Any) -> list[str]:
-        """Return the reasons why this schema cannot read data of `writer`, a schema of the same type; empty if it can.
-        """
+        """Return why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
 
 
 class Compatibility(Enum):

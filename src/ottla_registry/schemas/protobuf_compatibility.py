@@ -124,8 +124,7 @@ def _deleted_oneofs(writer: Any, reader: Any) -> set[str]:
 
 
 def _moved_to_oneofs(writer: Any, reader: Any, path: str) -> Iterator[str]:
-    """Yield an error if fields that could be set together (in no oneof, or in different ones) now exclude each other.
-    """
+    """Yield an error if fields that could be set together now exclude each other in a oneof."""
     old = {field.number: _oneof(writer, field) for field in writer.field}
     origins: dict[str, set[str | int]] = {}
     for field in reader.field:

@@ -59,8 +59,7 @@ FIELD_ID: Final = "PARQUET:field_id"
 
 
 def open_catalog(url: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog. `url`: the URL of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened.
-    """
+    """Open a catalog by the URL of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened."""
     kind = "rest" if url.startswith(("http://", "https://")) else "sql"
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)

@@ -146,9 +146,9 @@ def test_callbacks_of_a_paused_process_wait_and_those_of_a_dead_one_never_run() 
     assert calls == ["client"]
 
 
-def test_a_simulation_in_which_nothing_is_due_ends_with_an_error() -> None:
+def test_a_simulation_without_pending_timers_ends_with_an_error() -> None:
     loop = SimulatedLoop()
-    with pytest.raises(StuckError, match="nothing is due"):
+    with pytest.raises(StuckError, match="no timer is pending"):
         loop.run_until_complete(loop.create_future())
 
 

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server of a broker's pages, over h11, with limits of everything that a client controls.
+"""The HTTP/1.1 server of a broker's pages, over h11, with limits on everything that a client controls.
 
 h11 parses and validates, without I/O; this module handles sockets, timeouts and limits. A request may have 16 KiB of
 headers and 64 KiB of a body, which is ignored, and must arrive within 10 seconds. The client must read a response

@@ -1,8 +1,8 @@
 """Traces of OpenTelemetry in the broker: a span for a sampled share of the requests (`ottla.tracing.sample.ratio`).
 
 Kafka has none. A span begins when the request was read and ends when its response is ready; it has the API, the client
-and the phases of the request. Spans of Produce have links to the spans of the records' senders, if these have put
-their W3C trace context into the headers of the records (as `ottla.client.tracing` does). Records are in no span.
+and the phases of the request. Spans of Produce have links to the spans of the records' senders, if these have put their
+W3C trace context into the headers of the records (as `ottla.client.tracing` does). Spans do not contain records.
 
 OpenTelemetry's own environment variables configure the export (`OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_ENDPOINT`, …).
 Only brokers with this config import this module: the others have another dispatcher, so that tracing costs them

@@ -27,7 +27,7 @@ INITIALIZE_SECONDS: Final = 1.0
 async def results_by_topic(
     request: Any, messages: ModuleType, act: Callable[[ShareKey, Any, Any], Awaitable[None]]
 ) -> list[Any]:
-    """Call `act` with each partition of a request and its result, all at once, and return the results by topic.
+    """Call `act` concurrently with each partition of a request and its result, and return the results by topic.
 
     `messages` is the API's module of messages; the error of a partition goes into its result.
     """
@@ -50,8 +50,8 @@ async def results_by_topic(
 async def initialize_subscribed(broker: BrokerContext, group_id: str) -> None:
     """Create the states of partitions that a group subscribes to and has no state of yet.
 
-    What takes longer than a second continues in the background. A failure is only logged: the next heartbeat tries
-    again, and a leader that is earlier creates the state itself.
+    After a second, this continues in the background. A failure is only logged: the next heartbeat tries again, and a
+    leader that needs the state before that creates it itself.
     """
     group = broker.groups.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):

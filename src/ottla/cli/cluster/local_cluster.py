@@ -1,9 +1,11 @@
 """A cluster on this machine: its files in a directory, and its processes.
 
-cluster.json            addresses and process ids, written by one command at a time server-N.properties     configs of
-broker N; may be edited, and apply from its next start on broker-N.log  data-N/   log output and data of broker N
-metadata/               the embedded metadata store of the brokers, or zookeeper/              ZooKeeper's files, log
-and data
+cluster.json           addresses and process ids; written by one command at a time
+server-N.properties    configs of broker N; may be edited, takes effect when the broker starts
+broker-N.log           log output of broker N
+data-N/                data of broker N
+metadata/              the brokers' embedded metadata store, or
+zookeeper/             ZooKeeper's files, log and data
 """
 
 from __future__ import annotations

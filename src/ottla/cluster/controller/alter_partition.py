@@ -18,7 +18,7 @@ from ottla.model import TopicPartition
 class AlterPartitionItem(NamedTuple):
     """An ISR that a leader requests.
 
-    `leader_epoch` and `state_version`: of the partition state that the request is based on.
+    `leader_epoch` and `state_version` are those of the partition state that the request is based on.
     """
 
     tp: TopicPartition

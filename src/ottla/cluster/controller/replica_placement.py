@@ -96,8 +96,8 @@ def validate_assignment(
 ) -> list[tuple[int, ...]]:
     """Return a client's assignment as a list.
 
-    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist, are distinct and
-    none of the cordoned ones.
+    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist, are distinct and are
+    not cordoned.
     """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:

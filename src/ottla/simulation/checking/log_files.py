@@ -1,8 +1,8 @@
 """Checks the files of logs without the production code that writes them: batches, indexes, epochs, producers,
 transactions.
 
-When a log is opened, its other files must agree with its batches. After a crash, the log is compared with its state
-before: it must have everything below the recovery point, or, if only the process was killed, everything.
+When a log is opened, its other files must agree with its batches. After a crash, the log is compared with its previous
+state: it must contain everything below the recovery point or, if only the process was killed, all batches.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ class LogFiles:
             for relative, position in _entries(path, INDEX_ENTRY):
                 header = at.get((path.stem, position))
                 if header is None or header.last_offset != int(path.stem) + relative:
-                    yield f"{path.name} says that offset {int(path.stem) + relative} is at byte {position}"
+                    yield f"{path.name} has offset {int(path.stem) + relative} at byte {position}"
         offsets = {batch.header.last_offset for batch in self.batches}
         for path in sorted(self.directory.glob("*.timeindex")):
             for _, relative in _entries(path, TIME_INDEX_ENTRY):
                 if int(path.stem) + relative not in offsets and relative:
-                    yield f"{path.name} names offset {int(path.stem) + relative}, where no batch ends"
+                    yield f"{path.name} has offset {int(path.stem) + relative}, where no batch ends"
 
 
 def _fault(data: bytes, position: int) -> str | None:
@@ -236,7 +236,7 @@ def _epoch_faults(log: Log, files: LogFiles) -> Iterator[str]:
             continue  # deleted, perhaps until a crash took the log start offset back
         epoch = entries[i - 1].epoch if i else -1
         if epoch != batch.header.leader_epoch:
-            yield f"offset {offset} has leader epoch {batch.header.leader_epoch}, the checkpoint says {epoch}"
+            yield f"offset {offset} has leader epoch {batch.header.leader_epoch}, but the checkpoint has {epoch}"
 
 
 def _producer_faults(log: Log, files: LogFiles) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _producer_faults(log: Log, files: LogFiles) -> Iterator[str]:
         actual = log.producers.producers.get(producer_id)
         if actual is None or _essence(actual) != _essence(expected):
             shown = None if actual is None else _essence(actual)
-            yield f"producer {producer_id} is {shown} after loading, its batches say {_essence(expected)}"
+            yield f"producer {producer_id} is {shown} after loading, but its batches result in {_essence(expected)}"
 
 
 def _essence(producer: ProducerState) -> tuple[int, int, int, int]:

@@ -1,7 +1,7 @@
 """The partition states that controllers write to ZooKeeper: epochs must only grow, and leaders must come from the ISR.
 
 Every state is compared with the previous state of its partition when it is written. So a violation is reported at the
-moment of the write, such as a write by a controller that was deposed, or an election that loses acknowledged records.
+moment of the write: a write by a former controller, for example, or an election that loses acknowledged records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The resources that brokers still use after their clients have stopped: memory, tasks, timers, connections, files,
+"""Reports resources that brokers still use after their clients have stopped: memory, tasks, timers, connections, files,
 waiting requests, members, offsets of open transactions, and sessions.
 """
 

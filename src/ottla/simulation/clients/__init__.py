@@ -1,1 +1,1 @@
-"""Clients of a simulation that send single requests: producers with the rules of other clients, and probes."""
+"""Clients of a simulation that control each request: producers with the retry rules of other clients, and probes."""

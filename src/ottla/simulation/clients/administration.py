@@ -1,7 +1,7 @@
 """Workloads that change topics while records are written to them: reassignment, recreation, config changes, deletion of
 records, compaction.
 
-Each `TopicWorkload` has a topic of its own, to which one producer writes numbered records. In the end it compares the
+Each `TopicWorkload` has a separate topic, to which one producer writes numbered records. At the end it compares the
 records in the log with those that were acknowledged.
 """
 
@@ -110,7 +110,7 @@ class TopicWorkload(Workload):
         `records`.
         """
         return [
-            f"{number} was acked at offset {offset}, where {records.get(offset)} is"
+            f"{number} was acked at offset {offset}, where the log has {records.get(offset)}"
             for number, offset in self.acked.items()
             if offset >= start and records.get(offset) != number
         ]
@@ -267,9 +267,9 @@ class ShortenedTopic(TopicWorkload):
         start = min(records, default=max(self.acked.values(), default=-1) + 1)
         wrong = list(self.lost(records, start))
         if start < self.deleted and not any(broker.crashes for broker in self.cluster.brokers):
-            wrong.append(f"offset {start} is there, although everything before {self.deleted} was deleted")
+            wrong.append(f"offset {start} exists, although everything before {self.deleted} was deleted")
         if self.deleted < start and sum(1 for offset in self.acked.values() if offset >= start) < MAX_RECORDS:
-            wrong.append(f"the log starts at {start}: more is gone than retention.bytes allows")
+            wrong.append(f"the log starts at {start}: retention.bytes does not allow that")
         return wrong
 
 
@@ -352,7 +352,7 @@ class UncleanTopic(TopicWorkload):
     async def check(self) -> Sequence[str]:
         records = await self.read()
         numbers = [number for _, number in sorted(records.items())]
-        wrong = [] if numbers == sorted(set(numbers)) else [f"{numbers} are doubled or out of order"]
+        wrong = [] if numbers == sorted(set(numbers)) else [f"{numbers} are duplicated or out of order"]
         last_loss = self._last_loss()
         self.acked = {number: offset for number, offset in self.acked.items() if self.written_at[number] > last_loss}
         return wrong + self.lost(records)

@@ -1,8 +1,8 @@
 """Probes: requests of clients, leaders and controllers that were replaced. The brokers must reject them.
 
-In a real cluster, such requests come from processes that were paused, or over slow connections, at moments that a run
-rarely hits. Each probe sends one on purpose. A success or an unexpected error is a violation; no response, or an error
-because the cluster is changing, is not.
+In a real cluster, such requests come from processes that were paused, or over slow connections, at moments that rarely
+occur in a run. Each probe sends one on purpose. A success or an unexpected error is a violation; no response, or an
+error because the cluster is changing, is not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROBES: Final = "probes"
 """The topic that probes write to; it has one partition."""
 PAUSE_SECONDS: Final = 1.5
 FAR: Final = 1000
-"""Added to an epoch to get one that no broker has reached."""
+"""Number to add to an epoch to get one that no broker has reached."""
 
 
 class PreparedTransaction(NamedTuple):

@@ -99,7 +99,7 @@ class RawClient:
         return self._next % len(self._addresses)
 
     async def leader(self, topic: str, partition: int) -> Leader:
-        """Return the leader of a partition. Raises LeaderNotAvailableError if the broker that is asked knows none."""
+        """Return the leader of a partition. Raises LeaderNotAvailableError if the queried broker knows none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         response = await self.send(self.any_broker(), request, METADATA_VERSION)
         for state in response.topics[0].partitions:

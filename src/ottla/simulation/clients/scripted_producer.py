@@ -7,7 +7,7 @@ and UNKNOWN_PRODUCER_ID:
 - Java's increments its epoch if the oldest batch gets one of these errors, and renumbers all batches without a result
   from zero;
 - librdkafka fails if the oldest batch is out of order. If a later batch is, it waits for the batches in flight, then
-  gets a new producer id and sends all batches again that are not acknowledged.
+  gets a new producer id and resends all unacknowledged batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.errors import KafkaError
 from ottla.net.client.channel import Channel
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from ottla.simulation.clients.raw_client import ProducerId, RawClient, batch_of, send_batch
-from ottla.simulation.history import ORDERED, Ack, History, Sent
+from ottla.simulation.history import ORDERED, Ack, History, SentRecord
 from ottla.simulation.workloads import PARTITIONS, RETRY_SECONDS, Workload
 from ottla.simulation.world import World
 
@@ -40,7 +40,7 @@ SECONDS_BETWEEN_SENDS: Final = (0.0, 0.0, 0.01, 0.5, 1.5)
 class ScriptedBatch:
     """A batch with its current sequence number and producer id."""
 
-    records: list[Sent]
+    records: list[SentRecord]
     producer: ProducerId
     sequence: int
     deadline: float
@@ -76,7 +76,7 @@ class ScriptedProducer(Workload):
 
     def _add_batch(self) -> None:
         count = self.rng.randint(1, MAX_RECORDS)
-        records = [Sent(self.name, self._partition, self._next_record + n) for n in range(count)]
+        records = [SentRecord(self.name, self._partition, self._next_record + n) for n in range(count)]
         self._next_record += count
         batch = ScriptedBatch(records, self._producer, self._next_sequence, self.now() + DELIVERY_SECONDS)
         self._outstanding.append(batch)
@@ -105,7 +105,7 @@ class ScriptedProducer(Workload):
             try:
                 channel = (
                     await self._connect()
-                )  # one for all: those behind must not overtake those that are lost with it
+                )  # one failure ends all requests: later batches must not overtake lost ones
                 sends = []
                 for batch in self._outstanding:
                     sends.append(asyncio.ensure_future(self._send(channel, batch)))
@@ -187,7 +187,7 @@ class ScriptedProducer(Workload):
         expired = [batch for batch in self._outstanding if batch.deadline < self.now()]
         for batch in expired:
             self._outstanding.remove(batch)
-            self.history.refused += [(self.now(), sent, "timed out") for sent in batch.records]
+            self.history.failed_deliveries += [(self.now(), sent, "timed out") for sent in batch.records]
         if expired:
             await self._new_producer_id()
 
@@ -201,7 +201,7 @@ class ScriptedProducer(Workload):
         except KafkaError:
             return
         if result.error_code == errors.NONE and batch.offset not in (-1, result.base_offset):
-            self._violate(batch, f"is at offset {batch.offset}, and its repetition at {result.base_offset}")
+            self._violate(batch, f"is at offset {batch.offset}, but its repetition is at {result.base_offset}")
         elif result.error_code == errors.OutOfOrderSequenceNumberError.code:
             self._violate(batch, "was not recognized when it was repeated")
 

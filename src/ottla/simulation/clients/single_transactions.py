@@ -1,8 +1,8 @@
-"""Transactions with a transactional id each, whose producers never come back.
+"""Transactions with separate transactional ids, whose producers never return.
 
-A producer that continues completes what an earlier transaction left open when it begins the next one. Here the
-coordinator has to do so: it has to write the markers of decided transactions, whatever fails meanwhile, and to abort
-the transactions of producers that have disappeared.
+A producer that continues completes its previous transaction when it begins the next one. Here only the coordinator can
+do so: it has to write the markers of decided transactions despite failures, and to abort the transactions of producers
+that have disappeared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.simulation.clients.raw_client import ProducerId, RawClient, batch_of, raise_for
-from ottla.simulation.history import TRANSFERS, Attempt, Half, History, Outcome
+from ottla.simulation.history import TRANSFERS, Attempt, History, Outcome, TransferRecord
 from ottla.simulation.workloads import PARTITIONS, RETRY_SECONDS, Workload
 from ottla.simulation.world import World
 
@@ -48,12 +48,12 @@ class SingleTransactions(Workload):
         producer = await self._client.init_producer(name)
         raise_for(await self._client.add_partitions(name, producer, TRANSFERS, range(PARTITIONS)))
         for partition in range(PARTITIONS):
-            await self._write(name, producer, Half(self.name, attempt.number, attempt.number, partition))
+            await self._write(name, producer, TransferRecord(self.name, attempt.number, attempt.number, partition))
         commit = self.rng.choice(ENDS)
         if commit is not None:
             await self._end(name, producer, attempt, commit=commit)
 
-    async def _write(self, name: str, producer: ProducerId, half: Half) -> None:
+    async def _write(self, name: str, producer: ProducerId, half: TransferRecord) -> None:
         now_ms = 1_800_000_000_000 + int(self.now() * 1000)
         batch = batch_of([half.value], producer, 0, now_ms, transactional=True)
         leader = await self._client.leader(TRANSFERS, half.side)

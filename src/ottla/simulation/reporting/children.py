@@ -15,9 +15,10 @@ from typing import BinaryIO, Final, NamedTuple, cast
 from ottla.simulation.runner import Plan, RunOutcome, remove_directories, run
 
 MAX_SECONDS: Final = 900.0
-"""Time in seconds after which a child is ended: it hangs where `watchdog.watched` cannot end it, as in C code."""
+"""Time in seconds after which a child is ended, because it hangs where `watchdog.watched` has no effect, as in C code.
+"""
 GRACE_SECONDS: Final = 10.0
-"""Time in seconds in which it may print that, before it is killed."""
+"""Time in seconds in which it may print its stack before it is killed."""
 
 
 class Child(NamedTuple):
@@ -31,7 +32,7 @@ class Child(NamedTuple):
     """The signal that ends it; after SIGUSR1, `faulthandler` prints where the child is."""
 
     def outcome(self, content: bytes) -> RunOutcome:
-        """Wait for the end of the child. Return what it has written, or a violation if it has died without."""
+        """Wait for the end of the child. Return the outcome that it has written; a violation if there is none."""
         _, status = os.waitpid(self.pid, 0)
         if content and not status:
             outcome: RunOutcome = pickle.loads(content)  # written by our own child
@@ -53,7 +54,7 @@ def with_plans(
     max_seconds: float = MAX_SECONDS,
 ) -> Iterator[tuple[Plan, RunOutcome]]:
     """Like `in_children`, but yield each plan with its outcome. If the caller stops early, the remaining runs are
-    ended. A run that takes longer than `max_seconds` is ended, too: it prints where it is, and breaks a promise.
+    ended. So are runs that take longer than `max_seconds`: they print their stack, and count as broken.
     """
     selector = selectors.DefaultSelector()
     try:
@@ -85,7 +86,7 @@ def _keys(selector: selectors.BaseSelector) -> list[selectors.SelectorKey]:
 
 
 def _end_late(selector: selectors.BaseSelector) -> None:
-    """Have children that have taken too long print where they are, and end; if they do not, kill them."""
+    """Make children that take too long print their stack and end; kill them if they do not."""
     now = time.monotonic()
     for key in _keys(selector):
         child: Child = key.data

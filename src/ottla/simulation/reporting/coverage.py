@@ -1,4 +1,4 @@
-"""Coverage over many runs: the items that runs have met, those that no run has met, and plans for meeting more."""
+"""Coverage over many runs: the items that runs have covered, those that none has covered, and plans to cover more."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_PLANS: Final = 200
 
 
 class Remembered(NamedTuple):
-    """A plan that has met something new, with its faults."""
+    """A plan whose run covered something new, with its faults."""
 
     plan: Plan
     faults: tuple[Fault, ...]
 
 
 class Coverage:
-    """The items that all runs have met, and the plans that were the first to meet one."""
+    """The items that runs have covered, and the plans that were the first to cover one."""
 
     def __init__(self, path: Path | None = None) -> None:
         """`path`: the coverage file. If it exists, its counts are continued."""
@@ -38,7 +38,7 @@ class Coverage:
             self.met.update(json.loads(path.read_text())["met"])
 
     def add(self, plan: Plan, items: Iterable[str], faults: Iterable[Fault]) -> list[str]:
-        """Add a run, and return the items that no earlier run has met."""
+        """Add a run, and return the items that no earlier run has covered."""
         new = sorted(item for item in items if item not in self.met)
         self.met.update(items)
         if new:
@@ -49,13 +49,13 @@ class Coverage:
         return sorted(possible() - self.met.keys())
 
     def write(self) -> None:
-        """Write the file: how many runs have met each item, and the items that no run has met."""
+        """Write the file: how many runs have covered each item, and the items that no run has covered."""
         if self._path is not None:
             content = {"met": dict(sorted(self.met.items())), "never met": self.never_met()}
             self._path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def next_plan(self, fresh: Plan) -> Plan:
-        """Return the fresh plan, or a variant of an earlier plan whose run has met something new."""
+        """Return the fresh plan, or a variant of an earlier plan whose run covered something new."""
         rng = random.Random(f"{fresh.seed} mutation")
         if not self._plans or rng.random() >= MUTATED_SHARE:
             return fresh
@@ -66,8 +66,8 @@ class Coverage:
 def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
     """Return these faults with one of them moved, changed in kind or length, or left out.
 
-    Faults that may lose acknowledged records are not changed, and neither is the calm time around them, which the
-    promises need.
+    Faults that may lose acknowledged records are not changed, nor is the quiet time around them, which the promises
+    require.
     """
     at = rng.randrange(len(faults)) if faults else -1
     if at < 0 or faults[at].kind in LOSING:

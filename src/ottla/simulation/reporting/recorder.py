@@ -1,4 +1,4 @@
-"""Records the items that a run meets: transitions of groups, transactions and replicas, error codes, and pairs of
+"""Records the coverage items of a run: transitions of groups, transactions and replicas, error codes, and pairs of
 faults.
 """
 
@@ -40,10 +40,9 @@ def _steps(kind: str, table: dict[Any, frozenset[Any]]) -> Iterator[str]:
 
 
 def possible() -> set[str]:
-    """Return the items that runs could meet: the transitions in the tables and of the observed states, and pairs of
-    faults.
+    """Return all coverage items: state transitions, changes of partitions, pairs of faults, and errors.
 
-    The tables do not say which errors an API may return, so each error code counts once for all APIs.
+    Which errors an API may return is not declared, so each error counts once for all APIs.
     """
     items = {*_steps("classic group", classic_group.VALID_TRANSITIONS)}
     items |= {*_steps("transaction", transaction.VALID_TRANSITIONS)}

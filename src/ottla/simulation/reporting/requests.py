@@ -1,7 +1,7 @@
-"""Requests and responses in the timeline: who sent which request to whom, and the response.
+"""Requests and responses in the timeline, with their senders and receivers.
 
-Both are written as lines, one per partition. Messages that every run has by the thousand are left out: metadata,
-connections, heartbeats, and fetches without records.
+Both are written as lines, one per partition. Frequent messages are left out: metadata, connections, heartbeats, and
+fetches without records.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _note(timeline: Timeline, header: Any, what: str, lines: Iterator[str]) -> N
 
 
 def flat(message: Struct, names: Mapping[UUID, str]) -> Iterator[str]:
-    """Yield a line for each innermost item of a message, with the fields of the items that contain it. The partition is
+    """Yield a line for each innermost item of a message, with the fields of the enclosing items. The partition comes
     first.
 
     `names`: topic names by topic id.

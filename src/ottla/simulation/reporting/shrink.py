@@ -1,7 +1,7 @@
 """Shrinking: find a plan with few faults and clients, and a short time, that still breaks the same promise.
 
-Each candidate is the best plan so far without a part of it. Leaving something out changes the order of everything that
-follows, so a candidate that does not break the promise is also tried in other variations of the same seed.
+Each candidate is the best plan so far without some part. This changes the order of all later events, so a candidate
+that does not break the promise is also tried with other variations of the same seed.
 """
 
 from __future__ import annotations

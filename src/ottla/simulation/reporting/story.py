@@ -1,4 +1,4 @@
-"""The story of a violation: what happened to the partitions and clients that it names, and what their logs have."""
+"""The story of a violation: the events of the partitions and clients that it names, and the contents of their logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIFE: Final = re.compile(r"starts|serves clients|is killed|loses power|is stoppe
 PLACES: Final = (
     re.compile(r"([a-z_]+)-(\d+)"),
     re.compile(r"topic='([a-z_]+)', partition=(\d+)"),
-    re.compile(r"Sent\(producer='()[^']*', partition=(\d+)"),
+    re.compile(r"SentRecord\(producer='()[^']*', partition=(\d+)"),
 )
 PROBER: Final = "prober"
 REJECTED: Final = "requests are rejected"

@@ -1,5 +1,5 @@
-"""ZooKeeper in memory: one tree of znodes, sessions that expire, and a replacement of kazoo's client with the effects
-of a network.
+"""ZooKeeper in memory: one tree of znodes, sessions that expire, and a replacement for kazoo's client that simulates
+the network.
 
 The production store (`ZooKeeperMetadataStore`) runs over this client. A write may be applied although its response is
 lost; a watch may fire late; a client that is cut off loses its session when the service expires it, and is notified
@@ -84,7 +84,7 @@ class ZooKeeper:
         self.nodes: dict[str, Node] = {"": Node(b"", 0)}
         self.sessions: dict[int, Session] = {}
         self.clients: dict[SimulatedKazoo, None] = {}
-        """The clients that were started and are not stopped."""
+        """The clients that have been started and not stopped."""
         self.zxid = 0
         self.lost_responses = 0.0
         """The share of requests that are applied and whose response is lost, together with the connection."""

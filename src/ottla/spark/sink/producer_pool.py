@@ -3,8 +3,8 @@
 A new producer needs a thread, connections and metadata. Therefore a task uses an idle producer of its worker that has
 the same options (`take_over`). Its first request is InitProducerId, as for a new producer: the coordinator aborts the
 open transaction of an earlier attempt of the task, and fences its producer, wherever that is running. Correctness
-therefore does not depend on the state of the idle producer, also in case of failures, retries, speculative execution
-and lost executors.
+therefore does not depend on the state of the idle producer, even with failures, retries, speculative execution and lost
+executors.
 
 A producer returns to the pool only after a commit, or if it has not begun a transaction. After any error it is closed.
 Idle producers are closed after `IDLE_SECONDS`, and when the process ends. Producers are used for `LIFE_SECONDS` at

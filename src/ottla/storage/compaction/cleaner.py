@@ -1,9 +1,9 @@
 """Compaction: rewrites a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
 A pass has three steps. The constructor determines the range (on the event loop). `copy` reads it and writes `.cleaned`
-segments (on a worker, because closed segments do not change). `install` replaces the old segments by them (on the event
-loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never change, so
-there are gaps between them afterwards.
+segments (on a worker, because closed segments do not change). `install` replaces the old segments with them (on the
+event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
+change, so there are gaps between them afterwards.
 
 Tombstones and transaction markers stay until delete.retention.ms after the first pass that reads them: this time is
 written into their batch (KIP-534). Formats 0 and 1 have no field for it, so the age of the segment counts. Records of
@@ -109,8 +109,8 @@ class CleanerPass:
     def copy(self) -> None:
         """Read the keys, then write `.cleaned` segments, and wait until they are on disk.
 
-        The old segments are flushed, too. So recovery can distinguish what compaction removed, below the recovery
-        point, from the end of a segment that a loss of power took, above it.
+        The old segments are flushed as well. Recovery can then distinguish records that compaction has removed (below
+        the recovery point) from the end of a segment that was lost in a power failure (above it).
 
         Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped, and
         CorruptMessageError for damage in the log. After an error the written files are removed and the log is

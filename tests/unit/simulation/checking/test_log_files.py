@@ -73,13 +73,13 @@ def test_index_entry_without_a_batch_is_named(tmp_path: Path) -> None:
     log.close()
     path = next(path for path in sorted(log.dir.glob("*.index")) if path.stat().st_size)
     path.write_bytes((3).to_bytes(4, "big") + (5).to_bytes(4, "big") + path.read_bytes()[8:])
-    assert any("is at byte 5" in text for text in LogFiles(log.dir).index_faults())
+    assert any("at byte 5" in text for text in LogFiles(log.dir).index_faults())
 
 
 def test_wrong_leader_epoch_is_named(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.leader_epochs.entries = [EpochEntry(0, 0), EpochEntry(1, 9), EpochEntry(2, 16)]
-    assert any("offset 8 has leader epoch 1, the checkpoint says 0" in text for text in violations(log))
+    assert any("offset 8 has leader epoch 1, but the checkpoint has 0" in text for text in violations(log))
 
 
 def test_producer_that_was_not_loaded_is_named(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from ottla.simulation.reporting.shrink import Shrunk, report, shrunk
 from ottla.simulation.runner import BASE, Plan, RunOutcome
 
 FAULTS = tuple(Fault(10.123 * n, 2.0, "kill", n % 3) for n in range(1, 9))
-PROMISE = "nothing acked is lost"
+PROMISE = "no acked record is lost"
 TIMELINE = [
     "    1.0000 broker-0     INFO Broker 0 now leads ordered-0 (epoch 0)",
     "    1.5000 broker-1     got Produce #1 from java-0: ordered-1 records=[offsets 0-2 epoch 0]",
     "    2.0000 broker-0     got Produce #1 from java-0: ordered-0 records=[offsets 0-2 epoch 0]",
-    "    3.0000 checker      VIOLATION nothing acked is lost: ordered-0 lacks it",
+    "    3.0000 checker      VIOLATION no acked record is lost: ordered-0 lacks it",
     "    4.0000 broker-0     answered Fetch #2 to broker-1: ordered-0",
 ]
 
@@ -25,7 +25,7 @@ def outcome(plan: Plan) -> RunOutcome:
     faults = FAULTS if plan.faults is None else plan.faults
     kills = {round(fault.at, 2) for fault in faults}
     is_broken = {30.37, 60.74} <= kills and "producers" not in plan.without and (plan.faults is None or plan.lasts > 2)
-    violations = [f"{PROMISE}: ordered-0 lacks it"] if is_broken else ["takes writes again: ordered-0"]
+    violations = [f"{PROMISE}: ordered-0 lacks it"] if is_broken else ["partitions accept writes: ordered-0"]
     return RunOutcome(plan.seed, violations, "", 90.0, 1.0, 9, 9, list(faults), TIMELINE, 0.2, BASE)
 
 
