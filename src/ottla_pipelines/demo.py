@@ -259,7 +259,7 @@ def report(run: Run, rates: Rates, console: Console) -> bool:
     account = made.account
     _line(console)(
         f"rows in {account.rows_in:,}, rows out {account.rows_out:,}, lost {account.lost:,}, "
-        f"doubled {account.doubled:,}, not in the input {account.unknown:,}"
+        f"duplicated {account.duplicated:,}, not in the input {account.unknown:,}"
     )
     for difference in account.differences:
         _line(console)(f"  {difference}")

@@ -1,4 +1,4 @@
-"""One idempotent producer for sixteen threads while the broker is killed: nothing is lost, doubled or reordered."""
+"""One idempotent producer for sixteen threads while the broker is killed: nothing is lost, duplicated or reordered."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FLIGHTS = 6000
 LONGEST_S = float(os.environ.get("OTTLA_DEMO_SECONDS", "7"))
 """How long a part of it may live at the most before it is killed; 15 also meets Spark late in its work."""
 PACE = str(4 * LONGEST_S)
-EXACT = f"{FLIGHTS:,} of {FLIGHTS:,} flights, 0 lost, 0 doubled"
+EXACT = f"{FLIGHTS:,} of {FLIGHTS:,} flights, 0 lost, 0 duplicated"
 TIMEOUT_S = 240
 
 
@@ -116,6 +116,6 @@ def test_a_file_is_counted_with_an_exact_account(tmp_path: Path) -> None:
     log.write_text("".join(line.format(n=n % 9, m=n % 60, status=[200, 404][n % 7 == 0]) for n in range(500)) + "?\n")
     demo = Demo("--input", str(log), "--data", str(tmp_path / "run"))
     assert demo.wait() == 0, demo.text
-    assert demo.lines[-1] == "501 of 501 events, 0 lost, 0 doubled"
+    assert demo.lines[-1] == "501 of 501 events, 0 lost, 0 duplicated"
     assert (tmp_path / "run" / "report.html").exists()
     assert not (tmp_path / "run" / "broker").exists()

@@ -248,7 +248,7 @@ class BrokerNode:
     def _start_http(self, stack: AsyncExitStack) -> None:
         """Start the HTTP listener, if configured.
 
-        It is started first and stopped last, because health probes are sent while a broker starts and stops, too.
+        It is started first and stopped last, because health probes are also sent while a broker starts and stops.
         """
         endpoint = self.config.ottla_http_listener
         if endpoint is None:
@@ -824,7 +824,7 @@ class BrokerNode:
     async def _drain(self) -> None:
         """Wait until responses are sent.
 
-        No request waits any more: closing the coordinators and partitions has completed them.
+        Closing the coordinators and partitions has completed all waiting requests.
         """
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:

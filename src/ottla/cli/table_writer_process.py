@@ -17,7 +17,7 @@ log: Final = logging.getLogger("ottla.broker")
 
 RESTART_SECONDS: Final = (1.0, 60.0)
 STOP_SECONDS: Final = 10.0
-"""Maximum time in seconds that the process has to end. What it has not committed, the next one writes."""
+"""Maximum time in seconds for the process to end. The next process writes the uncommitted records."""
 
 
 class TableWriterProcess:

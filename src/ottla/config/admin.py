@@ -16,7 +16,7 @@ NO_EFFECT = {
     "max.in.flight.requests.per.connection": "as many requests as calls are on their way",
     "receive.message.max.bytes": "a response may have 512 MiB",
 }
-"""Options without effect, besides those of all clients."""
+"""Options without effect, in addition to those of all clients."""
 
 
 class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):

@@ -65,7 +65,7 @@ def endpoints(value: Any) -> tuple[Endpoint, ...]:
             raise ValueError("expected NAME://host:port, several separated by commas; ports are from 0 to 65535")
         parsed.append(Endpoint(name.upper(), host.strip("[]"), int(port)))
     if len({e.name for e in parsed}) < len(parsed):
-        raise ValueError("each listener needs a name of its own")
+        raise ValueError("each listener needs a unique name")
     return tuple(parsed)
 
 

@@ -125,7 +125,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
     batch_size: Final = Option(
         16_384,
         integer(0),
-        "Maximum size in bytes of a batch, before compression; a larger record gets a batch of its own.",
+        "Maximum size in bytes of a batch, before compression; a larger record gets a separate batch.",
     )
     linger_ms: Final = Option(
         5.0,

@@ -355,7 +355,7 @@ class LogConfig(NamedTuple):
     max_compaction_lag_ms: int = LONG_MAX
     preallocate: bool = False
     remote_storage_enable: bool = False
-    """Whether the topic is tiered: only if the broker's remote.log.storage.system.enable is set, too."""
+    """Whether the topic is tiered, which also requires the broker's remote.log.storage.system.enable."""
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     local_retention_ms: int = -2

@@ -132,7 +132,7 @@ class Reader(Source):
         self.add("pos = stop")
 
     def items(self, field: Field, place: str, what: str) -> None:
-        """Read the `n` items of an array. The count may not exceed what the remaining bytes can hold."""
+        """Read the `n` items of an array. The count must fit into the remaining bytes."""
         item = field.element
         least = max(1, minimum_size(item, self.version, self.flexible))
         self.add(f"if n * {least} > end - pos: raise malformed({what!r})")

@@ -150,7 +150,7 @@ class BatchBuilder:
         return self.count
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Return whether a record with this key, value and headers fits, whatever its timestamp and offset are."""
+        """Return whether a record with this key, value and headers fits, regardless of its timestamp and offset."""
         size = record_size_upper_bound(_size(key), _size(value), headers) - HEADER_BYTES
         return self.position + size <= self.limit
 

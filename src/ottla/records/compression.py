@@ -241,7 +241,7 @@ _buffers: list[bytearray] = []
 def _take_buffer(size: int) -> bytearray:
     """Return a buffer of at least `size` bytes.
 
-    It is a buffer of an earlier call if nothing refers to that one any more.
+    A buffer of an earlier call is reused if nothing refers to it any longer.
     """
     if size <= _REUSED_BYTES:
         with suppress(IndexError):

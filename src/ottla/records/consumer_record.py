@@ -142,12 +142,12 @@ class ConsumerRecord:
 
     @property
     def serialized_key_size(self) -> int:
-        """Size of the key in bytes; -1 if the key is None or was deserialized to another type than bytes."""
+        """Size of the key in bytes; -1 if the key is None or was not deserialized to bytes."""
         return len(self._key) if isinstance(self._key, bytes) else -1
 
     @property
     def serialized_value_size(self) -> int:
-        """Size of the value in bytes; -1 if the value is None or was deserialized to another type than bytes."""
+        """Size of the value in bytes; -1 if the value is None or was not deserialized to bytes."""
         return len(self._value) if isinstance(self._value, bytes) else -1
 
     @property

@@ -142,7 +142,7 @@ class RemoteLogMetadataManager:
         self.update_readers()
 
     def unassign(self, partition: RemotePartition) -> None:
-        """Drop the store of a partition of which this broker has no replica any more."""
+        """Drop the store of a partition of which this broker no longer has a replica."""
         self._stores.pop(partition, None)
         for metadata in self._partitions.values():
             if partition in metadata.assigned:
@@ -303,7 +303,7 @@ class RemoteLogMetadataManager:
     async def _apply(
         self, slices: Iterable[tuple[MetadataPartition, int, memoryview | errors.KafkaError]]
     ) -> errors.KafkaError | None:
-        """Store what was fetched. Return an error of one of the partitions, or None."""
+        """Store the fetched records. Return an error of one of the partitions, or None."""
         failed = None
         for metadata, offset, part in slices:
             if metadata.position != offset:

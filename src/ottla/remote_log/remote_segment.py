@@ -108,7 +108,7 @@ class RemoteSegment:
     async def _from(
         self, position: int, first: BatchHeader, data: memoryview, index: _Index, max_bytes: int, *, at_least_one: bool
     ) -> RemoteBatches:
-        """Return the batches that begin with `first`. `data` has what was read from there on."""
+        """Return the batches that begin with `first`. `data` contains the bytes read from there on."""
         if first.size_in_bytes > max_bytes:
             if not at_least_one:
                 return RemoteBatches(memoryview(b""), first.base_offset)
@@ -163,7 +163,7 @@ class RemoteSegment:
         return header
 
     async def _batches(self, position: int) -> AsyncIterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield position and header of each batch from a position on, and what was read from there on."""
+        """Yield position and header of each batch from a position on, and the bytes read from there on."""
         size = self._chunks.chunk_bytes
         data, start = memoryview(b""), position
         while position < self.metadata.size:

@@ -171,7 +171,7 @@ class SegmentCopier:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            # this broker does not lead the partition any more, and the new leader may delete the copy meanwhile
+            # this broker no longer leads the partition, and the new leader may delete the copy meanwhile
             await asyncio.wait([work])
             work.exception()  # marks it as retrieved
             with suppress(KafkaError):
@@ -199,7 +199,7 @@ class SegmentCopier:
             raise KafkaStorageError(f"cannot copy offset {base} of {directory}: {error}") from error
 
     async def _delete(self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata) -> None:
-        """Delete a copy that has failed. If that fails, too, it is repeated by `remote_retention`."""
+        """Delete a failed copy. If the deletion fails as well, `remote_retention` repeats it."""
         try:
             await self._deleter.delete(store, segment)
         except KafkaError as error:

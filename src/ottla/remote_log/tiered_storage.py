@@ -21,7 +21,7 @@ from ottla.replication.replication_quota import ReplicationQuota
 
 
 class TieredStorage:
-    """The remote log manager of a broker, and what it uses."""
+    """The remote log manager of a broker, and its collaborators."""
 
     def __init__(
         self,

@@ -214,7 +214,7 @@ class LeaderReplica:
     async def _update_isr(
         self, isr_updates: IsrSubmitter, state: LeaderState, isr: tuple[int, ...]
     ) -> PartitionImage | None:
-        """Request an ISR, and return the new state; None if this broker does not lead any more.
+        """Request an ISR, and return the new state; None if this broker no longer leads.
 
         If fewer replicas than min.insync.replicas remain, this one flushes its log first: it may be the only one that
         can lead from then on, and would lose acknowledged records together with its power. The followers would truncate

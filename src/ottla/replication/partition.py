@@ -348,7 +348,7 @@ class Partition:
         self._append_waiters.pop(waiter, None)
 
     def wake_followers(self) -> None:
-        """Have pending fetches of followers answered now."""
+        """Answer the pending fetches of followers now."""
         _wake(self._append_waiters, 0)
 
     def _on_new_state(self) -> None:
@@ -379,7 +379,7 @@ class Partition:
             self.maybe_advance_high_watermark(0)
 
     async def checkpoint_truncation(self) -> None:
-        """Wait until the recovery point on disk is not above what a truncation has left.
+        """Wait until the recovery point on disk is not above the end of the truncated log.
 
         If the disk fails, take the partition out of service.
         """

@@ -209,7 +209,7 @@ class Partitions:
         return self._log_dirs
 
     def cordon(self, paths: Collection[str]) -> None:
-        """Create no new replicas in these log directories (KIP-1066). Those that are there stay."""
+        """Create no new replicas in these log directories (KIP-1066). Existing replicas stay."""
         if paths != self._cordoned:
             log.info("Cordoned log directories: %s", ", ".join(sorted(paths)) or "none")
         self._cordoned = paths
@@ -252,7 +252,7 @@ class Partitions:
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
         """Apply a new image.
 
-        Partitions of which this broker has no replica any more are closed. Their logs stay until the controller has
+        Partitions of which this broker no longer has a replica are closed. Their logs stay until the controller has
         them deleted.
         """
         for name, old in before.topics.items():

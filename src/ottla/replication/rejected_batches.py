@@ -51,7 +51,7 @@ class RejectedBatches:
     def add(self, tp: TopicPartition, header: BatchHeader, error: KafkaError) -> None:
         """Record that a batch was rejected with `error`. Errors that are not retriable are ignored.
 
-        CORRUPT_MESSAGE is ignored, too, because the producer id and sequence of such a batch may be wrong.
+        CORRUPT_MESSAGE is also ignored, because the producer id and sequence of such a batch may be wrong.
         """
         if not header.has_producer_id or header.base_sequence == NO_SEQUENCE:
             return

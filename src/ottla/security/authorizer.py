@@ -90,7 +90,7 @@ class Authorizer:
         if client.principal in self._super_users or not self._allow_everyone:
             return False
         rules = self._rules.get(kind)
-        return rules is None or next(rules.about(name), None) is None
+        return rules is None or next(rules.matching(name), None) is None
 
     def allows_some(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType) -> bool:
         """Return whether the client may be authorized for the operation on some resource of the type (KIP-679).
@@ -122,7 +122,7 @@ class Authorizer:
         if client.principal in self._super_users:
             return True
         acls = self._rules.get(kind)
-        rules = [] if acls is None else list(acls.about(name))
+        rules = [] if acls is None else list(acls.matching(name))
         if not rules:
             return self._allow_everyone
         mine = [acl for acl in rules if _is_about(acl, client)]
@@ -155,7 +155,7 @@ class _Rules:
             self._prefix_lengths.add(len(acl.resource_pattern.resource_name))
         by_name.setdefault(acl.resource_pattern.resource_name, []).append(acl)
 
-    def about(self, name: str) -> Iterator[ACL]:
+    def matching(self, name: str) -> Iterator[ACL]:
         """Yield the ACLs that apply to the resource of this name."""
         yield from self._literal.get(name, ())
         if name != WILDCARD:

@@ -75,7 +75,7 @@ class Disk:
             self.fault(operation, str(path))
 
     def lose_power(self) -> None:
-        """Undo a part of the changes that are not fsynced. No process may be using the disk any more."""
+        """Undo a part of the unsynced changes. No process may be using the disk."""
         retained = self.rng.randint(0, len(self.names))
         for name in reversed(self.names[retained:]):
             name.undo()

@@ -54,7 +54,7 @@ class Outcome(Enum):
 
 
 class TransferRecord(NamedTuple):
-    """One of the two records that a transfer makes of a source record."""
+    """One of the two records that a transfer writes for a source record."""
 
     worker: str
     attempt: int
@@ -137,7 +137,7 @@ class History:
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the clients have to stop."""
     calm: threading.Event = field(default_factory=threading.Event)
-    """Set when the faults have ended: the cluster has to recover, and topics are not changed any more."""
+    """Set when the faults have ended: the cluster has to recover, and topics are no longer changed."""
     on_ack: Callable[[Ack], object] | None = None
     """Called with each acknowledgement."""
     violations: list[str] = field(default_factory=list)

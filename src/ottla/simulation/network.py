@@ -91,7 +91,7 @@ class Network:
         return count
 
     def power_off(self, host: str) -> None:
-        """Cut the power of a host. Its peers are not notified."""
+        """Turn off the power of a host. Its peers are not notified."""
         self.down.add(host)
         for sock in list(self.sockets.values()):
             if sock.local[0] == host:
@@ -162,7 +162,7 @@ class Network:
             deliver()
 
     def connect(self, client: SimulatedSocket, address: Address) -> None:
-        """Send the SYN packet of a connection, and repeat it while it gets lost."""
+        """Send the SYN packet of a connection, and repeat it if it is lost."""
         if client.is_closed:
             return
         source, target = client.local[0], address[0]

@@ -217,7 +217,7 @@ class Observer:
         ]
 
     def incomplete(self) -> list[str]:
-        """Return descriptions of what is missing for a complete recovery of the cluster; empty if it has recovered."""
+        """Return the reasons why the cluster has not recovered completely; empty if it has."""
         missing = []
         for broker in self._cluster.brokers:
             context = broker.context

@@ -26,7 +26,7 @@ CAPACITY_BYTES: Final = 65536
 
 
 class Pipe:
-    """A pipe, which continues to exist for those that hold it open after its name was deleted."""
+    """A pipe. It continues to exist for processes that hold it open after its name was deleted."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -65,7 +65,7 @@ class Process:
         return asyncio.get_running_loop().create_task(work, context=self.context.copy())
 
     def add_task(self, task: asyncio.Task[Any]) -> None:
-        """Remember a task, so that it is not freed when the process dies."""
+        """Keep a reference to a task, so that it is not freed when the process dies."""
         self._tasks.append(task)
         if len(self._tasks) >= self._next_prune:
             self._tasks = [task for task in self._tasks if not task.done()]
@@ -77,7 +77,7 @@ class Process:
         return [task for task in self._tasks if not task.done()]
 
     def kill(self) -> None:
-        """End the process at once, as `kill -9` does: none of its code runs any more."""
+        """End the process immediately, as `kill -9` does: none of its code runs afterwards."""
         if self.state is ProcessState.DEAD:
             return
         self.state = ProcessState.DEAD

@@ -38,7 +38,7 @@ MAX_EVENTS: Final = 100_000
 
 
 class Timeline(logging.Handler):
-    """The events of a run with their virtual times: log lines of all processes, faults, and what clients received."""
+    """The events of a run with their virtual times: log lines of all processes, faults, and results of clients."""
 
     def __init__(self, loop: SimulatedLoop, directory: Path) -> None:
         super().__init__(logging.INFO)

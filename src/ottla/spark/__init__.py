@@ -87,7 +87,7 @@ def monitor(
     reporters: Iterable[MetricsReporter] = (),
     progress_dir: str | Path | None = None,
 ) -> QueryMonitor:
-    """Monitor all streaming queries of a session, whatever their sources. Use the monitor as a context manager, or
+    """Monitor all streaming queries of a session, regardless of their sources. Use the monitor as a context manager, or
     close it.
 
     Args:

@@ -603,7 +603,7 @@ class Log:
         """Return the base offsets of the segments that were last modified at `timestamp_ms` or before; None: of all
         segments.
 
-        The highest comes first. The log end offset is included, too, as if it were written now. This is ListOffsets
+        The highest comes first. The log end offset is included as well, as if it were written now. This is ListOffsets
         version 0 (Kafka before 0.10.1).
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]

@@ -102,7 +102,7 @@ class LogDir:
         """Guards the checkpoint files and the attributes that describe them, because several workers may write them."""
         self._checkpoints_begun = 0
         self._last_written = 0
-        """The number of the checkpoints that were written last; earlier ones are not written any more."""
+        """The number of the checkpoints that were written last; earlier ones are no longer written."""
         self._durable_points: Mapping[TopicPartition, int] = {}
         """The recovery points that are on disk."""
 
@@ -156,7 +156,7 @@ class LogDir:
         try:
             self._lock_fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Kafka uses the other kind of lock. Take it, too, so that neither broker uses a directory that the other
+            # Kafka uses the other kind of lock. Take it as well, so that neither broker uses a directory that the other
             # one has locked.
             fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

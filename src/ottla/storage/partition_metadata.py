@@ -38,6 +38,6 @@ def read_topic_id(directory: Path) -> str | None:
 def write_topic_id(directory: Path, topic_id: str) -> None:
     """Write the topic id.
 
-    There is no fsync, because many partitions may be created at once, and the metadata store has the id, too.
+    There is no fsync, because many partitions may be created at once, and the metadata store also has the id.
     """
     replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode(), sync=False)

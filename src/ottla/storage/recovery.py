@@ -65,10 +65,9 @@ def open_log(
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
     `clean`: whether it was shut down cleanly, so that only file names and sizes are checked. `compacted`: whether it
-    was once compacted, so that offsets may be missing even if its topic is not compacted any more. `compacted_below`:
+    was once compacted, so that offsets may be missing even if its topic is no longer compacted. `compacted_below`:
     whether no segment was compacted above the recovery point. The high watermark is the log start offset until the
-    caller sets it. Raises KafkaStorageError if the files cannot be read or are
-    inconsistent.
+    caller sets it. Raises KafkaStorageError if the files cannot be read or are inconsistent.
     """
     opened = Log(
         directory,
@@ -187,7 +186,7 @@ def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_bel
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
-    # Later snapshots may not be flushed. Besides, replaying only the batches after them would not rebuild all
+    # Later snapshots may not be flushed. In addition, replaying only the batches after them would not rebuild all
     # transaction indexes.
     for offset, path in snapshots_in(opened.dir):
         if offset > checked_from:
@@ -275,7 +274,7 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
     try:
         opened.log_end_offset = active.end_offset()
     except CorruptMessageError as error:
-        # This can happen after a clean shutdown, too: a file may have been truncated or damaged since.
+        # This can also happen after a clean shutdown: a file may have been truncated or damaged since.
         log.warning("%s; recovering the log as after a crash", error)
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from

@@ -108,7 +108,7 @@ class Fault:
         return self._then(".hold()", fault_steps.hold(self._gate))
 
     def call(self, function: Callable[[], object]) -> Self:
-        """Call a function of the test before the request is handled, on a thread of its own, so that it may block."""
+        """Call a function of the test before the request is handled, in a separate thread, so that it may block."""
         return self._then(".call(…)", fault_steps.call(function))
 
     def move_leader(self, to: int | None = None) -> Self:

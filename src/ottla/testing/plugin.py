@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "ottla_broker(options, brokers=…): the test has a broker of its own, with these configs in addition to those "
+        "ottla_broker(options, brokers=…): the test has a separate broker, with these configs in addition to those "
         "of ottla_broker_options; brokers: the number of brokers (default: 1)",
     )
 
@@ -84,7 +84,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have a test that has the marker, or uses `ottla_cluster` or `ottla_clock`, use a broker of its own."""
+    """Give tests with the marker, and tests that use `ottla_cluster` or `ottla_clock`, a separate broker."""
     names = metafunc.fixturenames
     if BROKER not in names:
         return
@@ -216,7 +216,7 @@ def ottla_bootstrap_servers(ottla_broker: Broker) -> str:
 
 @pytest.fixture
 def ottla_clock(ottla_broker: Broker) -> BrokerClock:
-    """Return the clock of the broker: `ottla_clock.advance(3600)`. A test with this fixture has a broker of its own."""
+    """Return the clock of the broker: `ottla_clock.advance(3600)`. A test with this fixture has a separate broker."""
     from ottla.testing.clock import BrokerClock
 
     return BrokerClock(ottla_broker)

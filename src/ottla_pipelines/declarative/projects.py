@@ -65,7 +65,7 @@ _README: Final = """\
     ottla pipeline dry-run                                 # check the definitions, run nothing
 
 Definitions are in `transformations/`, tables in `tables/`, checkpoints and the catalog in `pipeline-storage/`. The
-project is one of Spark Declarative Pipelines; `spark-pipelines run` can run it, too, if it finds Java and a catalog.
+project is one of Spark Declarative Pipelines; `spark-pipelines run` can also run it if it finds Java and a catalog.
 """
 _DEMO: Final = "    ottla pipeline run --demo                              # start a broker with sample data\n"
 

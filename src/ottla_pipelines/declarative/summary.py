@@ -1,4 +1,4 @@
-"""The end of `ottla pipeline run`: the tables with their rows, and what can be done with them next."""
+"""The summary at the end of `ottla pipeline run`: the tables with their rows, and suggested next steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def summaries(project: Path) -> list[TableSummary]:
 
 
 def lines(project: Path) -> Iterator[str]:
-    """Yield what a person reads at the end of a demo: each table's size, rows of one of them, and the next steps."""
+    """Yield the lines at the end of a demo: each table's size, rows of one of them, and suggested next steps."""
     tables = summaries(project)
     if not tables:
         return

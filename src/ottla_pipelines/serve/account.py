@@ -52,7 +52,7 @@ class Account:
     rows_in: int
     rows_out: int
     lost: int
-    doubled: int
+    duplicated: int
     unknown: int
     """The number of rows in the results that are not in the input."""
     statistics: int
@@ -64,7 +64,7 @@ class Account:
     @property
     def is_exact(self) -> bool:
         """Whether all rows and values are equal."""
-        return not (self.lost or self.doubled or self.unknown or self.differences) and self.rows_in == self.rows_out
+        return not (self.lost or self.duplicated or self.unknown or self.differences) and self.rows_in == self.rows_out
 
     @property
     def statistics_line(self) -> str:
@@ -75,9 +75,9 @@ class Account:
 
     @property
     def line(self) -> str:
-        """The last line: `336,776 of 336,776 flights, 0 lost, 0 doubled`."""
+        """The last line: `336,776 of 336,776 flights, 0 lost, 0 duplicated`."""
         arrived = self.rows_in - self.lost
-        return f"{arrived:,} of {self.rows_in:,} {self.noun}, {self.lost:,} lost, {self.doubled:,} doubled"
+        return f"{arrived:,} of {self.rows_in:,} {self.noun}, {self.lost:,} lost, {self.duplicated:,} duplicated"
 
 
 def expected_flights(limit: int | None = None) -> dict[str, list[Any]]:
@@ -197,8 +197,8 @@ def flight_account(
 
 
 def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table) -> Account:
-    """Return the account of rows: the numbers of rows in, out, lost and doubled, by row number. If these are exact, all
-    values are compared.
+    """Return the account of rows: the numbers of rows in, out, lost and duplicated, by row number. If these are exact,
+    all values are compared.
     """
     seen = Counter(rows.column("row").to_pylist())
     expected_rows = set(expected["row"])
@@ -207,7 +207,7 @@ def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table
         rows_in=len(expected_rows),
         rows_out=rows.num_rows,
         lost=len(expected_rows - seen.keys()),
-        doubled=sum(n - 1 for n in seen.values()),
+        duplicated=sum(n - 1 for n in seen.values()),
         unknown=len(seen.keys() - expected_rows),
         statistics=0,
         fields=0,

@@ -16,7 +16,7 @@ PROMOTIONS: Final = {
     "string": {"bytes"},
     "bytes": {"string"},
 }
-"""The types that a reader's type can read besides itself."""
+"""For a reader's type, the other types that it can read."""
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 

@@ -23,7 +23,9 @@ class ParsedSchema(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The text that is stored for requests with `normalize=true`: insignificant order is removed, too."""
+        """The text that is stored for requests with `normalize=true`: insignificant differences in order are also
+        removed.
+        """
 
     def cannot_read(self, writer: Any) -> list[str]:
         """Return why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""

@@ -192,7 +192,9 @@ def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> tuple[bytes
 
 
 def _write_well_known(root: Path) -> None:
-    """Write what clients of Confluent's registry import without registering it, besides google/protobuf."""
+    """Write the files that clients of Confluent's registry may import without registering them, other than
+    google/protobuf.
+    """
     for name, content in WELL_KNOWN.items():
         _write(root, name, content)
     types = importlib.util.find_spec("google.type")

@@ -23,7 +23,7 @@ MESSAGE, ENUM, GROUP = 11, 14, 10
 
 def differences(writer: Sequence[Any], reader: Sequence[Any]) -> list[str]:
     """Return the incompatible differences between two FileDescriptorProtos; empty if there are none. `writer` and
-    `reader`: the files that each one imports, and last its own descriptor.
+    `reader` are lists of descriptors: imported files, and as the last item the file itself.
     """
     return _Comparison(writer, reader).differences()
 

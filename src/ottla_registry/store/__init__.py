@@ -1,1 +1,1 @@
-"""The state of the registry: the records of `_schemas`, and what they mean."""
+"""The state of the registry, which is stored in the topic `_schemas`."""

@@ -158,7 +158,7 @@ class DeltaLakeTable:
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, in a commit of their own."""
+        """Add missing columns to the table, in a separate commit."""
         own = set(self.schema.names)
         missing = [field for field in schema if field.name not in own]
         if missing:

@@ -217,7 +217,7 @@ class IcebergTable:
         )
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, in a commit of their own."""
+        """Add missing columns to the table, in a separate commit."""
         with self._table.update_schema() as update:
             update.union_by_name(schema)
         self._check_base()

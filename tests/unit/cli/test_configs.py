@@ -174,7 +174,7 @@ def test_password_is_set_described_by_its_iterations_and_removed(
             "--add-config cannot be used with --describe: it belongs to --alter",
         ),
         ("--describe --broker x", "'x' is not allowed for brokers: expected a broker id"),
-        ("--describe --entity-type topics --entity-default", "topics have no default of their own"),
+        ("--describe --entity-type topics --entity-default", "topics have no default entity"),
         ("--alter --topic t", "--alter needs --add-config, --add-config-file or --delete-config"),
         ("--alter --entity-type topics --add-config a=b", "--alter of topics needs --entity-name"),
         ("--alter --entity-type users --add-config a=b", "needs --entity-name or --entity-default"),

@@ -53,7 +53,7 @@ def table(**changes: list[Any]) -> pa.Table:
 def test_an_exact_result_is_exact() -> None:
     account = flight_account(FLIGHTS, table(), [STATISTICS])
     assert account.is_exact
-    assert account.line == "3 of 3 flights, 0 lost, 0 doubled"
+    assert account.line == "3 of 3 flights, 0 lost, 0 duplicated"
     assert account.statistics_line == "equal statistics: 1 rows of them, 28 values compared with the input"
 
 
@@ -61,18 +61,18 @@ def test_nothing_in_and_nothing_out_is_exact(tmp_path: Path) -> None:
     nothing: dict[str, list[Any]] = {name: [] for name in FLIGHTS}
     account = flight_account(nothing, read_rows(tmp_path, "d", []), [])
     assert account.is_exact
-    assert account.line == "0 of 0 flights, 0 lost, 0 doubled"
+    assert account.line == "0 of 0 flights, 0 lost, 0 duplicated"
 
 
 def test_a_lost_row_is_counted() -> None:
     account = flight_account(FLIGHTS, table().slice(1), [STATISTICS])
-    assert account.line == "2 of 3 flights, 1 lost, 0 doubled"
+    assert account.line == "2 of 3 flights, 1 lost, 0 duplicated"
     assert not account.is_exact
 
 
 def test_a_doubled_row_is_counted() -> None:
     account = flight_account(FLIGHTS, pa.concat_tables([table(), table().slice(0, 1)]), [STATISTICS])
-    assert account.line == "3 of 3 flights, 0 lost, 1 doubled"
+    assert account.line == "3 of 3 flights, 0 lost, 1 duplicated"
     assert not account.is_exact
 
 

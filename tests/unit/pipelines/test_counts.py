@@ -27,7 +27,7 @@ def test_rows_and_counts_of_a_file_are_compared(source: Path) -> None:
     expected = expected_events(source, "kind")
     account = count_account(expected, pa.table(expected), STATISTICS)
     assert account.is_exact
-    assert account.line == "3 of 3 events, 0 lost, 0 doubled"
+    assert account.line == "3 of 3 events, 0 lost, 0 duplicated"
 
 
 def test_a_wrong_count_is_found(source: Path) -> None:

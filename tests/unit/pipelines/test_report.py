@@ -64,7 +64,7 @@ def test_the_page_is_whole_and_escaped(tmp_path: Path) -> None:
     page.write(flights(), tmp_path / "r.html", PAGE_TEMPLATE)
     html = (tmp_path / "r.html").read_text()
     assert "United &lt;Air&gt; Lines" in html
-    assert "30 of 30 flights, 0 lost, 0 doubled" in html
+    assert "30 of 30 flights, 0 lost, 0 duplicated" in html
     assert html.count("<figure>") == 5
     assert "Tuesday, 01 January 2013: 3 min" in html  # a day of the calendar
     assert "Python" in html.partition("<footer>")[2]

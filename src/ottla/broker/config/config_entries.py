@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
     """Yield the configs of a topic.
 
-    A value is from the topic, from the corresponding broker config, or Kafka's default.
+    A value comes from the topic, from the corresponding broker config, or from Kafka's default.
     """
     for name, option in TopicConfig.options.items():
         places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
@@ -58,7 +58,7 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
     """Yield the configs of a broker.
 
-    A value is from the dynamic configs of the broker, those of all brokers, the broker's file, or Kafka's default.
+    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or Kafka's default.
     """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]

@@ -1,6 +1,7 @@
 """DescribeGroups: state, members and assignments of classic groups.
 
-For a group that does not exist or is not a classic group, the state is Dead. From version 6 on, there is an error, too.
+For a group that does not exist or is not a classic group, the state is Dead. From version 6 on, the response also has
+an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeProducers: the active producers of partitions, by this broker's replicas. Requires READ on the topic.
 
-`kafka-transactions.sh find-hanging` uses it to find open transactions. Followers answer, too, with what they have
-fetched.
+`kafka-transactions.sh find-hanging` uses it to find open transactions. Followers also answer, based on the batches that
+they have fetched.
 """
 
 from __future__ import annotations

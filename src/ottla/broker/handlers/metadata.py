@@ -36,7 +36,7 @@ from ottla.security.acl import ResourceType
 TOPIC_IDS_SINCE = 12
 """The first version in which topics can be requested by id.
 
-Versions 10 and 11 have the field, too, but their responses need a name.
+Versions 10 and 11 also have the field, but their responses need a name.
 """
 
 PARTITIONS_AT_ONCE = 1000

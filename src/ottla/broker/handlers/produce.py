@@ -476,7 +476,7 @@ def _append_records(
     try:
         appended = _append_in_order(partition, records, prepared, request.acks, context)
     except errors.OutOfOrderSequenceNumberError as error:
-        # for librdkafka this error of its oldest batch is fatal, even if the broker is not the leader any more
+        # for librdkafka this error of its oldest batch is fatal, even if the broker is no longer the leader
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise

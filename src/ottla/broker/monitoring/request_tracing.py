@@ -83,7 +83,7 @@ class TracedDispatch(LoggedDispatch):
             span = self._start_span(header, pos, frame, connection)
         except MalformedMessageError:
             return super().__call__(frame, connection)
-        except Exception:  # whatever a batch or an exporter does: a trace fails no request
+        except Exception:  # no error of a batch or an exporter may make a request fail
             log.exception("Cannot create the span of a request")
             return super().__call__(frame, connection)
         if self._loop_time is not None:

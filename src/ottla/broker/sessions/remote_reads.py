@@ -1,7 +1,7 @@
 """Reads of one request from remote storage, for Fetch, ShareFetch and ListOffsets.
 
-Handlers read what is on this broker at once. If a record is only in remote storage, they raise RemoteReadNeededError,
-and repeat the read when it is there.
+Handlers immediately read records that are on this broker. If a record is only in remote storage, they raise
+RemoteReadNeededError, and repeat the read when it has been fetched.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ COMMAND = Command(
                     int,
                     default=BASE_PORT,
                 ),
-                Flag("--zookeeper", "keep the metadata of a new cluster in ZooKeeper, which is started, too"),
+                Flag("--zookeeper", "start ZooKeeper, and keep the metadata of a new cluster in it"),
                 Option("--zookeeper-port PORT", f"port of ZooKeeper ({ZOOKEEPER_PORT}); 0: any free port", int),
                 _OVERRIDE,
             ),

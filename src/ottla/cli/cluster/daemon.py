@@ -23,7 +23,7 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def start(command: Sequence[str], log: Path) -> int:
-    """Start a process in a session of its own, so that Ctrl+C does not reach it. Return its pid."""
+    """Start a process in a new session, so that Ctrl+C does not reach it. Return its pid."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True

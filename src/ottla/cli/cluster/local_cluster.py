@@ -143,7 +143,7 @@ class LocalCluster:
         return broker
 
     def common_configs(self) -> dict[str, str]:
-        """Return the configs of the last broker that a new broker should have, too."""
+        """Return the configs of the last broker that a new broker should also have."""
         configs = properties.load(self.properties(self.brokers[-1]))
         return {name: value for name, value in configs.items() if name not in {*OWN, "broker.rack"}}
 

@@ -120,7 +120,7 @@ def _check_removed(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -
     assert entity.name is not None
     if removed:
         (entries,) = admin.describe_configs([ConfigResource(entity.kind.resource, entity.name)]).values()
-        # A logger without a level of its own is listed, too: Kafka's tool accepts all that exist.
+        # Loggers whose level is not set are also listed: Kafka's tool accepts all existing loggers.
         is_logger = entity.kind.resource == ConfigResourceType.BROKER_LOGGER
         missing = removed - {entry.name for entry in entries.values() if is_logger or _is_own(entry, entity)}
         if missing:

@@ -11,7 +11,7 @@ from ottla.client.admin.configs import ConfigResourceType, ConfigSource
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
-"""The name of the default entity of a kind. Its configs apply to entities without configs of their own."""
+"""The name of the default entity of a type. Its configs apply to entities without specific configs."""
 
 
 class Kind(NamedTuple):
@@ -108,7 +108,7 @@ ENTITY_OPTIONS: Final = (
     Option("--entity-name NAME", "name of the entity", action="append", dest="names", default=[]),
     Option(
         "--entity-default",
-        "the default entity of the type, whose configs apply to entities without configs of their own",
+        "the default entity of the type, whose configs apply to entities without specific configs",
         action="append_const",
         dest="names",
         const=DEFAULT,
@@ -152,6 +152,6 @@ def _paired(types: Sequence[str], names: Sequence[str]) -> list[Entity]:
 def _check(entity: Entity) -> None:
     kind, name = entity
     if name == DEFAULT and not kind.has_default:
-        raise ConfigurationError(f"--entity-default: {kind.name} have no default of their own")
+        raise ConfigurationError(f"--entity-default: {kind.name} have no default entity")
     if kind.is_numbered and name and not name.isdecimal():
         raise ConfigurationError(f"--entity-name: {name!r} is not allowed for {kind.name}: expected a broker id")

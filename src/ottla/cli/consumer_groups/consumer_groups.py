@@ -293,7 +293,7 @@ COMMAND = AdminCommand(
         ),
         Flag("--members", "with --describe: print members"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
-        Flag("--verbose", "with --members: print their partitions, too"),
+        Flag("--verbose", "with --members: also print their partitions"),
         Option(
             "--type TYPE,…",
             "with --list: print types, or only groups of these types: classic, consumer",

@@ -131,8 +131,8 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
 
 
 def without_serialization(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the configs without serializers and deserializers. The tools work with bytes, and the file may be meant
-    for other programs, too.
+    """Return the configs without serializers and deserializers. The tools work with bytes, and the file may also be
+    used by other programs.
     """
     return {name: value for name, value in options.items() if name not in SERIALIZATION}
 
@@ -146,7 +146,7 @@ def check_positive(args: argparse.Namespace, *options: str) -> None:
 
 
 def _check_names(option: str, servers: str) -> None:
-    """Raise ConfigurationError if no host name resolves. Java's clients do so, too; without the check a tool would
+    """Raise ConfigurationError if no host name resolves. Java's clients do so as well; without the check a tool would
     retry for a minute.
     """
     from ottla.net.client.dns import is_known

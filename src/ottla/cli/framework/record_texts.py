@@ -124,7 +124,7 @@ def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str
 
 def metadata_texts(record: Record) -> tuple[str | None, str | None]:
     """Return the value of a record in `__cluster_metadata` as text. The key is None, because these records have none.
-    Errors are returned as text, too.
+    Errors are also returned as text.
     """
     try:
         view = memoryview(record.value or b"")

@@ -29,7 +29,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 def _is_shown(group: GroupListing, args: argparse.Namespace) -> bool:
     kind = group.group_type.lower()
     if args.consumer:
-        # Groups of consumers, whatever the protocol; those that only commit offsets have no protocol type.
+        # Groups of consumers with either protocol; those that only commit offsets have no protocol type.
         shown = kind == GroupType.CONSUMER or (kind == GroupType.CLASSIC and group.protocol_type in (CONSUMER, ""))
     else:
         chosen = GroupType.SHARE if args.share else GroupType.STREAMS if args.streams else args.group_type

@@ -294,7 +294,7 @@ COMMAND = AdminCommand(
         ),
         Flag("--members", "with --describe: print members"),
         Flag("--offsets", "with --describe: print start offsets and lag (the default)"),
-        Flag("--verbose", "with --describe: print epochs, too"),
+        Flag("--verbose", "with --describe: also print epochs"),
         Option("--timeout MS", "timeout of a request in milliseconds", int, default=5000),
         JSON,
     ),

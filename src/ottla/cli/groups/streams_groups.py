@@ -484,7 +484,7 @@ COMMAND = AdminCommand(
         ),
         Flag("--members", "with --describe: print members with their tasks"),
         Flag("--offsets", "with --describe: print the lag (the default)"),
-        Flag("--verbose", "with --describe: print epochs, offsets and target assignments, too"),
+        Flag("--verbose", "with --describe: also print epochs, offsets and target assignments"),
         Option("--timeout MS", "timeout of a request in milliseconds", int, default=30_000),
         JSON,
     ),

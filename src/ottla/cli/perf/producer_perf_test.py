@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         failed = _send(producer, args, source, printer, transactional="transactional.id" in options)
     except BaseException:
-        producer.close(timeout=0)  # pending records are of no use any more
+        producer.close(timeout=0)  # pending records are no longer needed
         raise
     producer.close()
     return 1 if failed else 0

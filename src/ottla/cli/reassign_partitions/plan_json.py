@@ -45,7 +45,7 @@ class TopicToMove(NamedTuple):
 def read_moves(file: str) -> list[Move]:
     """Read the partitions in a --reassignment-json-file, in the order of the file.
 
-    Raises ConfigurationError if the file cannot be read, is not JSON, has another version than 1, contains no
+    Raises ConfigurationError if the file cannot be read, is not JSON, has a version other than 1, contains no
     partitions, or duplicate partitions or brokers.
     """
     moves = [_move(item) for item in read_list(file, "partitions", PARTITIONS_FORM).items()]

@@ -95,7 +95,7 @@ def _delete(zk: ZkClient, path: str, _: str) -> bool:
     if not _exists(zk, path):
         return False
     if zk.children(path):
-        print(f"Node not empty: {path}; deleteall deletes its children, too", file=sys.stderr)
+        print(f"Node not empty: {path}; deleteall also deletes its children", file=sys.stderr)
         return False
     zk.delete_tree(path)
     return True

@@ -45,7 +45,7 @@ AnyRequest = Any
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-"""GROUP and TRANSACTION are key types of FindCoordinator. GROUP is used for share groups, too."""
+"""GROUP and TRANSACTION are key types of FindCoordinator. GROUP is also used for share groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
 """Time in milliseconds for which a topic stays in the metadata after the last call that needed its leaders."""

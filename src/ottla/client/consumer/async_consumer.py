@@ -102,8 +102,8 @@ class KafkaConsumer(ConsumerQueries):
     # Records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Return available records. Wait up to `timeout_ms` for the first one. Rebalances and commits happen in this
-        call, too.
+        """Return available records. Wait up to `timeout_ms` for the first one. Rebalances and commits also happen in
+        this call.
         """
         check_max_records(max_records)
         self._core.end_iteration()

@@ -55,7 +55,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     TypeError for an unknown keyword.
 
     Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
-    after `wakeup()`. Methods have the names of kafka-python; Java's names exist, too, in Python's spelling.
+    after `wakeup()`. Methods have the names of kafka-python; Java's names also exist, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:

@@ -357,7 +357,7 @@ class ConsumerCore:
         return self.subscription.has_subscription and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
-        """Do what is due (join the group, look up positions, commit), and wait for records.
+        """Do the pending work (join the group, look up positions, commit), and wait for records.
 
         Returns False if there are none after `timeout` seconds. Raises the errors of poll().
         """

@@ -31,7 +31,7 @@ NOT_AUTHENTICATED: Final = (
     errors.IllegalSaslStateError,
     errors.SslAuthenticationError,
 )
-"""Errors of authentication. They are raised at once, because a retry would fail, too."""
+"""Errors of authentication. They are raised at once, because a retry would also fail."""
 
 R = TypeVar("R", bound=Response)
 RequestOrFactory = Request[R] | Callable[[int], Request[R]]

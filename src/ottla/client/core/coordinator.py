@@ -30,8 +30,8 @@ TRANSACTION: Final = 1
 
 
 def group_error(code: int, group_id: str, message: str | None = None) -> errors.KafkaError:
-    """Return the error of a code. The message of an authorization error names the group, which the broker's message
-    does not.
+    """Return the exception for an error code. The message of an authorization error contains the group, unlike the
+    broker's message.
     """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):

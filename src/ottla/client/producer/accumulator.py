@@ -239,7 +239,7 @@ class Accumulator:
         return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
-        """If a closed batch is much smaller than its buffer, copy it to memory of its own, and release the buffer.
+        """If a closed batch is much smaller than its buffer, copy it to separate memory, and release the buffer.
 
         Otherwise many small batches in flight would use up the pool, and the next batches would be even smaller.
         """

@@ -128,7 +128,7 @@ class BufferPool:
         _notify(waiters)
 
     def release(self, buffer: bytearray) -> None:
-        """Release a buffer. It must not be used any more."""
+        """Release a buffer, which must not be used afterwards."""
         with self._lock:
             if len(buffer) == self.poolable and not self._waiters:
                 self._free.append(buffer)

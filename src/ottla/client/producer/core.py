@@ -353,7 +353,7 @@ class ProducerCore:
 
 
 MIN_BATCH_BYTES: Final = 128
-"""The minimum size of a batch in bytes. With batch.size=0, each record has a batch of its own."""
+"""The minimum size of a batch in bytes. With batch.size=0, each record has a separate batch."""
 
 
 HURRIED_SECONDS: Final = 0.5

@@ -144,8 +144,8 @@ class Transactions:
         await self.take_over(self.id)
 
     async def take_over(self, transactional_id: str) -> None:
-        """Initialize a transactional id, possibly another one than before. No transaction may be open. Connections and
-        metadata are reused.
+        """Initialize a transactional id, possibly a different one than before. No transaction may be open. Connections
+        and metadata are reused.
 
         As for a new producer, an earlier producer with this id is fenced, and its open transaction aborted.
         """
@@ -292,7 +292,7 @@ class Transactions:
         self._error = error
         log.warning("transactional.id %s: %s%s", self.id, error, "; close the producer" if fatal else "")
         self._move(State.FAILED if fatal else State.BROKEN)
-        self._give_up(error)  # nothing of this transaction will be sent any more
+        self._give_up(error)  # no more records of this transaction will be sent
 
     async def close(self, seconds: float | None = None) -> None:
         """Abort an open transaction, within `seconds` and CLOSE_SECONDS, and stop."""

@@ -124,7 +124,7 @@ class BrokerLifecycle:
             if taken and other.id != broker.id:
                 raise StartupError(
                     f"advertised.listeners: {taken[0]} is already registered by broker {other.id}; "
-                    "each broker needs addresses of its own"
+                    "each broker needs unique addresses"
                 )
 
     async def rejoin(self) -> None:
@@ -294,7 +294,7 @@ def _login(config: BrokerConfig) -> Login | None:
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
     """Return the cluster id in the metadata store.
 
-    If it has none, store `expected` or a new id. Raises StartupError if the store has another id than `expected`.
+    If it has none, store `expected` or a new id. Raises StartupError if the store has a different id than `expected`.
     """
     await store_reader.create_persistent_nodes(store)
     stored_id = await store_reader.read_cluster_id(store)

@@ -87,7 +87,7 @@ class ControllerRequestHandler:
         """Raise the errors of `check`, and StaleControllerEpochError if the epoch is more than MAX_MISSED_EPOCHS ahead
         and higher than the one in the store.
 
-        If a wrong, too high epoch were accepted, all later requests of the real controller would be rejected.
+        If an epoch that is too high were accepted, all later requests of the real controller would be rejected.
         """
         self.check(controller_epoch, broker_epoch)
         if controller_epoch > self._cache.image.controller_epoch + MAX_MISSED_EPOCHS:

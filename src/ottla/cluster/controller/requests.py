@@ -98,7 +98,7 @@ EncodedUpdateMetadata.encoders[UPDATE_METADATA_VERSION] = _write_body
 
 
 class _Difference:
-    """Two images, and what the requests to all brokers have in common: the encoded UpdateMetadata, and the changed
+    """Two images, and the common parts of the requests to all brokers: the encoded UpdateMetadata, and the changed
     partitions by broker id.
     """
 
@@ -123,7 +123,7 @@ class _Difference:
 class BrokerRequests:
     """Builds the requests to all brokers from the difference of two images.
 
-    What the requests have in common is built once. In a large cluster, building it for each broker would take most of
+    The common parts of the requests are built once. In a large cluster, building it for each broker would take most of
     the time that a new controller needs.
     """
 

@@ -253,7 +253,7 @@ def _creation(term: ControllerTerm, new: _NewTopic, alive: Collection[int], *, h
 def _transactions(creations: Mapping[int, _Creation]) -> Iterator[list[int]]:
     """Yield groups of topics, by their keys, that fit into one transaction.
 
-    A topic with many partitions is a group of its own.
+    A topic with many partitions is a separate group.
     """
     group: list[int] = []
     size = 0

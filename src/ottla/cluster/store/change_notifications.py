@@ -18,7 +18,7 @@ log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
-"""Maximum time in seconds that a request waits for the store; after it, what was read last is used."""
+"""Maximum time in seconds that a request waits for the store; after that, the last known values are used."""
 EXPIRY_SECONDS: Final = 900.0
 """Lifetime of a notification in seconds, as in Kafka. A broker that was disconnected for longer reads everything."""
 
@@ -27,7 +27,7 @@ class ChangeListener:
     """Runs handlers in a task whenever a watch fires, and again if they fail. Not thread-safe: event loop only."""
 
     def __init__(self, subject: str, *handlers: Callable[[], Awaitable[None]]) -> None:
-        """`subject`: what the handlers read, for log lines."""
+        """`subject`: the name of the data that the handlers read, for log lines."""
         self._subject = subject
         self._handlers = handlers
         self._changed = asyncio.Event()
@@ -117,7 +117,7 @@ class ChangeReader:
     ) -> None:
         """`handle`: called with the paths of new notifications; it has to read everything if `may_have_missed`.
 
-        `subject`: what it reads, for log lines.
+        `subject`: the name of the data that it reads, for log lines.
         """
         self._subject = subject
         self._handle = handle
@@ -147,7 +147,7 @@ class ChangeReader:
     async def refresh(self) -> None:
         """Read recent changes by other brokers.
 
-        If the store is unreachable, log a warning and keep what was read last.
+        If the store is unreachable, log a warning and keep the last known values.
         """
         try:
             async with asyncio.timeout(REFRESH_SECONDS):

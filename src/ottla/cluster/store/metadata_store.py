@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from ottla.errors import KafkaError, KafkaStorageError
 
 ANY_VERSION = -1
-"""Set or delete a znode whatever its version."""
+"""Set or delete a znode regardless of its version."""
 MAX_NODE_BYTES = 1_000_000
 """Maximum size of a znode's value in bytes. ZooKeeper closes the connection after a larger request."""
 
@@ -50,7 +50,7 @@ class MetadataStoreStorageError(MetadataStoreError, KafkaStorageError):
 
 
 Watcher = Callable[[], None]
-"""Called once, on the event loop, when what was read has changed or can no longer be watched."""
+"""Called once, on the event loop, when a znode that was read has changed or can no longer be watched."""
 
 
 class ZNode(NamedTuple):

@@ -300,7 +300,7 @@ class SqliteTree:
 
 
 def changed_keys(operation: Operation) -> list[str]:
-    """Return the keys of what an operation changes.
+    """Return the keys that an operation changes.
 
     The key of a znode's value is its path; that of the list of its children is its path followed by a slash.
     """

@@ -32,7 +32,7 @@ FENCED: Final = (errors.FencedLeaderEpochError, errors.FencedStateEpochError, er
 
 @dataclass(slots=True)
 class LoadedPartition:
-    """A share partition, and what is being written of it."""
+    """A share partition, and the state of its writes."""
 
     replica: Partition
     partition: SharePartition

@@ -98,7 +98,7 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before this one, for repeated requests, too. It is not in the log."""
+    """The previous epoch, including repeated requests. It is not in the log."""
     version: int = CLASSIC
     """The transaction version of the last request."""
 

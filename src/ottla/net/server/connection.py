@@ -200,7 +200,7 @@ class Connection:
         self.state: dict[str, object] = {}
         """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
-        """Functions to call once, when the peer has disconnected, so that no response can be sent any more."""
+        """Functions to call once, when the peer has disconnected, so that responses can no longer be sent."""
         self.last_active = time.monotonic()
 
     def start(self) -> None:
@@ -238,7 +238,7 @@ class Connection:
         self._throttle_seconds = max(self._throttle_seconds, seconds)
 
     def release_frame(self) -> None:
-        """Release the frame of the request in progress, because nothing refers to it any more."""
+        """Release the frame of the request in progress, because nothing refers to it any longer."""
         self._frame_free = True
         if self._task is not None:
             self._make_room()

@@ -39,7 +39,7 @@ class ConnectionLimits(NamedTuple):
     rate: float = MAX_INT
     rate_per_listener: Mapping[str, float] = {}
     rate_per_ip: Mapping[str | None, float] = {}
-    """The rate limits by IP address. The key None is for addresses that have no limit of their own."""
+    """The rate limits by IP address. The key None is for addresses without a specific limit."""
 
 
 UNLIMITED = ConnectionLimits()

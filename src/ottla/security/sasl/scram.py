@@ -35,7 +35,7 @@ _FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)(?:,[^p].*)?),p=
 
 
 class Credential(NamedTuple):
-    """A stored credential, with which a password can be verified, but not a login be made."""
+    """A stored credential. It can verify a password, but it cannot be used to log in."""
 
     salt: bytes
     stored_key: bytes

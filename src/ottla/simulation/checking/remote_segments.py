@@ -1,4 +1,4 @@
-"""The segments of tiered topics, as the brokers of a simulation know them."""
+"""The segments of tiered topics in the metadata of simulated brokers."""
 
 from __future__ import annotations
 

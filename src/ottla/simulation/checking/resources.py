@@ -28,7 +28,7 @@ FILES_PER_LOG: Final = WARM_SEGMENTS + 2
 OTHER_FILES: Final = 16
 SHOWN: Final = 3
 OF_BROKERS: Final = ("FetchFollower",)
-"""Names of requests of other brokers that wait without clients, too."""
+"""Names of requests of other brokers, which wait even without clients."""
 
 
 def leaked(cluster: SimulatedCluster) -> list[str]:
@@ -96,6 +96,6 @@ def _callback(timer: Any) -> str:
 
 
 def _is_own(timer: Any) -> bool:
-    """Return whether the callback is a method of Ottla. asyncio's own are of futures, of which there are many."""
+    """Return whether the callback is a method of Ottla's code. asyncio's callbacks are methods of its many futures."""
     owner = getattr(timer._callback, "__self__", None)
     return owner is not None and type(owner).__module__.startswith("ottla.")

@@ -1,4 +1,4 @@
-"""A workload that changes ACLs and quotas: at the end, all brokers must have the ones that are in ZooKeeper."""
+"""A workload that changes ACLs and quotas: at the end, all brokers must have those in ZooKeeper."""
 
 from __future__ import annotations
 

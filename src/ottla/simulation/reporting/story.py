@@ -74,8 +74,8 @@ def _concerns(line: str, places: Sequence[tuple[str, int]], clients: Sequence[st
 
 
 def stored_logs(cluster: SimulatedCluster, violations: Sequence[str]) -> Iterator[str]:
-    """Yield descriptions of the logs of the partitions that violations name, on each broker: the end offset and the
-    last batches.
+    """Yield descriptions of the logs on each broker, for the partitions that violations name: end offset and last
+    batches.
     """
     for topic, partition in partitions_of(violations):
         for broker in cluster.brokers:

@@ -22,7 +22,7 @@ class ObjectStore:
         self.objects: dict[str, bytes] = {}
         self.is_down = False
         self.is_reliable = False
-        """Whether no request fails any more, because the run is being checked."""
+        """Whether requests no longer fail, because the run is being checked."""
         self.requests = 0
         self._rng = rng
 

@@ -1,6 +1,6 @@
 """Configs with which Spark's JVM and its Python workers on one machine communicate over Unix domain sockets.
 
-They transfer rows with less CPU time than TCP, Spark's default. Buffers are larger, too. The sockets have a directory
+They transfer rows with less CPU time than TCP, Spark's default. Buffers are also larger. The sockets have a directory
 of their own, because Spark leaves a file of each session behind.
 
 Use them for long jobs: `local_session(config=worker_sockets())`. They are not the default, because a worker that is

@@ -18,7 +18,7 @@ from ottla.spark.monitoring.progress import MicroBatch, State, total
 
 MOST_QUERIES: Final = 100
 MOST_BATCHES: Final = 1000
-"""Maximum number of micro-batches that are stored per query. Totals include earlier ones, too."""
+"""Maximum number of micro-batches that are stored per query. Totals also include earlier ones."""
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
 

@@ -36,7 +36,7 @@ QUERIES, PIPELINE = "queries", "pipeline"
 
 
 class ProgressFile:
-    """Writes a document to a file in a directory, in a thread of its own, from `start` to `close`.
+    """Writes a document to a file in a directory, in a separate thread, from `start` to `close`.
 
     Args:
         directory: the directory, which is created if it does not exist. The umask determines who may read the file.

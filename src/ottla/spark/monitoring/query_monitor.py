@@ -40,8 +40,8 @@ MAX_RECENT: Final = 60
 
 
 class QueryMonitor:
-    """Receives the events of a session's queries until it is closed. A context manager. Reports can be written after
-    closing, too.
+    """Receives the events of a session's queries until it is closed. A context manager. Reports can also be written
+    after closing.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class QueryMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Receives Spark's events, each in a thread of its own."""
+    """Receives Spark's events, each in a separate thread."""
 
     def __init__(self, histories: Histories, metrics: QueryMetrics) -> None:
         self._histories = histories

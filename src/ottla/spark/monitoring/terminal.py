@@ -22,7 +22,7 @@ Tasks = Callable[[], tuple[int, int] | None]
 
 
 class Terminal:
-    """Shows the queries, in a thread of its own, until it is closed."""
+    """Shows the queries, in a separate thread, until it is closed."""
 
     def __init__(self, histories: Histories, tasks: Tasks, stream: IO[str] | None = None) -> None:
         self._histories = histories

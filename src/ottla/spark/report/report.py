@@ -26,7 +26,7 @@ class Bars(NamedTuple):
     labels: Sequence[str]
     values: Sequence[float]
     is_series: bool = False
-    """Whether the labels have an order of their own, such as months; other bars are sorted by value."""
+    """Whether the labels have a natural order, such as months; other bars are sorted by value."""
 
 
 class Multiples(NamedTuple):
@@ -61,7 +61,7 @@ class Report:
 
 
 def provenance(*packages: str) -> list[tuple[str, str]]:
-    """Return where and with what a report was made: versions of Ottla, Python and these packages, machine, time."""
+    """Return the environment of a report: versions of Ottla, Python and these packages, machine, time."""
     from importlib.metadata import PackageNotFoundError, version
 
     rows = []

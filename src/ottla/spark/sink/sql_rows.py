@@ -49,7 +49,7 @@ def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Convert timestamps from the session's time zone to UTC. Database types without a time zone would change their
     values.
 
-    Besides, when clocks are set back, two timestamps would become equal and, as keyColumns, identify the same row.
+    In addition, when clocks are set back, two timestamps would become equal and, as keyColumns, identify the same row.
     """
     fields = [f.with_type(pa.timestamp(f.type.unit, "UTC")) if _has_zone(f.type) else f for f in batch.schema]
     return batch.cast(pa.schema(fields))

@@ -73,7 +73,7 @@ class Written(WriterCommitMessage):
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch that were written by tasks which do not exist any more."""
+    """Rows of a micro-batch that were written by tasks that no longer exist."""
 
     rows: int
     tasks: list[int]

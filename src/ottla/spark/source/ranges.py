@@ -34,7 +34,7 @@ class TopicLookup(Lookup, Protocol):
 
 
 class DataLossError(KafkaError):
-    """Records that should be read do not exist any more."""
+    """Records that should be read no longer exist."""
 
 
 class FilterPushdown:

@@ -134,7 +134,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return latest
 
     def _finds_nothing(self, latest: Offsets) -> bool:
-        """Return whether the pattern matches no topic any more. The query then stays at its position, as with the
+        """Return whether the pattern no longer matches any topic. The query then stays at its position, as with the
         connector.
 
         A broker that has just started may not know its topics yet. If topics were recreated, their end offsets will

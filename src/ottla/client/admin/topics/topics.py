@@ -93,7 +93,7 @@ class TopicsAdmin(AdminDriver):
         `replication_factor`, `assignments` and `configs`. If one topic fails, the others are created nevertheless.
 
         If the response of an attempt is lost, the next one raises TopicAlreadyExistsError for topics that the first has
-        created. Java's admin client does so, too: the client does not know whether it has created them itself.
+        created. Java's admin client does so as well: the client does not know whether it has created them itself.
         """
         topics = {topic.name: topic for topic in _new_topics(new_topics)}
         call: AdminCall[str, CreatedTopic] = AdminCall(

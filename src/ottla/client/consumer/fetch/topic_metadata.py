@@ -18,7 +18,7 @@ Partitions = tuple[PartitionInfo, ...]
 
 
 class TopicMetadataFetcher:
-    """The lookups of one consumer. `done` is called when no lookup of offsets is pending any more."""
+    """The lookups of one consumer. `done` is called when all lookups of offsets have ended."""
 
     def __init__(
         self,

@@ -125,7 +125,7 @@ class ShareFetcher:
 
     def _take_waiting(self, node: int, session: ShareSessionHandler) -> list[Acknowledgements]:
         """Return the acknowledgements for the next request. If the session has ended, they fail, because its locks have
-        ended, too.
+        ended as well.
         """
         waiting = self._waiting.pop(node, [])
         if session.is_open:

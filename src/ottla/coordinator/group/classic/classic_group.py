@@ -290,7 +290,7 @@ class ClassicGroup:
         """Do nothing: any client may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Raise NonEmptyGroupError if the group has members of another protocol type than consumer: the broker does not
+        """Raise NonEmptyGroupError if the group has members whose protocol type is not consumer: the broker does not
         know which topics they read.
         """
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
