@@ -102,7 +102,7 @@ class ZooKeeperServer:
         command = [str(find_java().executable), *JVM, f"-Dlog4j2.configurationFile={logging}"]
         return [*command, "-cp", f"{_jars()}/*", MAIN, str(config)]
 
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         """Return whether the server responds."""
         return b"Mode:" in _send_command(self.port, b"srvr")
 
@@ -134,7 +134,7 @@ class ZooKeeperServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
-            if self.answers():
+            if self.responds():
                 return
             time.sleep(0.05)
         self.kill()

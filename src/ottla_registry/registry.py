@@ -320,7 +320,7 @@ def request_schema(subject: str, document: Any) -> StoredSchema:
             document["schema"],
             str(document.get("schemaType") or "AVRO"),
             tuple(map(Reference.from_json, document.get("references") or ())),
-            extra=records.passed_on(document),
+            extra=records.unused_fields(document),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.invalid_schema(f"{error}") from None

@@ -45,13 +45,13 @@ class Deserializer(Protocol):
 class Converter:
     """The configured serializer or deserializer of an option. It is called with topic, value and headers."""
 
-    __slots__ = ("_call", "_close", "name", "option", "takes_headers")
+    __slots__ = ("_call", "_close", "accepts_headers", "name", "option")
 
     def __init__(self, option: str, target: Any, method: str) -> None:
         self.option: str = option
         self.name: str = getattr(target, "__name__", type(target).__name__)
         function = getattr(target, method, None)
-        self.takes_headers: bool = function is not None and _wants_headers(function)
+        self.accepts_headers: bool = function is not None and _accepts_headers(function)
         self._call: Callable[..., Any] = function if function is not None else lambda topic, value: target(value)
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
@@ -60,7 +60,7 @@ class Converter:
         the value.
         """
         try:
-            if self.takes_headers:
+            if self.accepts_headers:
                 return self._call(topic, [] if headers is None else headers, value)
             return self._call(topic, value)
         except Exception as error:  # user code: any exception is reported with option, topic and type
@@ -78,7 +78,7 @@ HEADERS_PARAMETERS: Final = 3
 """The parameters topic, headers and value."""
 
 
-def _wants_headers(method: Callable[..., Any]) -> bool:
+def _accepts_headers(method: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):  # not written in Python

@@ -101,7 +101,7 @@ class TableConfig(Config, subject="table"):
     ottla_table_flush_bytes = Option(
         128 << 20,
         integer(1, LONG_MAX),
-        "Size in bytes of new records in the log at which they are written before ottla.table.flush.ms.",
+        "Size in bytes of new records in the log at which they are written without waiting for ottla.table.flush.ms.",
     )
     ottla_table_compact_files = Option(
         16,

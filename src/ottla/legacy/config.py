@@ -64,10 +64,10 @@ class LegacyConfig(Config):
         value = self.values[option]
         if not isinstance(value, type):
             return value
-        return value(self.originals) if _takes_options(value) else value()
+        return value(self.originals) if _accepts_options(value) else value()
 
 
-def _takes_options(made: type[Any]) -> bool:
+def _accepts_options(made: type[Any]) -> bool:
     """Return whether the constructor takes a positional argument, as Scala plug-ins take their configs."""
     if made.__init__ is object.__init__:
         return False

@@ -52,7 +52,7 @@ class LoggingReporter:
         """Log the current values of all metrics."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
-            line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _says_something(value))
+            line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _is_significant(value))
             if line:
                 log.info("%s %s", group, line)
 
@@ -65,5 +65,5 @@ class LoggingReporter:
             self.write()
 
 
-def _says_something(value: Any) -> bool:
+def _is_significant(value: Any) -> bool:
     return not (isinstance(value, float) and (value != value or value == 0))

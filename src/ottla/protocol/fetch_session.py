@@ -136,7 +136,7 @@ class FetchSessionHandler:
             return None
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
-    def answered(self, response: FetchResponse) -> bool:
+    def handle_response(self, response: FetchResponse) -> bool:
         """Apply a response, and return False if the session was lost and the request must be sent again in full."""
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:

@@ -148,7 +148,7 @@ class ReplicaFetcher:
         response = await self._fetch(positions)
         if response is None:
             return
-        if not self._session.answered(response):
+        if not self._session.handle_response(response):
             raise for_code(response.error_code)
         self._failures = 0
         await self._apply_response(response, due)
@@ -300,9 +300,9 @@ class ReplicaFetcher:
 
     async def _list_offset(self, follower: Follower, time: int) -> int:
         tp = follower.tp
-        want = ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=follower.epoch, timestamp=time)
+        listed = ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=follower.epoch, timestamp=time)
         request = ListOffsetsRequest(
-            replica_id=self._own_id, topics=[ListOffsetsTopic(name=tp.topic, partitions=[want])]
+            replica_id=self._own_id, topics=[ListOffsetsTopic(name=tp.topic, partitions=[listed])]
         )
         response = await self._sender.send(
             self._leader,

@@ -117,10 +117,10 @@ def every_record_is_consumed(events: Sequence[GroupEvent], records: Sequence[Sto
     """Check that every record was consumed, and that each new owner started no later than at the committed offset."""
     taken = {(event.tp, event.offset) for event in events if isinstance(event, Consumed)}
     wrong = [f"no member took {r.tp} {r.offset}" for r in records if (r.tp, r.offset) not in taken]
-    return wrong + _went_back(events)
+    return wrong + _consumed_again(events)
 
 
-def _went_back(events: Sequence[GroupEvent]) -> list[str]:
+def _consumed_again(events: Sequence[GroupEvent]) -> list[str]:
     committed: dict[TopicPartition, int] = {}
     floor: dict[tuple[str, TopicPartition], int] = {}
     wrong = []

@@ -46,7 +46,7 @@ class WatchedReplica:
         self.partition, self.starts, self._crashes = partition, broker.starts, broker.crashes
         self._last = {name: value for name, value in self._last.items() if name in survives}
 
-    def went_back(self, numbers: dict[str, int]) -> list[str]:
+    def decreases(self, numbers: dict[str, int]) -> list[str]:
         """Return descriptions of the numbers that have decreased since the previous call."""
         last, self._last = self._last, {**self._last, **numbers}
         return [
@@ -62,11 +62,11 @@ class Observer:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        on_look: Callable[[SimulatedBroker, BrokerContext, Sequence[Partition]], object],
+        on_observed: Callable[[SimulatedBroker, BrokerContext, Sequence[Partition]], object],
     ) -> None:
-        """`on_look` is called for each broker, after its checks, with the partitions that have changed."""
+        """`on_observed` is called for each broker, after its checks, with the partitions that have changed."""
         self._cluster = cluster
-        self._on_look = on_look
+        self._on_observed = on_observed
         self.violations: list[str] = []
         self._leaders: dict[tuple[Key, int], int] = {}
         """The leader by partition and leader epoch."""
@@ -101,11 +101,11 @@ class Observer:
                 self._controllers[start] = epoch
                 partitions = [partition for partition in context.partitions if partition.topic_partition in changed]
                 for partition in partitions:
-                    self._look(broker, partition)
+                    self._check_replica(broker, partition)
                 for group in context.groups.groups.by_id.values():
                     if isinstance(group, ConsumerGroup):
                         self._check_owners(group)
-                self._on_look(broker, context, partitions)
+                self._on_observed(broker, context, partitions)
 
     def _changed(self, serving: Sequence[tuple[SimulatedBroker, BrokerContext]]) -> set[TopicPartition]:
         """Return the partitions of which a replica or the written state has changed since the previous call.
@@ -147,7 +147,7 @@ class Observer:
         if text not in self.violations:
             self.violations.append(text)
 
-    def _look(self, broker: SimulatedBroker, partition: Partition) -> None:
+    def _check_replica(self, broker: SimulatedBroker, partition: Partition) -> None:
         key = partition.topic_partition, partition.topic_id
         watched = self._watched(broker, partition)
         epoch = partition.image.leader_epoch
@@ -157,7 +157,7 @@ class Observer:
             numbers |= {LOG_START: partition.log.log_start_offset, "high watermark": partition.high_watermark}
         if partition.leads and is_clean:
             numbers[f"last stable offset in epoch {epoch}"] = partition.log.last_stable_offset
-        for text in watched.went_back(numbers):
+        for text in watched.decreases(numbers):
             self._add(f"{key[0]} at {broker.name}: {text}")
         if not partition.leads:
             return

@@ -175,7 +175,7 @@ class Simulation:
         }
         self.cluster = SimulatedCluster(self.world, BROKERS, configs)
         self.recorder = Recorder()
-        self.observer = Observer(self.cluster, self.recorder.look)
+        self.observer = Observer(self.cluster, self.recorder.observe)
         self.world.partition_states.on_state = self.recorder.on_state
         self.history.on_ack = self.observer.on_ack
         self.clients: list[Workload] = []

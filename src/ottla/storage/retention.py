@@ -78,7 +78,7 @@ def _end(log: Log, i: int) -> int:
     return log.segments[i + 1].base_offset if i + 1 < len(log.segments) else log.log_end_offset
 
 
-def _may_go(log: Log, i: int) -> bool:
+def _may_delete(log: Log, i: int) -> bool:
     """Return whether segment `i` may be deleted: it ends at or below the high watermark, and is not an empty active
     segment.
     """
@@ -92,7 +92,7 @@ def _too_old(log: Log, now_ms: int, retention_ms: int) -> int:
         return 0
     count = 0
     for i, segment in enumerate(log.segments):
-        if not _may_go(log, i) or now_ms - newest_ms(segment) <= retention_ms:
+        if not _may_delete(log, i) or now_ms - newest_ms(segment) <= retention_ms:
             break
         count += 1
     return count
@@ -115,7 +115,7 @@ def _too_many_bytes(log: Log, retention_bytes: int) -> int:
     excess = log.size - retention_bytes
     count = 0
     for i, segment in enumerate(log.segments):
-        if not _may_go(log, i) or excess < segment.size:
+        if not _may_delete(log, i) or excess < segment.size:
             break
         excess -= segment.size
         count += 1

@@ -149,7 +149,7 @@ def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, C
     """Parse the JSON of flights. Return the DataFrame, and the columns for the scheduled departure (UTC) and its local
     day.
 
-    `other_columns` of `values` are kept.
+    The DataFrame also has `other_columns` of `values`.
     """
     flight = F.from_json("value", _FLIGHT_SCHEMA).alias("flight")
     parsed = values.select("value", flight, *other_columns).select("value", "flight.*", *other_columns)

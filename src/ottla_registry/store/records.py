@@ -29,7 +29,7 @@ class Reference(NamedTuple):
         return cls(str(document["name"]), str(document["subject"]), int(document["version"]))
 
 
-PASSED_ON: Final = ("metadata", "ruleSet", "schemaTags")
+UNUSED_FIELDS: Final = ("metadata", "ruleSet", "schemaTags")
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
         str(document.get("schemaType") or "AVRO"),
         tuple(map(Reference.from_json, document.get("references") or ())),
         bool(document.get("deleted")),
-        passed_on(document),
+        unused_fields(document),
     )
 
 
-def passed_on(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def unused_fields(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the fields that are stored and returned, but not used."""
-    return tuple((name, dumps(document[name]).decode()) for name in PASSED_ON if document.get(name))
+    return tuple((name, dumps(document[name]).decode()) for name in UNUSED_FIELDS if document.get(name))
 
 
 def config_key(subject: str | None) -> bytes:

@@ -14,7 +14,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
 from ottla.security.authorizer import Authorizer
 
-UNASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
     3, 13
 )
@@ -37,14 +37,14 @@ def test_everything_may_be_done_with_topics_and_the_cluster(tmp_path: Path) -> N
         assert operations(actual.cluster_authorized_operations) == ON_CLUSTERS
         actual = await client.ask(MetadataRequest(topics=topics), 10)
         assert (actual.topics[0].topic_authorized_operations, actual.cluster_authorized_operations) == (
-            UNASKED,
-            UNASKED,
+            NOT_REQUESTED,
+            NOT_REQUESTED,
         )
         paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
         assert operations(paged.topics[0].topic_authorized_operations) == ON_TOPICS
         cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
         assert operations(cluster.cluster_authorized_operations) == ON_CLUSTERS
-        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == UNASKED
+        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == NOT_REQUESTED
 
     with_broker(test, tmp_path)
 

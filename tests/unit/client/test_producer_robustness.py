@@ -472,7 +472,7 @@ def test_aio_send_that_waits_for_memory_is_not_overtaken_by_a_smaller_record(bro
                 await asyncio.sleep(0)
             await asyncio.gather(large, p.send("t", b"2", partition=0))
             await p.flush()
-            assert not p._turns.is_taken(("t", 0))
+            assert not p._turns.is_waiting(("t", 0))
 
     asyncio.run(in_time(whole()))
     assert sent_in_order(broker) == [b"0" * 300, b"1" * 700, b"2"]

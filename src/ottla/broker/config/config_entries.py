@@ -52,7 +52,7 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
             places += _set_on_broker(live, synonym)
         places += _broker_default(name)
         entry = _entry(option, places, _of_topic(option, places))
-        yield entry._replace(type=LONG) if entry.type == INT and _takes_long(option) else entry
+        yield entry._replace(type=LONG) if entry.type == INT and _is_long(option) else entry
 
 
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
@@ -138,7 +138,7 @@ def _of_topic(option: Option[Any], places: list[ConfigSource]) -> Any:
     return in_ms(places[0].name, places[0].value)
 
 
-def _takes_long(option: Option[Any]) -> bool:
+def _is_long(option: Option[Any]) -> bool:
     """Return whether a topic config has the type LONG: its values may have more than 32 bits."""
     try:
         option.parse(1 << 32)
@@ -152,7 +152,7 @@ def _longs() -> frozenset[str]:
     """Return the broker configs of type LONG: those that are defaults of topic configs of this type, except those in
     hours and minutes.
     """
-    long = (names for topic, names in BROKER_SYNONYMS.items() if _takes_long(TopicConfig.options[topic]))
+    long = (names for topic, names in BROKER_SYNONYMS.items() if _is_long(TopicConfig.options[topic]))
     return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
 
 

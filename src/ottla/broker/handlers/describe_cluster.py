@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.authorized_operations import UNASKED, on_cluster
+from ottla.broker.security.authorized_operations import NOT_REQUESTED, on_cluster
 from ottla.errors import MismatchedEndpointTypeError, UnsupportedEndpointTypeError
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -25,6 +25,8 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=on_cluster(context) if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(context)
+        if request.include_cluster_authorized_operations
+        else NOT_REQUESTED,
         brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
     )

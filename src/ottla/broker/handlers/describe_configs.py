@@ -26,9 +26,9 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-Found = Resource | KafkaError
+ResourceOrError = Resource | KafkaError
 """A resource type, or the error why the client does not get its configs."""
-AllFound = list[tuple[DescribeConfigsResource, Found]]
+RequestedResources = list[tuple[DescribeConfigsResource, ResourceOrError]]
 
 
 def handle(
@@ -37,25 +37,25 @@ def handle(
     """Describe each resource. An error of one does not affect the others."""
     resources = [(requested, _find(requested, context)) for requested in request.resources]
     if not context.broker.config.in_cluster:
-        return _answer(request, resources, context)  # no other broker can have written
-    return _read_and_answer(request, resources, context)
+        return _response(request, resources, context)  # no other broker can have written
+    return _read_and_respond(request, resources, context)
 
 
-def _find(requested: DescribeConfigsResource, context: RequestContext) -> Found:
+def _find(requested: DescribeConfigsResource, context: RequestContext) -> ResourceOrError:
     try:
         return permitted(requested.resource_type, requested.resource_name, ACLOperation.DESCRIBE_CONFIGS, context)
     except KafkaError as error:
         return error
 
 
-async def _read_and_answer(
-    request: DescribeConfigsRequest, resources: AllFound, context: RequestContext
+async def _read_and_respond(
+    request: DescribeConfigsRequest, resources: RequestedResources, context: RequestContext
 ) -> DescribeConfigsResponse:
     await context.broker.config_store.refresh(list(_paths(resources, context)))
-    return _answer(request, resources, context)
+    return _response(request, resources, context)
 
 
-def _paths(resources: AllFound, context: RequestContext) -> Iterator[str]:
+def _paths(resources: RequestedResources, context: RequestContext) -> Iterator[str]:
     """Yield the paths of the resources' configs. Invalid resources are left out; `_describe` reports their errors."""
     for requested, resource in resources:
         if isinstance(resource, KafkaError):
@@ -69,14 +69,19 @@ def _paths(resources: AllFound, context: RequestContext) -> Iterator[str]:
             yield path
 
 
-def _answer(request: DescribeConfigsRequest, resources: AllFound, context: RequestContext) -> DescribeConfigsResponse:
+def _response(
+    request: DescribeConfigsRequest, resources: RequestedResources, context: RequestContext
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_describe(requested, resource, request, context) for requested, resource in resources]
     )
 
 
 def _describe(
-    requested: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, context: RequestContext
+    requested: DescribeConfigsResource,
+    resource: ResourceOrError,
+    request: DescribeConfigsRequest,
+    context: RequestContext,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=requested.resource_type, resource_name=requested.resource_name)
     result.error_message = None

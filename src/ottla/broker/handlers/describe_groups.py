@@ -7,7 +7,7 @@ an error.
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.authorized_operations import UNASKED, on_group
+from ottla.broker.security.authorized_operations import NOT_REQUESTED, on_group
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
@@ -37,7 +37,7 @@ def _describe(group_id: str, with_operations: bool, context: RequestContext) -> 
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
     group = context.broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ClassicGroup):
-        return _described(group, on_group(context, group_id) if with_operations else UNASKED)
+        return _described(group, on_group(context, group_id) if with_operations else NOT_REQUESTED)
     described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD)
     if context.version >= NOT_FOUND_SINCE:
         missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)

@@ -24,10 +24,6 @@ from ottla.protocol.messages.describe_log_dirs import (
 from ottla.security.acl import ResourceType
 from ottla.storage.log_dir import LogDir
 
-Wanted = frozenset[TopicPartition] | None
-"""The requested partitions; None for all."""
-
-
 DESCRIBED_AT_ONCE: Final = 500
 """Number of logs that are described before other tasks may run."""
 
@@ -45,7 +41,10 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     )
 
 
-async def _describe(directory: LogDir, partitions: Wanted, context: RequestContext) -> DescribeLogDirsResult:
+async def _describe(
+    directory: LogDir, partitions: frozenset[TopicPartition] | None, context: RequestContext
+) -> DescribeLogDirsResult:
+    """Describe the replicas of `partitions` in a log directory; None for all."""
     cordoned = context.broker.partitions.is_cordoned(directory)
     result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=cordoned)
     if directory.offline:

@@ -380,7 +380,7 @@ class Fetch:
         return broker.partitions.readable(broker.image, tp)
 
     def _read_one(self, key: PartitionKey, cached: CachedPartition, left: int, first: bool) -> PartitionData:
-        request = cached.want
+        request = cached.request
         try:
             partition = self._find(key)
             partition.check_epoch(request.current_leader_epoch)
@@ -417,7 +417,7 @@ class Fetch:
     ) -> PartitionData:
         """Read a partition from remote storage. There are no records if it does not answer in time."""
         partition, offset = needed.partition, needed.offset
-        size, first = min(budget.left, cached.want.partition_max_bytes), budget.is_empty
+        size, first = min(budget.left, cached.request.partition_max_bytes), budget.is_empty
         committed = self._request.isolation_level == READ_COMMITTED
         try:
             data, transactions = await remote.read(
@@ -439,7 +439,7 @@ class Fetch:
     def _read_for_follower(
         self, partition: Partition, key: PartitionKey, cached: CachedPartition, size: int, first: bool
     ) -> PartitionData:
-        log, request = partition.log, cached.want
+        log, request = partition.log, cached.request
         if self._is_held_back(partition):
             size, first = 0, False
         data = partition.read_to_end(request.fetch_offset, size, at_least_one=first)

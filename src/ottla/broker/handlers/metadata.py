@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
 from ottla import errors
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.authorized_operations import UNASKED, on_cluster, on_topic
+from ottla.broker.security.authorized_operations import NOT_REQUESTED, on_cluster, on_topic
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.model import ACLOperation
@@ -170,12 +170,14 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=on_cluster(context) if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(context)
+        if request.include_cluster_authorized_operations
+        else NOT_REQUESTED,
     )
 
 
 def _operations(request: MetadataRequest, topic: TopicImage, context: RequestContext) -> int:
-    return on_topic(context, topic.name) if request.include_topic_authorized_operations else UNASKED
+    return on_topic(context, topic.name) if request.include_topic_authorized_operations else NOT_REQUESTED
 
 
 def _topic(topic: TopicImage, operations: int, context: RequestContext) -> MetadataResponseTopic:

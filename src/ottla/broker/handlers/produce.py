@@ -121,17 +121,17 @@ def handle(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the batches to their partitions. Wait for appends that are not committed at once."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
-        return _nothing_taken(request, errors.InvalidRequiredAcksError())
+        return _reject_all(request, errors.InvalidRequiredAcksError())
     newest = _highest_producer_id(request)
     if newest >= context.broker.producer_ids.end:
-        return _verify_and_take(newest, request, context)
+        return _verify_and_append(newest, request, context)
     return _append_authorized(request, context)
 
 
-async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+async def _verify_and_append(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Append the batches if their producer ids have been allocated, possibly just now by another broker."""
     if not await context.broker.producer_ids.is_allocated(newest):
-        return _nothing_taken(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
+        return _reject_all(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
     answer = _append_authorized(request, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -141,7 +141,7 @@ def _append_authorized(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append the batches if the client may use the transactional id."""
     if context.broker.authorizer is not None and not _may_be_transactional(request, context):
-        return _nothing_taken(request, errors.TransactionalIdAuthorizationFailedError())
+        return _reject_all(request, errors.TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
         return _append_all(request, context, NOT_ASKED)
     if context.version >= JOINS_SINCE or transaction_verification.is_remote(context.broker, request.transactional_id):
@@ -541,7 +541,7 @@ def _check_transaction(
     )
 
 
-def _nothing_taken(request: ProduceRequest, error: errors.KafkaError) -> ProduceResponse:
+def _reject_all(request: ProduceRequest, error: errors.KafkaError) -> ProduceResponse:
     if request.acks == 0:
         raise CloseConnectionError(f"a request with acks=0 failed: {error}")
     return ProduceResponse(

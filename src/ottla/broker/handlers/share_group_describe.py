@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.authorized_operations import UNASKED, on_group
+from ottla.broker.security.authorized_operations import NOT_REQUESTED, on_group
 from ottla.broker.security.topic_visibility import check_described
 from ottla.coordinator.group.common.consumer_member import by_topic
 from ottla.coordinator.group.share import share_assignor
@@ -31,7 +31,7 @@ def _describe(group_id: str, with_operations: bool, context: RequestContext) -> 
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
-        authorized_operations=on_group(context, group_id) if with_operations else UNASKED,
+        authorized_operations=on_group(context, group_id) if with_operations else NOT_REQUESTED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=share_assignor.NAME,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.authorized_operations import UNASKED, on_group
+from ottla.broker.security.authorized_operations import NOT_REQUESTED, on_group
 from ottla.coordinator.group.streams import sticky_task_assignor
 from ottla.coordinator.group.streams.streams_group import StreamsGroup, StreamsMember
 from ottla.coordinator.group.streams.streams_topology import names
@@ -49,7 +49,7 @@ def _describe(group_id: str, with_operations: bool, context: RequestContext) -> 
         assignment_epoch=group.target_epoch,
         topology=_topology(group),
         members=[_member(member, group) for member in group.members.values()],
-        authorized_operations=on_group(context, group_id) if with_operations else UNASKED,
+        authorized_operations=on_group(context, group_id) if with_operations else NOT_REQUESTED,
         assignor_name=sticky_task_assignor.NAME,
     )
 

@@ -64,7 +64,7 @@ def acl_of(creation: AclCreation) -> ACL:
     if how not in (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED):
         raise InvalidRequestError(f"the pattern type of an ACL must be LITERAL or PREFIXED, not {how.name}")
     _check_name(kind, creation.resource_name)
-    _check_who(creation.principal, creation.host)
+    _check_principal(creation.principal, creation.host)
     pattern = ResourcePattern(kind, creation.resource_name, how)
     return ACL(creation.principal, creation.host, operation, permission, pattern)
 
@@ -78,7 +78,7 @@ def _check_name(kind: ResourceType, name: str) -> None:
         raise InvalidRequestError(f"the metadata store cannot store an ACL for the name {name[:200]!r}")
 
 
-def _check_who(principal: str, host: str) -> None:
+def _check_principal(principal: str, host: str) -> None:
     kind, _, name = principal.partition(":")
     if not kind or not name:
         raise InvalidRequestError(f"{principal[:200]!r} is not a principal (Type:name, such as User:alice)")

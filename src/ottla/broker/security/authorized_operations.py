@@ -12,7 +12,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS, ResourceType
 
-UNASKED = -0x8000_0000
+NOT_REQUESTED = -0x8000_0000
 """The value in a response if the request did not ask for authorized operations."""
 
 

@@ -43,10 +43,10 @@ class PartitionKey(NamedTuple):
 class CachedPartition:
     """One partition of a session: the client's request for it, and the last response."""
 
-    __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "want")
+    __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "request")
 
     def __init__(self, request: FetchPartition) -> None:
-        self.want = request
+        self.request = request
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
@@ -56,7 +56,7 @@ class CachedPartition:
 
     def change(self, request: FetchPartition) -> None:
         """Store the client's new offset or limits."""
-        self.want = request
+        self.request = request
         self.partition = None
 
     def is_quiet(self, now: float, broker_epoch: int) -> bool:
@@ -72,7 +72,7 @@ class CachedPartition:
             return False
         if partition.leader_replica.needs_confirmation:
             return False
-        log, request = partition.log, self.want
+        log, request = partition.log, self.request
         if (
             request.fetch_offset != log.log_end_offset
             or request.current_leader_epoch != partition.image.leader_epoch

@@ -205,12 +205,12 @@ class LocalCluster:
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
             return
-        if server.answers():
+        if server.responds():
             raise StartupError(f"another ZooKeeper, not that of this cluster, serves at {server.connect}")
         self.zookeeper_pid = daemon.start(server.prepare(), server.log)
         self.save()
         deadline = time.monotonic() + START_SECONDS
-        while not server.answers():
+        while not server.responds():
             if not self.zookeeper_is_running() or time.monotonic() > deadline:
                 raise StartupError(f"ZooKeeper did not start; see {server.log}")
             time.sleep(daemon.POLL_SECONDS)

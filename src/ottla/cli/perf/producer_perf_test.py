@@ -138,7 +138,7 @@ COMMAND = Command(
         Option("--producer.config FILE", "same as --command-config"),
         Option(
             "--command-property NAME=VALUE",
-            "producer configs: linger.ms=10 batch.size=32768",
+            "producer configs, such as linger.ms=10 batch.size=32768",
             nargs="+",
             action="extend",
         ),
@@ -147,7 +147,7 @@ COMMAND = Command(
         Option("--num-records N", "number of records to send", int, required=True),
         Option("--throughput N", "approximate limit of records per second; -1: none", float, required=True),
         OneOf(
-            Option("--record-size BYTES", "send random letters, this many in each record", int),
+            Option("--record-size BYTES", "size of each record's value, which consists of random letters", int),
             Option("--payload-file FILE", "send randomly chosen parts of this text file (UTF-8)"),
             Flag("--payload-monotonic", "send 0, 1, 2…"),
         ),

@@ -156,7 +156,7 @@ class KafkaProducer(ProducerCalls):
         core, place = self._core, (record.topic, record.partition)
         deadline = time.monotonic() + core.max_block
         ready: Ready | None = None
-        if not self._turns.is_taken(place):
+        if not self._turns.is_waiting(place):
             queues = core.queues(*place)
             if queues is not None:
                 ready = core.prepare(record, queues)
@@ -259,7 +259,7 @@ class _Turns:
         self.locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
         """The topics and partitions for which calls wait. Each has a lock and the number of these calls."""
 
-    def is_taken(self, place: tuple[str, int | None]) -> bool:
+    def is_waiting(self, place: tuple[str, int | None]) -> bool:
         """Return whether a call is waiting for this topic and partition."""
         return place in self.locks
 

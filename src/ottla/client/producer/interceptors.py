@@ -50,7 +50,7 @@ class ProducerInterceptors(Interceptors):
 
     def __init__(self, interceptors: Sequence[Any], configs: Mapping[str, Any]) -> None:
         super().__init__(interceptors, configs)
-        self._take_headers = [_takes_headers(interceptor) for interceptor in self.chain]
+        self._header_flags = [_accepts_headers(interceptor) for interceptor in self.chain]
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record after its way through all interceptors."""
@@ -61,22 +61,22 @@ class ProducerInterceptors(Interceptors):
         self, metadata: RecordMetadata, error: BaseException | None, headers: Headers | None = None
     ) -> None:
         """Pass a result to all interceptors."""
-        for interceptor, takes_headers in zip(self.chain, self._take_headers, strict=True):
-            more = (headers,) if takes_headers else ()
+        for interceptor, accepts_headers in zip(self.chain, self._header_flags, strict=True):
+            more = (headers,) if accepts_headers else ()
             self.call(interceptor, "on_acknowledgement", metadata, error, *more)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
         """Pass to all interceptors a record that failed before it was in a batch."""
-        for interceptor, takes_headers in zip(self.chain, self._take_headers, strict=True):
+        for interceptor, accepts_headers in zip(self.chain, self._header_flags, strict=True):
             if hasattr(interceptor, "on_send_error"):
                 self.call(interceptor, "on_send_error", record, error)
             else:
-                more = (record.headers,) if takes_headers else ()
+                more = (record.headers,) if accepts_headers else ()
                 metadata = unsent_metadata(record.topic, record.partition)
                 self.call(interceptor, "on_acknowledgement", metadata, error, *more)
 
 
-def _takes_headers(interceptor: Any) -> bool:
+def _accepts_headers(interceptor: Any) -> bool:
     """Return whether an interceptor's on_acknowledgement has a third parameter."""
     method = getattr(interceptor, "on_acknowledgement", None)
     try:

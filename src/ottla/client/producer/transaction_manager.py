@@ -48,7 +48,7 @@ class TransactionManager:
     """The producer id, the epoch and the sequence numbers of an idempotent producer."""
 
     def __init__(
-        self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
+        self, send: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
     ) -> None:
         self.transactional = transactional
         """Whether the producer is transactional.
@@ -60,7 +60,7 @@ class TransactionManager:
         """Whether a gap in the numbers requires a new epoch from the coordinator."""
         self.producer_id: int = NO_PRODUCER_ID
         self.epoch: int = -1
-        self._ask = ask
+        self._send = send
         self._partitions: dict[TopicPartition, Sequences] = {}
 
     @property
@@ -72,7 +72,7 @@ class TransactionManager:
         """Request a producer id from any broker, for a producer that is only idempotent. Raises the broker's and the
         connection's errors.
         """
-        response = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF))
+        response = await self._send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF))
         if response.error_code:
             raise errors.for_code(response.error_code)
         self.producer_id = response.producer_id

@@ -229,9 +229,9 @@ class SqliteMetadataStore:
     def _on_notification(self) -> None:
         if self._own is not None:
             self._own.drain()
-            self._look()
+            self._check_other_processes()
 
-    def _look(self) -> None:
+    def _check_other_processes(self) -> None:
         """Look for changes and sessions of other processes.
 
         If that fails, it is tried again with the next heartbeat.
@@ -340,7 +340,7 @@ class SqliteMetadataStore:
             await self._begin_session()
             log.warning("Session %d has ended and is replaced by %d", ended.id, self._own.id)
             self._sessions_known = False
-            self._look()
+            self._check_other_processes()
         self._fire(list(self._watchers))
         for listener in self._listeners:
             self._start(listener())
@@ -360,7 +360,7 @@ class SqliteMetadataStore:
         if own is not None:
             own.beat()
             self._sessions_known = False
-            self._look()
+            self._check_other_processes()
             if loop.time() < self._due + interval:  # otherwise this process was paused, and perhaps all processes were
                 self._end_silent()
         self._due = loop.time() + interval

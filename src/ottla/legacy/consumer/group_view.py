@@ -25,7 +25,7 @@ class GroupView(NamedTuple):
 class GroupWatcher:
     """Reads the znodes of a group, and calls `changed` when they may have changed.
 
-    A watch fires once. The next `look` sets it again before it reads the znode, so that no change is missed.
+    A watch fires once. The next `read` sets it again before it reads the znode, so that no change is missed.
     """
 
     def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:
@@ -38,17 +38,17 @@ class GroupWatcher:
         them.
         """
 
-    def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+    def read(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         """Return a snapshot of the group and set watches. `count` is the subscription of this member. Raises KafkaError
         if the member is not registered.
         """
         try:
-            return self._look(count, exclude_internal)
+            return self._read_group(count, exclude_internal)
         except BaseException:
             self._watched.clear()  # it is unknown which watches were set
             raise
 
-    def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+    def _read_group(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         brokers = self._zk.brokers(self._watch(znodes.BROKER_IDS))
         topics = cache(lambda: self._zk.children(znodes.TOPICS))
         if count.filter is not None:

@@ -178,7 +178,7 @@ class ZKRebalancerListener:
 
     def _rebalance(self) -> bool:
         """Try to rebalance once. Return False if another member still owns a partition."""
-        view = self._watcher.look(self._count, self._config.exclude_internal_topics)
+        view = self._watcher.read(self._count, self._config.exclude_internal_topics)
         if view == self._seen:
             return True
         self._seen = None

@@ -40,22 +40,22 @@ class SyncProducer:
     def send(self, request: ProduceRequest) -> ProduceResponse | None:
         """Send messages, and return the response of the broker, or None with acks=0. Raises KafkaError."""
         with self._lock:
-            response = self._exchange(request, answered=request.acks != 0)
+            response = self._exchange(request, expects_response=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
         """Send another request, and return its response. Raises KafkaError."""
         with self._lock:
-            return cast(R, self._exchange(request, answered=True))
+            return cast(R, self._exchange(request, expects_response=True))
 
-    def _exchange(self, request: Request[Any], *, answered: bool) -> Response | None:
+    def _exchange(self, request: Request[Any], *, expects_response: bool) -> Response | None:
         if self._closed:
             raise IllegalStateError(f"the connection to {self.host}:{self.port} is closed")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         try:
             self._channel.connect()
             self._channel.send(request, VERSION, self._correlation_id, self.config.client_id)
-            return self._channel.receive() if answered else None
+            return self._channel.receive() if expects_response else None
         except BaseException:
             # After an interruption (also Ctrl+C) it is unknown how much was sent, so that the next request opens a
             # new connection.

@@ -57,12 +57,12 @@ READS_IN_A_ROW: Final = 16
 
 
 class InFlight(NamedTuple):
-    """A request in flight. `answered`: the future of its response. `deadline`: loop time at which it times out."""
+    """A request in flight. `response`: the future of its response. `deadline`: loop time at which it times out."""
 
     correlation_id: int
     request: type[Request[Any]]
     version: int
-    answered: asyncio.Future[Any]
+    response: asyncio.Future[Any]
     deadline: float
 
 
@@ -163,17 +163,17 @@ class Channel:
         The future fails with RequestTimedOutError after `timeout` seconds. This also closes the connection, because the
         response may still arrive. If the connection is lost, the future fails with its error.
         """
-        answered: asyncio.Future[R] = self.loop.create_future()
+        response: asyncio.Future[R] = self.loop.create_future()
         if not self.is_open:
-            answered.set_exception(self.error or errors.NetworkError(f"{self._peer}: not connected"))
-            return answered
+            response.set_exception(self.error or errors.NetworkError(f"{self._peer}: not connected"))
+            return response
         correlation_id = self._next_id()
         chunks = request_frame(request, version, correlation_id, self.client_id)
         deadline = self.loop.time() + timeout
-        self.in_flight.append(InFlight(correlation_id, type(request), version, answered, deadline))
+        self.in_flight.append(InFlight(correlation_id, type(request), version, response, deadline))
         self._send(chunks)
         self._watch(deadline)
-        return answered
+        return response
 
     def send_without_response(self, request: Request[Any], version: int) -> asyncio.Future[None]:
         """Send a request that has no response (acks=0). The future completes when the socket has accepted all of it."""
@@ -271,7 +271,7 @@ class Channel:
                     self.close(foreign)
                     return
                 for frame in self._frames.received(count):
-                    self._answered(frame)
+                    self._handle_response(frame)
                 if self.error is not None or count < len(space):
                     return
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -292,7 +292,7 @@ class Channel:
             self._low_water = low
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
-    def _answered(self, frame: memoryview) -> None:
+    def _handle_response(self, frame: memoryview) -> None:
         """Complete the oldest request with its response."""
         if self.metrics is not None:
             self.metrics.responses.record(frame.nbytes + 4)
@@ -309,12 +309,12 @@ class Channel:
             version = _version_of_answer(sent, frame, pos)
             response = decode(sent.request.RESPONSE, frame, version, pos)
         except errors.MalformedMessageError as error:
-            _fail(sent.answered, error)
+            _fail(sent.response, error)
             raise
         if self._answers < 2:
             self._answers += 1
         self.last_used = self.loop.time()
-        _settle(sent.answered, response)
+        _settle(sent.response, response)
 
     # timeouts and closing
 
@@ -353,7 +353,7 @@ class Channel:
             self._timer.cancel()
         self._outgoing.clear()
         while self.in_flight:
-            _fail(self.in_flight.popleft().answered, self.error)
+            _fail(self.in_flight.popleft().response, self.error)
         while self._when_written:
             _fail(self._when_written.popleft(), self.error)
         if self.on_close is not None:

@@ -222,7 +222,7 @@ class Connection:
             if cancel:
                 self._task.cancel()
             self._buffer = None  # the task will release it, because there may be views into it
-        self._let_go()
+        self._release_buffers()
         release(self._out)
         self._out = []
         self._sock.close()
@@ -376,7 +376,7 @@ class Connection:
             answer = self._service(frame, self)
         except CloseConnectionError as reason:
             log.warning("Closing the connection of %s: %s", self.peer, reason)
-            self._hang_up(reason)
+            self._close_with_response(reason)
             return
         except Exception:
             # A bug in the broker: close this connection, so that the client does not wait forever. Others are not
@@ -404,7 +404,7 @@ class Connection:
         error = task.exception()
         if error is not None:
             if isinstance(error, CloseConnectionError):
-                self._hang_up(error)
+                self._close_with_response(error)
                 return
             log.error("%s: unexpected error in a request; closing the connection", self.peer, exc_info=error)
             self.close()
@@ -413,7 +413,7 @@ class Connection:
         self._begin_pause()
         self.resume()
 
-    def _hang_up(self, reason: CloseConnectionError) -> None:
+    def _close_with_response(self, reason: CloseConnectionError) -> None:
         if reason.response:
             self._send(reason.response)
         self.close()
@@ -452,7 +452,7 @@ class Connection:
         if size + 4 <= STANDARD_BYTES >= have:
             # keep only the bytes of a small frame, so that a slow peer uses no more memory than it has sent
             self._stash = bytes(memoryview(buffer)[start : self._filled])
-            self._let_go()
+            self._release_buffers()
             return True
         needed = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
         if needed > len(buffer):
@@ -477,7 +477,7 @@ class Connection:
         view[:have] = bytes(view[start : start + have])
         return have
 
-    def _let_go(self) -> None:
+    def _release_buffers(self) -> None:
         """Release all buffers."""
         if self._buffer is not None:
             self._memory.release(self._buffer)

@@ -177,12 +177,12 @@ class TlsConnection(Connection):
         self._stop_writing()
         if writable:
             self._writing = True
-            self._loop.add_writer(self._sock.fileno(), self._go_on, then)
+            self._loop.add_writer(self._sock.fileno(), self._resume_with, then)
         else:
             self._reading = True
-            self._loop.add_reader(self._sock.fileno(), self._go_on, then)
+            self._loop.add_reader(self._sock.fileno(), self._resume_with, then)
 
-    def _go_on(self, then: Callable[[], None]) -> None:
+    def _resume_with(self, then: Callable[[], None]) -> None:
         self._stop_reading()
         self._stop_writing()
         then()

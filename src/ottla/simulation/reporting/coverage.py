@@ -19,7 +19,7 @@ MAX_PLANS: Final = 200
 """Maximum number of earlier plans to derive new ones from."""
 
 
-class Remembered(NamedTuple):
+class CoveringPlan(NamedTuple):
     """A plan whose run covered something new, with its faults."""
 
     plan: Plan
@@ -33,7 +33,7 @@ class Coverage:
         """`path`: the coverage file. If it exists, its counts are continued."""
         self._path = path
         self.met: Counter[str] = Counter()
-        self._plans: list[Remembered] = []
+        self._plans: list[CoveringPlan] = []
         if path is not None and path.exists():
             self.met.update(json.loads(path.read_text())["met"])
 
@@ -42,7 +42,7 @@ class Coverage:
         new = sorted(item for item in items if item not in self.met)
         self.met.update(items)
         if new:
-            self._plans = [*self._plans, Remembered(plan, tuple(faults))][-MAX_PLANS:]
+            self._plans = [*self._plans, CoveringPlan(plan, tuple(faults))][-MAX_PLANS:]
         return new
 
     def never_met(self) -> list[str]:

@@ -84,7 +84,7 @@ class Recorder:
         setattr(transaction.Transaction, "transition_to", changed_transaction)  # noqa: B010
         setattr(ApiStats, "__init__", made)  # noqa: B010
 
-    def look(self, broker: SimulatedBroker, context: BrokerContext, partitions: Iterable[Partition]) -> None:
+    def observe(self, broker: SimulatedBroker, context: BrokerContext, partitions: Iterable[Partition]) -> None:
         """Compare the groups and some replicas of a broker with their states at the previous call."""
         for group in context.groups.groups.by_id.values():
             kind = {ConsumerGroup: "consumer group", ShareGroup: "share group"}.get(type(group))

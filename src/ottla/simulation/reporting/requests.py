@@ -22,7 +22,7 @@ LEFT_OUT: Final = frozenset({
     "ApiVersions", "Metadata", "FindCoordinator", "SaslHandshake", "SaslAuthenticate", "Heartbeat", "UpdateMetadata",
     "ShareGroupHeartbeat", "DescribeCluster",
 })  # fmt: skip
-DULL: Final = frozenset({
+OMITTED_FIELDS: Final = frozenset({
     "throttle_time_ms", "error_message", "configs", "live_leaders", "node_endpoints", "topic_id", "session_epoch",
     "aborted_transactions", "max_bytes", "forgotten_topics_data", "partition_max_bytes", "timeout_ms",
 })  # fmt: skip
@@ -85,7 +85,12 @@ def _flat(message: Any, names: Mapping[UUID, str], topic: str, partition: str) -
     topic = topic or str(own_topic or "")
     partition = next((str(values[name]) for name in PARTITION if name in values), partition)
     own = tuple(_scalars(values))
-    nested = [item for name, value in values.items() if isinstance(value, list) and name not in DULL for item in value]
+    nested = [
+        item
+        for name, value in values.items()
+        if isinstance(value, list) and name not in OMITTED_FIELDS
+        for item in value
+    ]
     inner = [item for item in nested if isinstance(item, Struct)]
     if not inner:
         yield topic, partition, own
@@ -96,7 +101,7 @@ def _flat(message: Any, names: Mapping[UUID, str], topic: str, partition: str) -
 
 def _scalars(values: dict[str, Any]) -> Iterator[str]:
     for name, value in values.items():
-        if name in (*TOPIC, *PARTITION, *DULL) or value is False or value in (None, "", -1, b""):
+        if name in (*TOPIC, *PARTITION, *OMITTED_FIELDS) or value is False or value in (None, "", -1, b""):
             continue
         if name == "error_code":
             if value:

@@ -52,7 +52,7 @@ class Shrinker:
         """Shrink until nothing more can be left out, or until the deadline."""
         self._try([self.best.plan._replace(stops_early=True)], variations=1)
         self._cut_after_the_violation()
-        self._say()
+        self._report_progress()
         smaller = True
         while smaller and not self._is_over:
             smaller = any([self._fewer_faults(), self._fewer_clients(), self._shorter()])
@@ -72,11 +72,11 @@ class Shrinker:
         for plan, outcome in self._run_all(iter(plans)):
             if self._promise in outcome.promises:
                 self.best = Shrunk(plan, outcome)
-                self._say()
+                self._report_progress()
                 return True
         return False
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         plan, outcome = self.best
         self._progress(
             f"{len(plan.faults or ())} faults, {len(outcome.clients) - len(plan.without)} clients, "

@@ -26,7 +26,7 @@ from ottla.spark.options.offset_range_limit import Offsets
 from ottla.spark.options.options import SourceOptions, Subscription
 from ottla.spark.source.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
 from ottla.spark.source.offsets import OffsetRange, split
-from ottla.spark.source.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
+from ottla.spark.source.ranges import FilterPushdown, RangeReader, check_exists, remaining_records
 from ottla.storage.batch_columns import add_batch
 from ottla.storage.log_reader import ReadOnlyLog, StoredBatch, offline_logs
 from ottla.storage.producer_state import ABORT, read_marker
@@ -80,7 +80,7 @@ class LogDirReader(RangeReader, DataSourceReader):
             return ReadOnlyLog(partition.directory, left.start, left.end).start
 
         read = partial(columns_of, partition=partition, headers=self.options.include_headers)
-        columns = what_is_left(partition.range, read, lost)
+        columns = remaining_records(partition.range, read, lost)
         return record_batches(columns, partition.range.topic_partition, self.columns)
 
 

@@ -78,7 +78,7 @@ class RangeReader(SentToWorkers):
         return self.bounds.cut(batch_ranges(starts, ends, lookup, self.report_loss), lookup)
 
 
-def what_is_left(
+def remaining_records(
     offset_range: OffsetRange,
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],

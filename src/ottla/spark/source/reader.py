@@ -16,7 +16,7 @@ from ottla.spark.environment.python_workers import keep_what_is_loaded
 from ottla.spark.source.arrow import record_batches
 from ottla.spark.source.brokers import Brokers, read_range
 from ottla.spark.source.offsets import OffsetRange, split
-from ottla.spark.source.ranges import FilterPushdown, RangeReader, what_is_left
+from ottla.spark.source.ranges import FilterPushdown, RangeReader, remaining_records
 
 
 class RangePartition(InputPartition):
@@ -41,7 +41,7 @@ class BrokerReader(RangeReader):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
         keep_what_is_loaded()
-        columns = what_is_left(partition.range, lambda left: read_range(left, self.options), self._lost)
+        columns = remaining_records(partition.range, lambda left: read_range(left, self.options), self._lost)
         return record_batches(columns, partition.range.topic_partition, self.columns)
 
     def _lost(self, left: OffsetRange, _error: OffsetOutOfRangeError) -> int:

@@ -87,7 +87,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
         """Return the end of the next micro-batch, with at most `most` offsets unless it is None."""
-        if self._takes_beginning(start):
+        if self._has_unstable_start(start):
             return start
         begin = offsets_from_json(start)
         self._commit_to_group(begin)
@@ -118,7 +118,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self.brokers.commit(group, read)
             self._committed = read
 
-    def _takes_beginning(self, start: dict[str, Any]) -> bool:
+    def _has_unstable_start(self, start: dict[str, Any]) -> bool:
         """Return whether this is the first micro-batch of a query whose start a second lookup could change."""
         is_first = self._beginning == start
         self._beginning = None
@@ -159,7 +159,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of one micro-batch."""
-        if self._takes_beginning(start):
+        if self._has_unstable_start(start):
             # The micro-batch runs again after a crash. It is empty as before, even if the start was looked up again and
             # is after `end`.
             return []

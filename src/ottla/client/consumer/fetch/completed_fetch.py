@@ -142,7 +142,7 @@ class CompletedFetch:
         while self._batches:
             header, start, _ = self._batches[-1]
             try:
-                is_requested = self._wants(header, start)
+                is_requested = self._has_records_to_return(header, start)
             except errors.KafkaError as error:
                 raise self.unreadable(header, error) from error
             if is_requested:
@@ -196,7 +196,7 @@ class CompletedFetch:
         self.decoded()
         self._rows, self._row = rows, 0
 
-    def _wants(self, header: BatchHeader, start: int) -> bool:
+    def _has_records_to_return(self, header: BatchHeader, start: int) -> bool:
         """Return whether a batch has records to return: it is not a control batch, not part of an aborted transaction,
         and not completely before the position.
         """

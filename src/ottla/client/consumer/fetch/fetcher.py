@@ -197,7 +197,7 @@ class Fetcher:
             session.restart()  # the broker may have updated the session, so its state is unknown
             raise
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
-        if not session.answered(response):
+        if not session.handle_response(response):
             error_class = errors.for_code(response.error_code)
             log.debug("Node %d rejected the fetch: %s; starting a new fetch session", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:

@@ -83,13 +83,13 @@ class Planner:
         special = {tp: ts for tp, ts in timestamps.items() if ts in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)}
         times = {tp: ts for tp, ts in timestamps.items() if tp not in special}
         offsets = self._consumer.offsets_for_times(times) if times else {}
-        for timestamp, ask in (
+        for timestamp, look_up in (
             (EARLIEST_TIMESTAMP, self._consumer.beginning_offsets),
             (LATEST_TIMESTAMP, self._consumer.end_offsets),
         ):
             partitions = [tp for tp, ts in special.items() if ts == timestamp]
             if partitions:
-                offsets.update({tp: OffsetAndTimestamp(offset, -1) for tp, offset in ask(partitions).items()})
+                offsets.update({tp: OffsetAndTimestamp(offset, -1) for tp, offset in look_up(partitions).items()})
         return offsets
 
     def close(self) -> None:
