@@ -23,7 +23,7 @@ from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, is_context, wit
 
 MODES: Final = frozenset({"READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"})
 MAX_SCHEMA_BYTES: Final = 1_000_000
-"""Below the default of max.message.bytes."""
+"""Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20

@@ -40,7 +40,7 @@ PASSING = (
     errors.RequestTimedOutError,
     errors.OperationNotAttemptedError,
 )
-"""Temporary errors of the verification, which say nothing about the transaction."""
+"""Temporary errors of the verification, which do not concern the transaction itself."""
 FENCED_SINCE = 2
 """The first version with PRODUCER_FENCED of most transactional APIs (KIP-588)."""
 

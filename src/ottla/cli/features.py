@@ -156,7 +156,12 @@ COMMAND = AdminCommand(
             "feature-dependencies",
             "print the features that a level of a feature requires",
             feature_dependencies,
-            options=(Repeatable("--feature NAME=LEVEL", "feature and level", required=True), JSON),
+            options=(
+                Repeatable(
+                    "--feature NAME=LEVEL", "feature and level to look up, such as transaction.version=2", required=True
+                ),
+                JSON,
+            ),
         ),
     ),
 )

@@ -54,7 +54,7 @@ class OAuthLoginConfig(Config):
         None, nullable(integer(1)), "Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."
     )
     sasl_login_read_timeout_ms: Final = Option[int | None](
-        None, nullable(integer(1)), "As sasl.login.connect.timeout.ms; the longer of the two timeouts is used."
+        None, nullable(integer(1)), "Same as sasl.login.connect.timeout.ms; the longer of the two timeouts is used."
     )
     sasl_login_retry_backoff_ms: Final = Option(
         100, integer(0), "Initial delay in milliseconds before a failed request to the token endpoint is retried."

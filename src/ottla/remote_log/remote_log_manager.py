@@ -48,7 +48,7 @@ reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fet
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping broker waits for uploads in progress."""
 WARN_EVERY: Final = 10
-"""Of repeated failures of a task, one in so many is a warning; the others are debug messages."""
+"""If a task fails repeatedly, one in this many failures is logged as a warning, the others as debug messages."""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
 """Returns whether a topic with this name and id is in the metadata store."""

@@ -95,7 +95,7 @@ class SchemaRegistryClient:
         return self._cached(key, lambda: _registered(self._send("POST", path, _body(schema))))
 
     def schema(self, schema_id: int, subject: str = "") -> Schema:
-        """Return the schema with an id; the subject chooses the context."""
+        """Return the schema with an id, in the context of the subject."""
         query = f"?subject={_quoted(subject)}" if subject else ""
         key = ("schema", schema_id, subject)
         return self._cached(key, lambda: _schema(self._send("GET", f"/schemas/ids/{schema_id}{query}")))

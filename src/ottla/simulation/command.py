@@ -25,7 +25,7 @@ WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others, which compiles the codecs for them."""
 
 SQLITE_EVERY: Final = 4
-"""One in this many seeds uses the embedded metadata store."""
+"""One of this many consecutive seeds uses the embedded metadata store."""
 SHRINK_HELP: Final = "shrink each broken run, for 300 s by default, and print its story"
 COVERAGE_HELP: Final = (
     "add the coverage of these runs to this file; half of the runs are variants of runs that covered something new"

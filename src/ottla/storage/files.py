@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers that mean that the disk is full, not broken: written data is intact, and there may be space later."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Error numbers that mean that file descriptors or memory are exhausted, which says nothing about the disk."""
+"""Error numbers that mean that file descriptors or memory are exhausted, which does not indicate a failure of the disk.
+"""
 
 UNWRITTEN = "\0"
 """The content of a file after a loss of power, if the file system had its new size on disk and not its data."""

@@ -3,7 +3,7 @@
 All results of a micro-batch are written in one transaction: its id, the statistics, the new weather, the waiting
 flights, and the offsets that were read. After a crash, Spark runs a micro-batch again with the same id and offsets. If
 the id is in the database, nothing is done. A second writer of the same id fails because of the primary key. So the id
-and the results are committed together or not at all, at whatever time a process is killed. SQLite and PostgreSQL are
+and the results are committed together or not at all, no matter when a process is killed. SQLite and PostgreSQL are
 supported.
 """
 

@@ -1,4 +1,4 @@
-"""Whether a reader's Avro schema can read a writer's data: the rules of schema resolution in Avro's specification.
+"""Compatibility of Avro schemas, by the rules of schema resolution in Avro's specification.
 
 The schemas are those that fastavro has parsed, with full names. The errors have the names of Avro's
 `SchemaCompatibility.SchemaIncompatibilityType`.

@@ -1,4 +1,4 @@
-"""Whether a reader's JSON Schema accepts everything that a writer's schema accepts.
+"""Compatibility of JSON Schemas: checks whether a reader's schema accepts everything that a writer's schema accepts.
 
 The names of differences, and the rules for properties, are those of Confluent's `SchemaDiff`: a property may be added
 to a closed content model (`additionalProperties: false`), but not to an open one, because earlier data may have it

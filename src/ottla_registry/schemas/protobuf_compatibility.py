@@ -1,4 +1,4 @@
-"""Whether messages of a writer's Protobuf file can be read with a reader's file: numbers, types and labels of fields.
+"""Compatibility of Protobuf files: checks whether messages of a writer's file can be read with a reader's file.
 
 The names of differences, and which of them are compatible, are those of Confluent's `SchemaDiff`.
 """

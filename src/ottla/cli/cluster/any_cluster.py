@@ -67,7 +67,7 @@ ACTIONS: Final = (
         "unregister",
         "remove the registration of a broker from any cluster",
         unregister,
-        options=(*_CONNECTION, Option("--id, -i ID", "id of the broker", int, required=True)),
+        options=(*_CONNECTION, Option("--id, -i ID", "id of the broker to unregister", int, required=True)),
     ),
     Action(
         "list-endpoints",

@@ -88,7 +88,7 @@ COMMAND = AdminCommand(
         *connection(),
         OneOf(
             Option("--name", "name of the subscription", actions="describe alter delete"),
-            Flag("--generate-name", "generate a unique name", actions="alter"),
+            Flag("--generate-name", "generate a unique name for a new subscription", actions="alter"),
             required=False,
         ),
         Option(

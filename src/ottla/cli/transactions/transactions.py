@@ -173,7 +173,7 @@ COMMAND = AdminCommand(
             "describe",
             "describe the transaction of a transactional id",
             describe,
-            options=(Option("--transactional-id ID", "the transactional id", required=True), JSON),
+            options=(Option("--transactional-id ID", "transactional id to describe", required=True), JSON),
             header=(
                 *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
                 *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions"),

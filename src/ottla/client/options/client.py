@@ -22,7 +22,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_login_connect_timeout_ms: int | None
     """Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."""
     sasl_login_read_timeout_ms: int | None
-    """As sasl.login.connect.timeout.ms; the longer of the two timeouts is used."""
+    """Same as sasl.login.connect.timeout.ms; the longer of the two timeouts is used."""
     sasl_login_retry_backoff_ms: int
     """Initial delay in milliseconds before a failed request to the token endpoint is retried."""
     sasl_login_retry_backoff_max_ms: int

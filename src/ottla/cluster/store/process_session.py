@@ -73,7 +73,7 @@ class OwnSession:
     def beat(self) -> None:
         """Send a heartbeat: set the modification time of the `alive` pipe.
 
-        A process that does not for too long loses its session.
+        A process that sends none for too long loses its session.
         """
         now = _now_ns()
         try:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
-"""One fourth of the file descriptors is not used for clients' connections, one eighth not for brokers' connections:
-these are reserved for logs.
+"""Divisors for the file descriptors that are reserved for logs: one fourth cannot be used by connections of clients,
+one eighth cannot be used by connections of other brokers either.
 """
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000

@@ -24,8 +24,8 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[RowGroup]:
-    """Yield the rows of a batch by topic and partition, otherwise in their order. Raises ConfigurationError for a row
-    without a topic.
+    """Yield the rows of a batch grouped by topic and partition, in their original order within each group. Raises
+    ConfigurationError for a row without a topic.
     """
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()

@@ -126,7 +126,7 @@ class ShareConsumerCore:
     async def stop(self, timeout: float | None) -> None:
         """Send pending acknowledgements, leave the group and stop, within `timeout` seconds.
 
-        As in Java, records that were not acknowledged are released, in implicit mode too.
+        As in Java, records that were not acknowledged are released, also in implicit mode.
         """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
