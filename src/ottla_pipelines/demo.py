@@ -160,7 +160,8 @@ def _pace(args: argparse.Namespace) -> list[str]:
 
 
 def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
-    """Show progress until Spark has processed everything. Return the seconds since its first micro-batch could start.
+    """Show progress until Spark has processed everything. Return the seconds since its first micro-batch was able to
+    start.
 
     Raises ProcessEndedError if a process ends too early.
     """

@@ -209,7 +209,7 @@ class Broker:
         return self._call(_leader(self.nodes, topic, partition))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Have another in-sync replica lead a partition, and return its broker id.
+        """Make another in-sync replica the leader of a partition, and return its broker id.
 
         `to`: the id of the broker; None: any other one. Raises UnknownTopicOrPartitionError, or ConfigurationError if
         no other replica is in sync, or if the replica on `to` is not.

@@ -48,9 +48,9 @@ class SegmentDeleter:
         self._abandoned: dict[UUID, RemoteLogSegmentMetadata] = {}
 
     def abandon(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Remember a copy of which this broker does not know whether it was finished or deleted, because it lost the
-        leadership meanwhile. `delete_abandoned` deletes it once another leader has removed it from the metadata: that
-        leader may have deleted its objects before all of them were written.
+        """Record a copy whose outcome is unknown, because this broker has lost the leadership meanwhile.
+        `delete_abandoned` deletes its objects once another leader has removed it from the metadata, because that leader
+        may have deleted the objects before all of them were written.
         """
         self._abandoned[segment.id] = segment
         if len(self._abandoned) > MAX_ABANDONED:
@@ -58,7 +58,7 @@ class SegmentDeleter:
             log.warning("Objects may be left in remote storage: %s", object_name(forgotten, RemoteFile.LOG))
 
     async def delete_abandoned(self) -> None:
-        """Delete the objects of abandoned copies that are not in the metadata any more. Raises RemoteStorageError."""
+        """Delete the objects of abandoned copies that are no longer in the metadata. Raises RemoteStorageError."""
         for segment in list(self._abandoned.values()):
             store = self._metadata.store(segment.partition)
             if store is None or not store.is_ready:

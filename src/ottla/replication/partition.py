@@ -158,7 +158,7 @@ class Partition:
         return self._failed
 
     def replace_log(self, log: Log) -> None:
-        """Replace the log by its copy in another log directory."""
+        """Replace the log with its copy in another log directory."""
         assert log.log_end_offset == self.log.log_end_offset, "the copy has not caught up"
         log.high_watermark = self.log.high_watermark
         self.log.listener = None

@@ -127,7 +127,7 @@ class Network:
             del self.listeners[sock.local]
 
     def changed(self, sock: SimulatedSocket) -> None:
-        """Have the event loop poll a socket that may have become ready."""
+        """Make the event loop poll a socket that may have become ready."""
         self._loop.polled.activate(sock.fd)
 
     def close_sockets_of(self, process: Process) -> None:

@@ -102,7 +102,7 @@ class LeaderEpochs:
             self._replace([first, *self.entries[i:]])
 
     def restore(self, entries: list[EpochEntry]) -> None:
-        """Replace the entries by those of an earlier part of the log, which is in remote storage."""
+        """Replace the entries with those of an earlier part of the log, which is in remote storage."""
         self._replace(entries)
 
     def clear(self) -> None:

@@ -116,9 +116,10 @@ class Refreshed(Generic[T]):
         return self._value
 
     async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot of something that is not refreshed at intervals.
+        """Return a snapshot that is refreshed on demand, not at intervals.
 
-        An old one is refreshed. The caller waits for that only if the snapshot is older than `MAX_AGE_SECONDS`.
+        An outdated snapshot is refreshed. The caller waits for the refresh only if the snapshot is older than
+        `MAX_AGE_SECONDS`.
         """
         age = time.time() - self.loaded_at
         if age > MAX_AGE_SECONDS:

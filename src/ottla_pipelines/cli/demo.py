@@ -27,7 +27,7 @@ def _positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo, and return the exit code: 0 if the results are exact, otherwise not 0."""
+    """Run the demo, and return the exit code: 0 if the results are exact, otherwise non-zero."""
     try:
         from ottla_pipelines.demo import run_demo
     except ModuleNotFoundError as error:

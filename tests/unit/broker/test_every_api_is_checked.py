@@ -32,8 +32,8 @@ from ottla.protocol.apis import BY_NAME
 from ottla.protocol.fields import ZERO_UUID
 
 
-class Refused(NamedTuple):
-    """What an API answers to who may do nothing."""
+class Denial(NamedTuple):
+    """The response of an API to a client without rights."""
 
     code: int | None
     """None: no error, but an empty response."""
@@ -41,13 +41,13 @@ class Refused(NamedTuple):
     """The first version with a field for it; earlier ones return nothing."""
 
 
-TOPIC, GROUP, CLUSTER = Refused(TOPIC_REFUSED), Refused(GROUP_REFUSED), Refused(CLUSTER_REFUSED)
-TRANSACTIONAL_ID = Refused(TRANSACTIONAL_ID_REFUSED)
-LEFT_OUT = Refused(None)
-NO_TOKENS = Refused(DelegationTokenRequestNotAllowedError.code)
-"""Answered to everybody on a listener without authentication."""
+TOPIC, GROUP, CLUSTER = Denial(TOPIC_REFUSED), Denial(GROUP_REFUSED), Denial(CLUSTER_REFUSED)
+TRANSACTIONAL_ID = Denial(TRANSACTIONAL_ID_REFUSED)
+LEFT_OUT = Denial(None)
+TOKENS_NOT_ALLOWED = Denial(DelegationTokenRequestNotAllowedError.code)
+"""The error of every client on a listener without authentication."""
 
-ANSWERS: dict[str, Refused] = {
+DENIALS: dict[str, Denial] = {
     "Produce": TOPIC,
     "Fetch": TOPIC,
     "ListOffsets": TOPIC,
@@ -82,7 +82,7 @@ ANSWERS: dict[str, Refused] = {
     "DeleteGroups": GROUP,
     "OffsetDelete": GROUP,
     "AlterReplicaLogDirs": CLUSTER,
-    "DescribeLogDirs": Refused(CLUSTER_REFUSED, since=3),
+    "DescribeLogDirs": Denial(CLUSTER_REFUSED, since=3),
     "DescribeClientQuotas": CLUSTER,
     "AlterClientQuotas": CLUSTER,
     "UpdateFeatures": CLUSTER,
@@ -103,10 +103,10 @@ ANSWERS: dict[str, Refused] = {
     "DescribeAcls": CLUSTER,
     "CreateAcls": CLUSTER,
     "DeleteAcls": CLUSTER,
-    "CreateDelegationToken": NO_TOKENS,
-    "RenewDelegationToken": NO_TOKENS,
-    "ExpireDelegationToken": NO_TOKENS,
-    "DescribeDelegationToken": NO_TOKENS,
+    "CreateDelegationToken": TOKENS_NOT_ALLOWED,
+    "RenewDelegationToken": TOKENS_NOT_ALLOWED,
+    "ExpireDelegationToken": TOKENS_NOT_ALLOWED,
+    "DescribeDelegationToken": TOKENS_NOT_ALLOWED,
     "ElectLeaders": CLUSTER,
     "AlterPartition": CLUSTER,
     "AllocateProducerIds": CLUSTER,
@@ -117,17 +117,17 @@ ANSWERS: dict[str, Refused] = {
     "ListConfigResources": CLUSTER,
     "DescribeTopicPartitions": TOPIC,
 }
-"""What who may do nothing is answered."""
+"""The responses to a client without rights, by API."""
 
-EVERYBODY = {
-    "ApiVersions": "the first words, before it is known who asks",
-    "SaslHandshake": "how it becomes known who asks",
-    "SaslAuthenticate": "how it becomes known who asks",
-    "DescribeCluster": "where the brokers are, as in Metadata; only what may be done with the cluster is held back",
-    "GetTelemetrySubscriptions": "clients send metrics of themselves (KIP-714)",
-    "PushTelemetry": "clients send metrics of themselves (KIP-714)",
+PUBLIC_APIS = {
+    "ApiVersions": "sent before authentication",
+    "SaslHandshake": "part of authentication",
+    "SaslAuthenticate": "part of authentication",
+    "DescribeCluster": "the brokers, as in Metadata; only the authorized operations on the cluster are left out",
+    "GetTelemetrySubscriptions": "clients send their own metrics (KIP-714)",
+    "PushTelemetry": "clients send their own metrics (KIP-714)",
 }
-"""What may be asked by everybody, and why."""
+"""APIs that need no rights, and the reasons."""
 
 DISCONNECTED = {
     "InitializeShareGroupState",
@@ -139,18 +139,18 @@ DISCONNECTED = {
 """Only brokers may send them, and their responses have no field for that error: test_inter_broker_apis."""
 
 BETWEEN_BROKERS_SINCE = {"AddPartitionsToTxn": 4}
-"""Versions that only brokers send: to act for the cluster is what they need."""
+"""Versions that only brokers send, which require CLUSTER_ACTION on the cluster."""
 
 ID_OR_NAME_SINCE = {"Metadata": 12, "DeleteTopics": 6}
-"""APIs that name topics one way or the other from a version on; with others, the version says which."""
+"""APIs whose requests may identify topics by id or by name from a version on; for others, the version decides."""
 
 
-def test_every_api_has_its_row() -> None:
-    assert ANSWERS.keys() | EVERYBODY.keys() | DISCONNECTED == {served.name for served in SUPPORTED_APIS}
-    assert not ANSWERS.keys() & EVERYBODY.keys()
+def test_every_api_has_a_row() -> None:
+    assert DENIALS.keys() | PUBLIC_APIS.keys() | DISCONNECTED == {served.name for served in SUPPORTED_APIS}
+    assert not DENIALS.keys() & PUBLIC_APIS.keys()
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", DENIALS)
 def test_client_without_rights_gets_no_information(name: str, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
@@ -170,7 +170,7 @@ def test_client_without_rights_gets_no_information(name: str, tmp_path: Path) ->
 async def check(client: Asker, name: str, version: int, there: About, missing: About) -> None:
     kind = BY_NAME[name].request
     answer = await client.ask(fill(kind, version, there), version)
-    expected = CLUSTER if version >= BETWEEN_BROKERS_SINCE.get(name, version + 1) else ANSWERS[name]
+    expected = CLUSTER if version >= BETWEEN_BROKERS_SINCE.get(name, version + 1) else DENIALS[name]
     needed = {expected.code} if expected.code is not None and version >= expected.since else set()
     assert codes(answer) == needed, (version, answer)
     if there.topic_id != ZERO_UUID and str(there.topic_id) in repr(answer):
@@ -182,7 +182,7 @@ async def check(client: Asker, name: str, version: int, there: About, missing: A
 
 
 def state(client: Asker) -> tuple[object, ...]:
-    """What requests could change."""
+    """Return the state that requests could change."""
     image, log = client.context.image, client.context.partitions.get_leader(TopicPartition(THERE, 0))
     assert log is not None
     return image.topics, image.configs, image.features, log.log.log_start_offset, log.log.log_end_offset

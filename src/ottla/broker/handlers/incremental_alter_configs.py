@@ -45,7 +45,7 @@ Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:
-    """Replace the configs of a resource by those that `change` returns."""
+    """Replace the configs of a resource with those that `change` returns."""
     resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, context)
 
     def words_in(option: str) -> tuple[str, ...]:

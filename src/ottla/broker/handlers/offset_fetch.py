@@ -178,7 +178,7 @@ def _group(
 
 
 def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext) -> None:
-    """Replace offsets that an open transaction may change by UNSTABLE_OFFSET_COMMIT, so that the client retries
+    """Replace offsets that an open transaction may change with UNSTABLE_OFFSET_COMMIT, so that the client retries
     (KIP-447).
     """
     pending = context.broker.groups.offsets.pending

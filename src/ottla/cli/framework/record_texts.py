@@ -169,7 +169,7 @@ def _upper_snake(name: str) -> str:
 
 
 def _decode_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Replace the bytes of the members' subscriptions and assignments by their decoded fields."""
+    """Replace the bytes of the members' subscriptions and assignments with their decoded fields."""
     classes = (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment))
     for member, fields in zip(group.members, data["members"], strict=True):
         for name, cls in classes:

@@ -251,7 +251,7 @@ class ConsumerCore:
     # Calls of users
 
     def subscribe(self, topics: Iterable[str], pattern: Any, listener: Any) -> None:
-        """Replace the subscription by topics or by a pattern."""
+        """Replace the subscription with topics or with a pattern."""
         names = topic_names(topics)
         if bool(names) == (pattern is not None):
             raise IllegalStateError("subscribe() takes either topics or a pattern")

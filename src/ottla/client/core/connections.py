@@ -190,7 +190,7 @@ class Connections:
             log.info("A broker is reachable again after %.1f s (client.id=%s)", seconds, self.client_id)
 
     async def _find_canonical_names(self) -> None:
-        """Replace the bootstrap servers by the canonical names of their addresses (client.dns.lookup, KIP-235)."""
+        """Replace the bootstrap servers with the canonical names of their addresses (client.dns.lookup, KIP-235)."""
         loop = asyncio.get_running_loop()
         names = []
         for host, port in self.config.bootstrap_servers:

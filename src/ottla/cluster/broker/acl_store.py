@@ -167,7 +167,7 @@ class AclStore:
         return {pattern: task.result() for pattern, task in tasks.items()}
 
     async def _change(self, pattern: ResourcePattern, change: Callable[[ACLs], ACLs]) -> None:
-        """Replace a resource's ACLs by what `change` returns for the current ones.
+        """Replace a resource's ACLs with those that `change` returns for the current ones.
 
         Try again if another broker changes them meanwhile.
         """

@@ -198,7 +198,7 @@ class DelegationTokenStore:
         return token_id
 
     async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
-        """Replace a token by what `change` returns for the current one.
+        """Replace a token with the one that `change` returns for the current one.
 
         Try again if another broker changes it meanwhile.
         """

@@ -143,7 +143,7 @@ class Controller:
     # Brokers
 
     def on_brokers_changed(self) -> None:
-        """Have the registered brokers read again, because one has registered or left."""
+        """Schedule a new read of the registered brokers, because one has registered or left."""
         self._brokers_changed.set()
 
     async def _watch_brokers(self) -> None:

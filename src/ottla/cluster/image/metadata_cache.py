@@ -34,7 +34,7 @@ class MetadataCache:
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Replace the image by the one that `decide` returns for the current one.
+        """Replace the image with the one that `decide` returns for the current one.
 
         Return when all listeners have handled it. Cancelling the caller does not stop the update.
         """

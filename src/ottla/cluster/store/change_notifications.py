@@ -34,7 +34,7 @@ class ChangeListener:
         self._task: asyncio.Task[None] | None = None
 
     def notify(self) -> None:
-        """Have the handlers run soon. Can be used as a `Watcher`."""
+        """Schedule the handlers. Can be used as a `Watcher`."""
         self._changed.set()
 
     def start(self) -> None:

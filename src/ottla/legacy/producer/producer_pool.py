@@ -25,7 +25,7 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def update_producer(self, leaders: Iterable[Node]) -> None:
-        """Replace the connections to these brokers by new ones. Connections to other brokers are kept."""
+        """Replace the connections to these brokers with new ones. Connections to other brokers are kept."""
         with self._lock:
             if self._closed:
                 return

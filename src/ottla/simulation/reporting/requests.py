@@ -34,7 +34,7 @@ MAX_CHARACTERS: Final = 400
 
 
 def record_requests(timeline: Timeline) -> None:
-    """Have all brokers write the requests that they handle to the timeline, for the rest of this process."""
+    """Make all brokers write the requests that they handle to the timeline, for the rest of this process."""
     handle, finish = dispatch.Dispatch._handle, dispatch._finish
     names: dict[UUID, str] = {}
 

@@ -145,7 +145,7 @@ def _settle_accumulators(spark: SparkSession) -> None:
     """Fetch pending accumulator updates, so that a client of Spark Connect can add a listener.
 
     The server (4.3) sends the updates from Python workers, such as those that looked up a source's schema, with its
-    next response. If that is the response to adding a listener, the client takes it for an error, and removes all
+    next response. If that is the response to adding a listener, the client treats it as an error, and removes all
     listeners.
     """
     from pyspark.sql.utils import is_remote

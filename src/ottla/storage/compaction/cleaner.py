@@ -274,7 +274,7 @@ class CleanerPass:
         return run_steps(self.install_steps())
 
     def install_steps(self) -> Steps:
-        """Replace the old segments by the new ones.
+        """Replace the old segments with the new ones.
 
         Change nothing and return False if the log no longer has all of the old ones.
 

@@ -39,5 +39,5 @@ class Resource(Protocol):
         ...
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
-        """Replace the configs of a resource by these, which `check` has returned."""
+        """Replace the configs of a resource with these, which `check` has returned."""
         ...

@@ -292,7 +292,7 @@ class ClassicMembership(Membership):
         return protocol.assignments(decided)
 
     async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Replace the owned partitions by an assignment, and call the listener. A cooperative member that revokes
+        """Replace the owned partitions with an assignment, and call the listener. A cooperative member that revokes
         partitions joins again.
         """
         owned = set(self.subscription.partitions)

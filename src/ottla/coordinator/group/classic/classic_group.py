@@ -169,7 +169,7 @@ class ClassicGroup:
         self.schedule(member.deadline)
 
     def schedule(self, deadline: float) -> None:
-        """Have the group checked for expired members at `deadline`, or earlier."""
+        """Schedule a check for expired members at `deadline`, or earlier."""
         self.members_due = min(self.members_due, deadline)
 
     def add_pending_member(self, member_id: str, until: float) -> None:

@@ -50,7 +50,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member by one with a new id, which inherits its target assignment and starts to join.
+        """Replace a static member with one that has a new id, which inherits its target assignment and starts to join.
 
         Return the new member.
         """

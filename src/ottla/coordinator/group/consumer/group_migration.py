@@ -81,7 +81,7 @@ class GroupMigration:
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
     def downgrade(self, group: ConsumerGroup, leaving: set[str], result: CoordinatorResult) -> None:
-        """Replace the group by a classic one, which rebalances if any members are leaving."""
+        """Replace the group with a classic one, which rebalances if any members are leaving."""
         new = self.classic_group(group, leaving)
         result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         result.replacement = new
