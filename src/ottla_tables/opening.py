@@ -6,7 +6,7 @@ from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import TableIdentity
 from ottla_tables.log.lookup import TableTopic
-from ottla_tables.values.factory import converter, initial_schema
+from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.rows import DEAD_LETTER, BytesConverter
 from ottla_tables.writer import TableWriter
 
@@ -16,13 +16,14 @@ class WriterFactory:
 
     def __init__(self, tables: TableFactory) -> None:
         self._tables = tables
+        self._converters = ConverterFactory(tables.properties)
 
     def open(self, topic: TableTopic) -> TableWriter:
         """Open the writer of a topic. Raises TableError or ConfigurationError."""
         owner, config = TableIdentity(topic.name, topic.topic_id), topic.config
         schema = config.ottla_table_schema
-        table = self._tables.open(owner, config, initial_schema(schema))
-        rows = converter(schema, table.schema)
+        table = self._tables.open(owner, config, self._converters.initial_schema(topic.name, schema))
+        rows = self._converters.converter(topic.name, schema, table.schema)
         dead_letters = None
         if not isinstance(rows, BytesConverter):
             dead_letters = DeadLetters(self._tables.open(owner, config, DEAD_LETTER, SUFFIX))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ottla_tables.formats.table import Table, WrittenFile
 from ottla_tables.partitioning import split
+from ottla_tables.values.arrow_types import conformed
 
 ROW_GROUP_ROWS: Final = 500_000
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -149,12 +150,15 @@ class FileWriter:
 
 
 def aligned(batch: Any, schema: Any) -> Any:
-    """Return rows with the table's columns, in its order. Missing columns are null."""
-    if batch.schema.names == schema.names:
+    """Return rows with the columns of the table, in its order. Columns and fields that they lack are null."""
+    if batch.schema.equals(schema):
         return batch
     present = set(batch.schema.names)
     columns = [
-        batch.column(field.name) if field.name in present else pa.nulls(batch.num_rows, field.type) for field in schema
+        conformed(batch.column(field.name), field.type)
+        if field.name in present
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

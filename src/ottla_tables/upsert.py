@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla_tables.formats.table import TableFile
-from ottla_tables.parquet import read_batches
+from ottla_tables.parquet import aligned, read_batches
 
 
 class Upserts:
@@ -35,7 +35,7 @@ class Upserts:
     def rows(self) -> Any:
         """Return the newest row of each key."""
         schema = self._rows[-1].schema
-        table = pa.concat_tables([pa.Table.from_batches([rows]) for rows in self._rows], promote_options="default")
+        table = pa.Table.from_batches([aligned(rows, schema) for rows in self._rows])
         last = {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
         pairs = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
         newest = table.filter(pa.array([pair in last for pair in pairs], pa.bool_())).select(schema.names)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.storage.log_reader import ReadOnlyLog
@@ -17,6 +19,7 @@ from ottla_tables.formats.table import Commit, Table, TableFile, WrittenFile
 from ottla_tables.log.segments import SegmentReader
 from ottla_tables.parquet import FileWriter
 from ottla_tables.upsert import Upserts
+from ottla_tables.values.arrow_types import lacks
 from ottla_tables.values.rows import RowConverter, Rows
 
 log: Final = logging.getLogger("ottla.tables")
@@ -196,14 +199,14 @@ class _Files:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._writers = [FileWriter(table)]
-        self._columns = frozenset(table.schema.names)
+        self._columns = pa.struct(list(table.schema))
 
     def write(self, batch: Any, schema: Any) -> None:
-        """Add rows; columns that the table lacks are added to it first."""
-        if not self._columns.issuperset(schema.names):
+        """Add rows; columns that the table lacks are added to it first, and so are fields of structs."""
+        if lacks(self._columns, pa.struct(list(schema))):
             self._table.evolve(schema)
             self._writers.append(FileWriter(self._table))
-            self._columns = frozenset(self._table.schema.names)
+            self._columns = pa.struct(list(self._table.schema))
         self._writers[-1].write(batch)
 
     def close(self) -> list[WrittenFile]:

@@ -37,16 +37,18 @@ def message_format(version: str) -> int:
 
 
 NO_TABLE: Final = "none"
-SCHEMAS: Final = ("bytes", "text", "json")
+SCHEMAS: Final = ("bytes", "text", "json", "registry")
 _PARTITION_FIELD: Final = re.compile(r"[^\s,()\[\]]+|(year|month|day|hour)\([^\s,()]+\)")
 
 
 def table_schema(value: Any) -> str:
-    """Parse ottla.table.schema: a kind of values, for JSON optionally with the declared fields."""
+    """Parse ottla.table.schema: a kind of values, optionally with the declared fields of JSON or the registry's URL."""
     declared = text(value).strip()
-    kind, _, fields = declared.partition(":")
-    if kind.strip() not in SCHEMAS or (fields.strip() and kind.strip() != "json"):
-        raise ValueError(f"expected one of {', '.join(SCHEMAS)}, or json:NAME TYPE,…")
+    kind, _, argument = (part.strip() for part in declared.partition(":"))
+    if kind not in SCHEMAS or (argument and kind not in ("json", "registry")):
+        raise ValueError(f"expected one of {', '.join(SCHEMAS)}, json:NAME TYPE,… or registry:URL")
+    if kind == "registry" and argument and not argument.startswith(("http://", "https://")):
+        raise ValueError("expected registry:http://HOST:PORT")
     return declared
 
 
@@ -83,7 +85,8 @@ class TableConfig(Config, subject="table"):
         "bytes",
         table_schema,
         "Values in the table: bytes or text for one column `value`; json for a column per field. The fields are "
-        "inferred, or declared as in json:id bigint,name string,price double.",
+        "inferred, or declared as in json:id bigint,name string,price double. registry, or registry:http://HOST:PORT, "
+        "for a column per field of the latest schema in a schema registry.",
     )
     ottla_table_partition_by = Option[tuple[str, ...]](
         (),

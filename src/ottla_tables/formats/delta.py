@@ -30,6 +30,7 @@ from ottla_tables.formats.table import (
     WrittenFile,
 )
 from ottla_tables.partitioning import identity_fields
+from ottla_tables.values.arrow_types import grown, lacks
 
 PARTITIONS: Final = "partitions"
 """The last part of the application id whose version is the number of partitions."""
@@ -158,9 +159,13 @@ class DeltaLakeTable:
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
-        """Add missing columns to the table, in a separate commit."""
-        own = set(self.schema.names)
-        missing = [field for field in schema if field.name not in own]
+        """Add the columns that the table lacks, in a commit of their own."""
+        own = {field.name: field.type for field in self.schema}
+        missing = [
+            field if field.name not in own else field.with_type(grown(own[field.name], field.type))
+            for field in schema
+            if field.name not in own or lacks(own[field.name], field.type)
+        ]
         if missing:
             from deltalake import Schema
 
@@ -204,6 +209,8 @@ def plain_type(kind: Any) -> Any:
     """Return a type like `plain_field`."""
     if pa.types.is_struct(kind):
         return pa.struct([plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(plain_field(kind.value_field))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ottla.config.topic import TableConfig
 from ottla_tables.formats.table import Table, TableIdentity
+from ottla_tables.values.factory import REGISTRY_PREFIX
 
 CATALOG_FILE: Final = "catalog.db"
 
@@ -17,13 +18,16 @@ class TableFactory:
     """Opens tables.
 
     Args:
-        directory: the directory of tables without a location, and of the SQLite catalog.
-        catalog_properties: further properties of catalogs and object stores, such as credentials.
+        directory: of tables without a location, and of the SQLite catalog.
+        properties: further properties of catalogs, object stores and the schema registry, such as credentials.
     """
 
-    def __init__(self, directory: Path, catalog_properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self.directory = directory.absolute()
-        self._catalog_properties = catalog_properties
+        self.properties = properties
+        self._catalog_properties = {
+            name: value for name, value in properties.items() if not name.startswith(REGISTRY_PREFIX)
+        }
         self._catalogs: dict[str, Any] = {}
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:

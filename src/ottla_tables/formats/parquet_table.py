@@ -32,6 +32,7 @@ from ottla_tables.formats.table import (
     WrittenFile,
 )
 from ottla_tables.partitioning import identity_fields
+from ottla_tables.values.arrow_types import grown_schema
 
 MANIFESTS: Final = "_ottla"
 DATA: Final = "data"
@@ -76,7 +77,7 @@ class ParquetTable:
             break
         if "schema" in self._manifest:
             stored = pa.ipc.read_schema(pa.py_buffer(b64decode(self._manifest["schema"])))
-            self._schema = pa.unify_schemas([stored, self._schema])
+            self._schema = grown_schema(stored, self._schema)
         self._rename()
         files = tuple(
             TableFile(str(self._existing(file["path"])), file["rows"], file["size"], file["path"])
@@ -158,7 +159,7 @@ class ParquetTable:
 
     def evolve(self, schema: Any) -> None:
         """Add columns; the next commit stores them."""
-        self._schema = pa.unify_schemas([self._schema, schema])
+        self._schema = grown_schema(self._schema, schema)
 
     def expire(self, older_than_ms: int) -> None:
         """Delete manifests, and removed files, from before this time."""

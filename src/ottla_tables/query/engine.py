@@ -24,7 +24,7 @@ from ottla_tables.formats.factory import TableFactory, table_name
 from ottla_tables.formats.table import Snapshot, TableIdentity
 from ottla_tables.log.lookup import EARLIEST, Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
-from ottla_tables.values.factory import converter, initial_schema
+from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.rows import BytesConverter, RowConverter
 
 log: Final = logging.getLogger("ottla.tables")
@@ -55,6 +55,7 @@ class QueryEngine:
     def __init__(self, lookup: Lookup, tables: TableFactory, configs: Mapping[str, Any]) -> None:
         self._lookup = lookup
         self._tables = tables
+        self._converters = ConverterFactory(tables.properties)
         self._configs = configs
 
     def run(self, sql: str) -> Result:
@@ -73,7 +74,9 @@ class QueryEngine:
         connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         offsets = {}
         for topic in self._topics_in(connection, sql):
-            offsets[topic.name] = View(connection, topic, self._lookup, self._tables, self._configs).create()
+            offsets[topic.name] = View(
+                connection, topic, self._lookup, self._tables, self._converters, self._configs
+            ).create()
         cursor = connection.execute(sql)
         names = [column[0] for column in cursor.description or ()]
         return Result(names, _rows(cursor), offsets)
@@ -112,12 +115,19 @@ class View:
     """The view of one topic in a connection of DuckDB."""
 
     def __init__(
-        self, connection: Any, topic: TableTopic, lookup: Lookup, tables: TableFactory, configs: Mapping[str, Any]
+        self,
+        connection: Any,
+        topic: TableTopic,
+        lookup: Lookup,
+        tables: TableFactory,
+        converters: ConverterFactory,
+        configs: Mapping[str, Any],
     ) -> None:
         self._connection = connection
         self._topic = topic
         self._lookup = lookup
         self._tables = tables
+        self._converters = converters
         self._configs = configs
         self._name = table_name(topic.name)
         self._converter: RowConverter = BytesConverter()
@@ -153,10 +163,10 @@ class View:
         config = self._topic.config
         if config.ottla_table_format == "none":
             return Snapshot((), {})
-        table = self._tables.open(
-            TableIdentity(self._topic.name, self._topic.topic_id), config, initial_schema(config.ottla_table_schema)
-        )
-        self._converter = converter(config.ottla_table_schema, table.schema)
+        name, schema = self._topic.name, config.ottla_table_schema
+        columns = self._converters.initial_schema(name, schema)
+        table = self._tables.open(TableIdentity(name, self._topic.topic_id), config, columns)
+        self._converter = self._converters.converter(name, schema, table.schema)
         return table.load()
 
     def _range(self, snapshot: Snapshot) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:

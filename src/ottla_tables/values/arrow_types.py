@@ -1,0 +1,102 @@
+"""Arrow types of columns: how they grow with newer schemas, and how arrays become arrays of the columns' types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def grown_schema(old: Any, new: Any) -> Any:
+    """Return the columns of a table that gets those of a newer schema besides."""
+    columns = grown(pa.struct(list(old)), pa.struct(list(new)))
+    own = {field.name: field for field in (*new, *old)}
+    return pa.schema([own[field.name].with_type(field.type) for field in columns])
+
+
+def grown(old: Any, new: Any) -> Any:
+    """Return the type of a column that has values of a newer type: it keeps its own, with the new fields of structs."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        own = {field.name: field.type for field in old}
+        fields = [*own, *(field.name for field in new if field.name not in own)]
+        added = {field.name: field.type for field in new}
+        return pa.struct([(name, _grown_field(own.get(name), added.get(name))) for name in fields])
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return pa.map_(old.key_type, grown(old.item_type, new.item_type))
+    if _is_list(old) and _is_list(new):
+        return pa.list_(grown(old.value_type, new.value_type))
+    return old
+
+
+def _grown_field(old: Any, new: Any) -> Any:
+    if old is None or new is None:
+        return new if old is None else old
+    return grown(old, new)
+
+
+def lacks(own: Any, other: Any) -> bool:
+    """Return whether a type has structs without fields that the other type has in them."""
+    if pa.types.is_struct(own) and pa.types.is_struct(other):
+        types = {field.name: field.type for field in own}
+        return any(field.name not in types or lacks(types[field.name], field.type) for field in other)
+    if pa.types.is_map(own) and pa.types.is_map(other):
+        return lacks(own.item_type, other.item_type)
+    if _is_list(own) and _is_list(other):
+        return lacks(own.value_type, other.value_type)
+    return False
+
+
+def column_type(kind: Any) -> Any:
+    """Return the type of a column for values of a type: timestamps have microseconds in all table formats."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, column_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, column_type(kind.item_type))
+    if _is_list(kind):
+        return pa.list_(column_type(kind.value_type))
+    return kind
+
+
+def conformed(array: Any, kind: Any) -> Any:
+    """Return an array with a column's type: fields of structs go by name, and those that it lacks are null.
+
+    Raises ArrowInvalid if a value does not have that type.
+    """
+    own = array.type
+    if own == kind:
+        return array
+    if pa.types.is_struct(own) and pa.types.is_struct(kind):
+        arrays = [
+            conformed(array.field(index), field.type)
+            if (index := own.get_field_index(field.name)) >= 0
+            else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
+    if pa.types.is_map(own) and pa.types.is_map(kind):
+        keys, items = conformed(array.keys, kind.key_type), conformed(array.items, kind.item_type)
+        return pa.MapArray.from_arrays(_offsets(array), keys, items, kind)
+    if _is_list(own) and _is_list(kind):
+        return pa.ListArray.from_arrays(_offsets(array), conformed(array.values, kind.value_type), kind)
+    is_time = pa.types.is_timestamp(own) and pa.types.is_timestamp(kind)
+    try:
+        # Finer units than microseconds are cut off, but a number that does not fit is an error.
+        return array.cast(kind, safe=not (is_time and own.unit == "ns"))
+    except pa.ArrowNotImplementedError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _offsets(array: Any) -> Any:
+    """Return the offsets of lists, null for those that are null."""
+    offsets = array.offsets.cast(pa.int32())
+    if not array.null_count:
+        return offsets
+    is_null = pa.concat_arrays([array.is_null(), pa.array([False])])
+    return pc.if_else(is_null, pa.scalar(None, pa.int32()), offsets)

@@ -1,0 +1,274 @@
+"""Columns of Avro values: types by the schema, values by fastavro.
+
+Numbers with a logical type are decoded as numbers, which Arrow takes for times: Python's objects for them would take
+half of the time. Only decimals are decoded to objects.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.serdes import Schema, SchemaRegistryClient
+from ottla.serdes.framing import HEADER_BYTES
+from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
+
+MAX_PRECISION: Final = 38
+PRIMITIVES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    **{
+        ("long", f"{prefix}timestamp-{name}"): pa.timestamp(unit, zone)
+        for prefix, zone in (("", "UTC"), ("local-", None))
+        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+    },
+}
+"""The types of numbers with a logical type. Times of the day stay numbers: Delta has no type for them."""
+PYTHON_TYPES: Final = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "bytes": bytes,
+    "string": str,
+    "enum": str,
+    "fixed": bytes,
+    "array": list,
+    "map": dict,
+}
+NAMED_RECORDS: Final = {"return_record_name": True, "return_record_name_override": True}
+Prepare = Callable[[Any], Any]
+
+
+class AvroValues:
+    """The latest version of a subject with Avro."""
+
+    def __init__(self, registry: SchemaRegistryClient, latest: Schema) -> None:
+        self._registry = registry
+        schema, self._named = self._parsed(latest, _unchanged)
+        self._physical = self._parsed(latest, _physical)
+        kind = _Types(self._named).type(schema)
+        if kind is None:
+            raise UnsupportedSchemaError("values of the type null have no columns")
+        self._is_record = pa.types.is_struct(kind)
+        self.fields: Any = pa.schema(list(kind) if self._is_record else [(VALUE, kind)])
+        self._prepare = _Preparation(self._named).of(schema)
+
+    def _parsed(self, schema: Schema, change: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
+        from fastavro import parse_schema
+
+        named: dict[str, Any] = {}
+        texts = [reference.text for reference in self._registry.references(schema).values()]
+        try:
+            for text in texts:
+                parse_schema(change(json.loads(text)), named_schemas=named)
+            return parse_schema(change(json.loads(schema.text)), named_schemas=named), named
+        except Exception as error:  # fastavro raises KeyError and TypeError for malformed schemas, too
+            raise UnsupportedSchemaError(f"invalid Avro schema: {error!r}") from error
+
+    def decoder(self, writer: Schema) -> Decode:
+        """Return a decoder that resolves the writer's schema into the latest one."""
+        from fastavro import schemaless_reader
+
+        if writer.schema_type != "AVRO":
+            raise ValueError(f"the value is {writer.schema_type}, and the latest schema is AVRO")
+        original, named = self._parsed(writer, _unchanged)
+        _Types(named).type(original)  # data of recursive types could exhaust the stack
+        physical = self._parsed(writer, _physical)
+        schema, reader = physical[0], None if physical == self._physical else self._physical[0]
+        is_bytes = isinstance(schema, dict) and schema.get("type") == "bytes"
+        prepare, is_record = self._prepare, self._is_record
+        # Records of a union need their names, which take time.
+        options: dict[str, Any] = {} if prepare is None else NAMED_RECORDS
+
+        def decode(values: Any) -> list[Any]:
+            _, offsets, data = values.buffers()
+            ends = memoryview(offsets).cast("i")[values.offset : values.offset + len(values) + 1]
+            stream = io.BytesIO(memoryview(data) if data is not None else b"")
+            objects: list[Any] = []
+            for start, end in pairwise(ends):
+                if is_bytes:  # without its length, as Confluent's serializers write it
+                    objects.append(bytes(stream.getbuffer()[start + HEADER_BYTES : end]))
+                    continue
+                stream.seek(start + HEADER_BYTES)
+                objects.append(schemaless_reader(stream, schema, reader, **options))
+                if stream.seek(0, io.SEEK_CUR) != end:
+                    raise ValueError("the value is longer or shorter than its schema says")
+            if prepare is not None:
+                objects = [prepare(value) for value in objects]
+            return arrays(objects if is_record else [{VALUE: value} for value in objects], self.fields)
+
+        return decode
+
+
+def _unchanged(schema: Any) -> Any:
+    return schema
+
+
+def _physical(schema: Any) -> Any:
+    """Return a schema without logical types other than decimals that columns can have."""
+    if isinstance(schema, list):
+        return [_physical(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    changed = {name: _physical(part) if name in ("type", "items", "values") else part for name, part in schema.items()}
+    if "logicalType" in changed and _decimal(changed) is None:
+        del changed["logicalType"]
+    if "fields" in changed:
+        changed["fields"] = [_physical(field) for field in changed["fields"]]
+    return changed
+
+
+def _decimal(schema: Mapping[str, Any]) -> Any:
+    """Return the type of a decimal; None if it is none, or has more digits than tables have."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if schema.get("logicalType") != "decimal" or schema.get("type") not in ("bytes", "fixed"):
+        return None
+    if not isinstance(precision, int) or not 0 <= scale <= precision <= MAX_PRECISION:
+        return None
+    return pa.decimal128(precision, scale)
+
+
+def _kind(schema: Any) -> Any:
+    """Return the name of a type, or the name of a named type."""
+    while isinstance(schema, dict):
+        if schema["type"] in ("record", "error"):
+            return schema["name"]
+        schema = schema["type"]
+    return schema
+
+
+class _Types:
+    """Arrow types of parsed schemas. `named`: the named types."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._inside: list[str] = []
+        self._count = FieldCount()
+
+    def type(self, schema: Any) -> Any:
+        """Return the type; None for null. Raises UnsupportedSchemaError."""
+        if isinstance(schema, list):
+            branches = [(_branch_name(branch), self.type(branch)) for branch in schema]
+            present = [(name, kind) for name, kind in branches if kind is not None]
+            if len(present) > 1:
+                return pa.struct(present)
+            return present[0][1] if present else None
+        if isinstance(schema, str):
+            if schema == "null":
+                return None
+            return PRIMITIVES[schema] if schema in PRIMITIVES else self.type(self._named[schema])
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema)
+        if kind == "array":
+            return pa.list_(self._part("an array", schema["items"]))
+        if kind == "map":
+            return pa.map_(pa.string(), self._part("a map", schema["values"]))
+        if isinstance(kind, (dict, list)) or kind not in PRIMITIVES:
+            return self.type(kind)
+        if kind == "fixed" and not schema["size"]:
+            # A few bytes could claim billions of them in an array; the same goes for nulls and empty records.
+            raise UnsupportedSchemaError("a fixed of no bytes cannot be a column")
+        return _decimal(schema) or LOGICAL.get((kind, schema.get("logicalType")), PRIMITIVES[kind])
+
+    def _part(self, whole: str, schema: Any) -> Any:
+        kind = self.type(schema)
+        if kind is None:
+            raise UnsupportedSchemaError(f"{whole} of nulls cannot be a column")
+        return kind
+
+    def _record(self, schema: Mapping[str, Any]) -> Any:
+        name = str(schema["name"])
+        if name in self._inside:
+            raise UnsupportedSchemaError(f"the record {name} contains itself: it cannot be a column")
+        self._inside.append(name)
+        self._count.add(len(schema["fields"]))
+        fields = [(field["name"], self.type(field["type"])) for field in schema["fields"]]
+        self._inside.pop()
+        present = [(field, kind) for field, kind in fields if kind is not None]
+        if not present:
+            raise UnsupportedSchemaError(f"the record {name} has no fields: it cannot be a column")
+        return pa.struct(present)
+
+
+def _branch_name(schema: Any) -> str:
+    name = schema.get("name", schema["type"]) if isinstance(schema, dict) else schema
+    return str(name).rpartition(".")[2]
+
+
+class _Preparation:
+    """Functions that change decoded values to those that Arrow takes for their type: a union becomes a dictionary."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+
+    def of(self, schema: Any) -> Prepare | None:
+        """Return the function for values of a schema; None if they stay as they are."""
+        if isinstance(schema, str):
+            schema = self._named.get(schema, schema)
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            return None
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema)
+        if kind == "array":
+            item = self.of(schema["items"])
+            return item and (lambda value: [item(part) for part in value])
+        if kind == "map":
+            of_value = self.of(schema["values"]) or _unchanged
+            return lambda value: [(key, of_value(part)) for key, part in value.items()]
+        return self.of(kind) if isinstance(kind, (dict, list)) else None
+
+    def _record(self, schema: Mapping[str, Any]) -> Prepare | None:
+        prepared = {field["name"]: self.of(field["type"]) for field in schema["fields"]}
+        changes = {name: prepare for name, prepare in prepared.items() if prepare is not None}
+        if not changes:
+            return None
+        return lambda value: {**value, **{name: prepare(value[name]) for name, prepare in changes.items()}}
+
+    def _union(self, branches: list[Any]) -> Prepare | None:
+        present = [branch for branch in branches if _kind(branch) != "null"]
+        if len(present) == 1:
+            prepare = self.of(present[0])
+            return prepare and (lambda value: None if value is None else prepare(value))
+        prepares = [(_branch_name(branch), self._matches(branch), self.of(branch) or _unchanged) for branch in present]
+
+        def prepare_union(value: Any) -> Any:
+            if value is None:
+                return None
+            for name, matches, prepare in prepares:
+                if matches(value):
+                    return {name: prepare(value[1] if isinstance(value, tuple) else value)}
+            raise ValueError("the value is of no branch of its union")
+
+        return prepare_union
+
+    def _matches(self, branch: Any) -> Callable[[Any], bool]:
+        schema = self._named.get(branch, branch) if isinstance(branch, str) else branch
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if kind in ("record", "error"):
+            full = schema["name"]
+            # fastavro names the record if the union has several of them
+            return lambda value: value[0] == full if isinstance(value, tuple) else isinstance(value, dict)
+        python_type = Decimal if isinstance(schema, dict) and _decimal(schema) else PYTHON_TYPES[kind]
+        return lambda value: type(value) is python_type

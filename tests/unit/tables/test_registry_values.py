@@ -1,0 +1,327 @@
+"""Tables whose columns come from a schema registry: Avro, Protobuf and JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.registry.registries import serve_registry
+from tests.unit.tables.topics import TableWorld, table_world
+
+from ottla import Broker
+from ottla.config.topic import table_schema
+from ottla.errors import ConfigurationError
+from ottla.serdes import AvroSerializer, RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
+from ottla.serdes.framing import header
+from ottla_tables.columns import RECORD
+from ottla_tables.dead_letters import SUFFIX
+from ottla_tables.errors import TableError
+from ottla_tables.query.engine import QueryEngine
+from ottla_tables.values.factory import ConverterFactory
+from ottla_tables.values.registry_fields import RegistryConverter
+from ottla_tables.values.rows import Rows
+
+FORMATS = ("iceberg", "delta", "parquet")
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(broker: Broker) -> Iterator[SchemaRegistryClient]:
+    with serve_registry(broker.bootstrap_servers) as url:
+        yield SchemaRegistryClient(url)
+
+
+def url_of(registry: SchemaRegistryClient) -> str:
+    return registry._urls[0]
+
+
+def fields(world: TableWorld, suffix: str = "") -> list[dict[str, Any]]:
+    """Return the rows of the table, without what the broker chooses and without nulls."""
+    omitted = ("partition", "timestamp")
+    return [{n: v for n, v in row.items() if n not in omitted and v is not None} for row in world.rows(suffix)]
+
+
+def record(*fields: tuple[Any, ...]) -> str:
+    """Return an Avro record with fields of a name, a type and perhaps a default."""
+    names = ("name", "type", "default")
+    return json.dumps(
+        {"type": "record", "name": "Order", "fields": [dict(zip(names, f, strict=False)) for f in fields]}
+    )
+
+
+INNER: dict[str, Any] = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+WIDER: dict[str, Any] = {
+    **INNER,
+    "fields": [*INNER["fields"], {"name": "y", "type": ["null", "string"], "default": None}],
+}
+FIRST = record(
+    ("id", "int"),
+    ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    ("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}]),
+    ("day", {"type": "int", "logicalType": "date"}),
+    ("uid", {"type": "string", "logicalType": "uuid"}),
+    ("offset", "long"),
+    ("inner", INNER),
+    ("inners", {"type": "array", "items": ["null", "Inner"]}),
+    ("by", {"type": "map", "values": "double"}),
+    ("color", {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}),
+    ("either", ["null", "long", "string", "Inner"]),
+    ("nothing", "null"),
+)
+SECOND = record(("id", "long"), ("inner", WIDER), ("note", "string", "none"), ("price", ["null", "float"], None))
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_avro_fields_are_columns_that_newer_schemas_add_to(
+    broker: Broker, registry: SchemaRegistryClient, tmp_path: Path, table_format: str
+) -> None:
+    topic = f"avro-{table_format}"
+    with table_world(
+        broker, topic, tmp_path, format=table_format, schema=f"registry:{url_of(registry)}", mode="upsert"
+    ) as world:
+        assert world.write() == 0, "there is no schema yet"
+        registry._send("PUT", f"/config/{topic}-value", {"compatibility": "NONE"})
+        value = {
+            **{"id": 1, "price": Decimal("12.34"), "at": AT, "day": date(2026, 1, 2), "offset": 7, "inner": {"x": 1}},
+            **{"uid": "8f4e5b7c-0000-4000-8000-000000000000", "inners": [{"x": 2}, None], "by": {"a": 1.5}},
+            **{"color": "BLUE", "either": {"x": 3}, "nothing": None},
+        }
+        first = AvroSerializer(registry, FIRST).serialize(topic, value)
+        other = AvroSerializer(registry, FIRST).serialize(topic, {**value, "id": 2, "at": None, "either": "text"})
+        assert first is not None
+        garbage = [b"text", header(999_999) + b"x", first[:-1], first + b"\0", b"\0\0\0"]
+        for key, data in ((b"a", first), (b"b", other), (b"c", first), *((b"d", bad) for bad in garbage)):
+            world.send(data, key=key)
+        world.send(None, key=b"c")
+        assert world.write() == 9
+        row = {
+            **value,
+            **{"value_offset": 7, "offset": 0, "key": b"a", "by": [("a", 1.5)]},
+            "either": {"long": None, "string": None, "Inner": {"x": 3}},
+        }
+        del row["nothing"]
+        second_row = {
+            **row,
+            "key": b"b",
+            "id": 2,
+            "offset": 1,
+            "either": {**row["either"], "string": "text", "Inner": None},
+        }
+        del second_row["at"]
+        assert fields(world) == [row, second_row]
+        assert [dead["offset"] for dead in fields(world, SUFFIX)] == [3, 4, 5, 6, 7]
+
+        newer = AvroSerializer(registry, SECOND).serialize
+        world.send(newer(topic, {"id": 3, "inner": {"x": 4, "y": "new"}, "note": "hi", "price": 0.5}), first, key=b"a")
+        world.send(newer(topic, {"id": 1 << 40, "inner": {"x": 4}, "note": "hi"}), key=b"e")
+        world.send(newer(topic, {"id": 4, "inner": {"x": 5, "y": "z"}, "note": "hi", "price": None}), key=b"f")
+        query = f'select decode(key), id, ("inner").y, note from {topic.replace("-", "_")} order by 1'
+        expected = [("b", 2, None, None), ("f", 4, "z", "hi")]
+        engine = QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
+        assert list(engine.run(query).rows)[-2:] == expected
+        assert world.write() == 4
+        rows = list(engine.run(query).rows)
+        assert rows[-2:] == expected
+        unchanged = {
+            "key": b"a",
+            "id": 3,
+            "offset": 9,
+            "price": Decimal("0.50"),
+            "inner": {"x": 4, "y": "new"},
+            "note": "hi",
+        }
+        assert [row for row in fields(world) if row["key"] == b"a"] == [unchanged], "the last value is a dead letter"
+        errors = [row["error"] for row in fields(world, SUFFIX)[5:]]
+        assert errors[0].startswith("SchemaResolutionError: Schema mismatch"), "bytes are no float"
+        assert errors[1].startswith("id: Integer value 1099511627776 not in range"), "the column stays an int"
+
+
+class MemoryRegistry(SchemaRegistryClient):
+    """Has one subject; the number of a version is its id. `failure`: raised instead of a response."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1")
+        self.versions: list[Schema] = []
+        self.failure: SchemaRegistryError | None = None
+
+    def add(self, text: str, schema_type: str = "AVRO") -> int:
+        self.versions.append(Schema(text, schema_type))
+        return len(self.versions)
+
+    def schema(self, schema_id: int, subject: str = "") -> Schema:
+        if self.failure is not None:
+            raise self.failure
+        if not 0 < schema_id <= len(self.versions):
+            raise SchemaRegistryError("Schema not found", 40403)
+        return self.versions[schema_id - 1]
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        if not self.versions:
+            raise SchemaRegistryError(f"{subject} not found", 40401)
+        return RegisteredSchema(subject, len(self.versions), len(self.versions), self.versions[-1])
+
+
+def records(*values: bytes | None) -> Any:
+    """Return values as records from offset 0 on."""
+    columns: list[Any] = [range(len(values)), [0] * len(values), [None] * len(values), [b"k"] * len(values), values]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip([*columns, [None] * len(values)], RECORD, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD)
+
+
+def values_of(rows: Rows) -> list[dict[str, Any]]:
+    """Return the fields of rows, with their offset, without nulls."""
+    omitted = ("partition", "timestamp", "key")
+    return [{n: v for n, v in row.items() if n not in omitted and v is not None} for row in rows.batch.to_pylist()]
+
+
+PROTO = """syntax = "proto3"; package shop;
+import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
+import "google/protobuf/struct.proto";
+message Order {
+  int64 id = 1; uint64 big = 2; optional string note = 3; Kind kind = 4; repeated Item items = 5;
+  map<string, Item> by = 6; google.protobuf.Timestamp at = 7; google.protobuf.Int32Value maybe = 8;
+  google.protobuf.Struct any = 9; Tree tree = 10; oneof choice { string a = 11; int32 b = 12; }
+  %s
+  enum Kind { NONE = 0; NEW = 1; }
+  message Item { int32 n = 1; }
+}
+message Tree { int32 n = 1; repeated Tree children = 2; }
+"""
+
+
+def test_protobuf_messages_of_all_versions_have_the_fields_of_the_latest() -> None:
+    registry = MemoryRegistry()
+    schema_id = registry.add(PROTO % "", "PROTOBUF")
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    order = (
+        b"\x08\x05"
+        b"\x10" + b"\xff" * 9 + b"\x01"
+        b"\x1a\x00"
+        b"\x20\x01"
+        b"\x2a\x02\x08\x07"
+        b"\x32\x07\x0a\x01x\x12\x02\x08\x08"
+        b"\x3a\x06\x08\x80\xa8\xd6\xb9\x06"
+        b"\x42\x00"
+        b"\x52\x04\x12\x02\x08\x03"
+        b"\x60\x00"
+    )
+    rows = converter.convert(
+        records(header(schema_id) + b"\0" + order, None, header(1) + b"\x02\x02" + order, header(1) + b"\0\x08")
+    )
+    columns = {
+        **{"id": 5, "big": 2**64 - 1, "note": "", "kind": "NEW", "items": [{"n": 7}], "by": [("x", {"n": 8})]},
+        **{"at": datetime.fromtimestamp(1731564544, UTC), "maybe": 0, "b": 0},
+        "tree": {"n": 0, "children": ['{"n": 3}']},
+    }
+    assert values_of(rows) == [{"offset": 0, **columns}, {"offset": 1}]
+    assert [row["offset"] for row in rows.dead.to_pylist()] == [2, 3]
+    assert "the message is a shop.Tree" in rows.dead.to_pylist()[0]["error"]
+    second = registry.add(PROTO % "double price = 13; google.protobuf.Timestamp due = 14;", "PROTOBUF")
+    price = b"\x69\0\0\0\0\0\0\xf8\x3f"
+    rows = converter.convert(records(header(schema_id) + b"\0" + order, header(second) + b"\2\0" + order + price))
+    assert values_of(rows) == [{"offset": 0, **columns, "price": 0}, {"offset": 1, **columns, "price": 1.5}]
+    assert pa.types.is_timestamp(rows.batch.schema.field("due").type)
+    assert rows.dead is None
+
+
+def test_json_values_have_the_fields_of_their_schema() -> None:
+    registry = MemoryRegistry()
+    schema_id = registry.add(json.dumps(JSON_SCHEMA), "JSON")
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    value = {
+        **{"id": 1, "price": 2, "at": "2026-01-02T04:04:05.678+01:00", "day": "2026-01-02", "ok": True},
+        **{
+            "part": {"n": 1, "extra": 9},
+            "parts": [{"n": 2}, {}],
+            "by": {"a": 1.5},
+            "any": {"x": [1, "ä"]},
+            "maybe": "m",
+        },
+        **{"tree": {"name": "a", "children": [{"name": "b", "children": []}]}, "extra": 1, "mixed": 5},
+    }
+    good = header(schema_id) + json.dumps(value).encode()
+    bad = [
+        b"x",
+        b"[1]",
+        b'{"id": "1"}',
+        b'{"id": 1.5}',
+        b'{"at": "noon"}',
+        b"{" + b'"any":[' * 100_000,
+        b'{"part": [{}]}',
+    ]
+    rows = converter.convert(records(good, header(schema_id) + b"{}", *(header(schema_id) + text for text in bad)))
+    assert values_of(rows) == [
+        {
+            **{"offset": 0, "id": 1, "price": 2.0, "at": AT, "day": date(2026, 1, 2), "ok": True, "part": {"n": 1}},
+            **{"parts": [{"n": 2}, {"n": None}], "by": [("a", 1.5)], "any": '{"x": [1, "ä"]}', "maybe": "m"},
+            **{"tree": {"name": "a", "children": ['{"name": "b", "children": []}']}, "mixed": "5"},
+        },
+        {"offset": 1},
+    ]
+    assert [row["offset"] for row in rows.dead.to_pylist()] == list(range(2, 9))
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        **{"id": {"type": "integer"}, "price": {"type": "number"}, "ok": {"type": ["boolean", "null"]}},
+        **{"at": {"type": "string", "format": "date-time"}, "day": {"type": "string", "format": "date"}},
+        **{"part": {"$ref": "#/definitions/part"}, "parts": {"type": "array", "items": {"$ref": "#/definitions/part"}}},
+        **{"by": {"type": "object", "additionalProperties": {"type": "number"}}, "any": {"type": "object"}},
+        **{"maybe": {"oneOf": [{"type": "null"}, {"type": "string"}]}, "tree": {"$ref": "#/definitions/tree"}},
+        "mixed": {"type": ["string", "integer"]},
+    },
+    "definitions": {
+        "part": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "tree": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/definitions/tree"}},
+            },
+        },
+    },
+}
+
+
+def test_an_unavailable_registry_and_unsupported_schemas_stop_the_writer_instead_of_making_dead_letters() -> None:
+    registry = MemoryRegistry()
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    value = records(header(1) + b"\x02a")
+    registry.failure = SchemaRegistryError("no registry responds")
+    with pytest.raises(SchemaRegistryError):
+        converter.convert(value)
+    registry.failure = None
+    registry.add('"string"')
+    assert values_of(converter.convert(value)) == [{"offset": 0, "value": "a"}]
+    assert "no schema 7" in converter.convert(records(header(7))).dead.to_pylist()[0]["error"]
+    tree = record(("children", {"type": "array", "items": "Order"}))
+    for schema in (tree, record(), '{"type": "array", "items": "null"}', '{"type": "fixed", "name": "F", "size": 0}'):
+        registry.add(schema)
+        with pytest.raises(TableError, match="t-value, version"):
+            converter.convert(records(header(len(registry.versions))))
+
+
+def test_credentials_go_to_the_configured_registry_only(tmp_path: Path) -> None:
+    configured = {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.basic.auth.user.info": "user:secret"}
+    factory = ConverterFactory(configured)
+    assert "Authorization" in factory._registry("")._headers
+    assert "Authorization" not in factory._registry("http://127.0.0.1:2")._headers
+    with pytest.raises(ConfigurationError, match=r"schema\.registry\.url"):
+        ConverterFactory({}).converter("t", "registry", None)
+    with pytest.raises(ValueError, match="registry:http"):
+        table_schema("registry:file:///etc")
