@@ -180,6 +180,9 @@ class TableWriter:
     def _commit(self, commit: Commit) -> None:
         for attempt in range(COMMIT_ATTEMPTS):
             try:
+                # A compaction or an upsert may have loaded a version of another writer.
+                if self.table.offsets != self.offsets:
+                    raise CommitConflictError(f"{self.topic}: another writer has committed these records")
                 self.table.commit(commit)
                 return
             except CommitConflictError:

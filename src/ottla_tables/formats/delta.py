@@ -84,6 +84,11 @@ class DeltaLakeTable:
         """The partition columns."""
         return identity_fields(self.schema, self._table.metadata().partition_columns)
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offsets of the version that the next commit is based on."""
+        return self._offsets
+
     def load(self) -> Snapshot:
         """Load the newest version."""
         self._table.update_incremental()
@@ -124,6 +129,7 @@ class DeltaLakeTable:
 
     def commit(self, commit: Commit) -> None:
         """Commit files and offsets as one version."""
+        self._check_base()
         now = now_ms()
         actions: list[AddAction | RemoveAction] = [self._add(file, now, commit.is_rewrite) for file in commit.added]
         for file in commit.removed:
@@ -151,6 +157,13 @@ class DeltaLakeTable:
         except DeltaError as error:
             raise TableError(f"{self._location}: {error}") from error
         self._offsets = dict(commit.offsets)
+        # Otherwise this commit would be in the way of the next one. If it loads a newer commit, the check fails.
+        self._table.update_incremental()
+
+    def _check_base(self) -> None:
+        """Raise CommitConflictError if a commit of another writer was loaded after the last one of this writer."""
+        if self._stored_offsets() != self._offsets:
+            raise CommitConflictError(f"{self._location} was changed by another writer")
 
     def _add(self, file: WrittenFile, now: int, is_rewrite: bool) -> AddAction:
         names = [field.name for field in self.partition_fields]
@@ -170,8 +183,7 @@ class DeltaLakeTable:
             from deltalake import Schema
 
             self._table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
-            if self._stored_offsets() != self._offsets:
-                raise CommitConflictError(f"{self._location} was changed by another writer")
+            self._check_base()
 
     def expire(self, older_than_ms: int) -> None:
         """Delete files that were removed before this time."""

@@ -147,9 +147,11 @@ class IcebergTable:
             TableFile(task.file.file_path, task.file.record_count, task.file.file_size_in_bytes, task.file)
             for task in (self._table.scan().plan_files() if self._base is not None else ())
         )
-        return Snapshot(files, self._offsets())
+        return Snapshot(files, self.offsets)
 
-    def _offsets(self) -> dict[int, int]:
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offsets of the version that the next commit is based on."""
         # The newest commit that has offsets: another program may have compacted the table since, or rolled it back.
         snapshot = self._base
         while snapshot is not None:

@@ -64,6 +64,11 @@ class ParquetTable:
         """The partition columns."""
         return identity_fields(self._schema, self._partition_by)
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offsets of the version that the next commit is based on."""
+        return {int(partition): offset for partition, offset in self._manifest[OFFSETS_PROPERTY].items()}
+
     def load(self) -> Snapshot:
         """Load the newest manifest, and complete its commit if that was interrupted."""
         for version in sorted(self._versions(), reverse=True):
@@ -83,7 +88,7 @@ class ParquetTable:
             TableFile(str(self._existing(file["path"])), file["rows"], file["size"], file["path"])
             for file in self._manifest["files"]
         )
-        return Snapshot(files, {int(p): offset for p, offset in self._manifest[OFFSETS_PROPERTY].items()})
+        return Snapshot(files, self.offsets)
 
     def _versions(self) -> list[int]:
         return [int(path.stem) for path in (self._directory / MANIFESTS).glob("*.json") if path.stem.isdigit()]

@@ -69,6 +69,11 @@ class Table(Protocol):
         """The partition columns."""
         ...
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offsets of the version that the next commit is based on: of the last load or commit."""
+        ...
+
     def load(self) -> Snapshot:
         """Load the newest version, which the next commit is based on."""
         ...

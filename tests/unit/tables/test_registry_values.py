@@ -106,7 +106,7 @@ def test_avro_fields_are_columns_that_newer_schemas_add_to(
             world.send(data, key=key)
         world.send(None, key=b"c")
         assert world.write() == 9
-        row = {
+        row: dict[str, Any] = {
             **value,
             **{"value_offset": 7, "offset": 0, "key": b"a", "by": [("a", 1.5)]},
             "either": {"long": None, "string": None, "Inner": {"x": 3}},

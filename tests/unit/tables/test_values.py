@@ -29,11 +29,12 @@ def test_inferred_fields_grow_and_bad_values_are_dead_letters(
 ) -> None:
     with table_world(broker, f"json-{table_format}", tmp_path, format=table_format, schema="json") as world:
         world.send(b'{"id": 1, "at": "2026-01-01T00:00:00Z", "offset": 9}', b"bad", None)
-        assert world.write() == 3
+        service = world.service()
+        assert service.write_all() == 3
         world.send(
             b'{"id": 2, "tags": ["a"], "n": {"x": 1.5}}', b'{"id": "no number"}', b'{"id": 3}{"id": 4}', b'{"a":'
         )
-        assert world.write() == 4
+        assert service.write_all() == 4
         rows = [{name: v for name, v in row.items() if v is not None} for row in world.rows()]
         fields = [{name: row[name] for name in row if name not in ("partition", "timestamp")} for row in rows]
         assert fields == [
