@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla_tables.committing import commit_after
+from ottla_tables.errors import CommitConflictError
 from ottla_tables.formats.table import Commit, Table
 from ottla_tables.parquet import FileWriter, read_batches
 
@@ -36,7 +38,7 @@ class DeadLetters:
         if not ahead:
             return
         for file in snapshot.files:
-            for batch in read_batches(file.path, ["offset", "partition"]):
+            for batch in read_batches(self._table, file.path, ["offset", "partition"]):
                 for partition, start in ahead.items():
                     mask = pc.and_(pc.equal(batch["partition"], partition), pc.greater_equal(batch["offset"], start))
                     earlier = self._dead.get(partition, pa.array([], pa.int64()))
@@ -62,8 +64,13 @@ class DeadLetters:
         files, self._files = self._files, None
         merged = {p: max(offset, self._offsets.get(p, 0)) for p, offset in offsets.items()}
         try:
-            self._table.commit(Commit(files.close(), (), merged))
+            written = files.close()
         except BaseException:
+            files.discard()
+            raise
+        try:
+            commit_after(self._table, Commit(written, (), merged), self._offsets)
+        except CommitConflictError:
             files.discard()
             raise
         self._offsets = merged

@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.clock import now_ms
 from ottla.config.topic import TableConfig
+from ottla_tables.committing import commit_after
 from ottla_tables.errors import CommitConflictError
 from ottla_tables.formats.table import Commit, Snapshot, Table, TableFile
 from ottla_tables.parquet import FileWriter, read_batches
@@ -58,9 +59,14 @@ class Maintenance:
         merged = FileWriter(self._table)
         try:
             for file in files:
-                for batch in read_batches(file.path):
+                for batch in read_batches(self._table, file.path):
                     merged.write(batch)
-            self._table.commit(Commit(merged.close(), files, snapshot.offsets, is_rewrite=True))
+            written = merged.close()
         except BaseException:
+            merged.discard()
+            raise
+        try:
+            commit_after(self._table, Commit(written, files, snapshot.offsets, is_rewrite=True), snapshot.offsets)
+        except CommitConflictError:
             merged.discard()
             raise

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 from ottla_tables.formats.table import Table, WrittenFile
@@ -163,13 +162,13 @@ def aligned(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def read_batches(path: str, columns: list[str] | None = None) -> Iterator[Any]:
+def read_batches(table: Table, path: str, columns: list[str] | None = None) -> Iterator[Any]:
     """Yield the rows of a file, with a bounded amount of memory. `columns`: None for all."""
     path = path.removeprefix("file://")
     if "://" not in path:
         source: Any = path
     else:
-        file_system, key = pa.fs.FileSystem.from_uri(path)
+        file_system, key = table.file_system(path)
         source = file_system.open_input_file(key)
     with pq.ParquetFile(source) as file:
         yield from file.iter_batches(READ_ROWS, columns=columns)

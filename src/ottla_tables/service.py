@@ -50,6 +50,7 @@ class TopicTask:
             rows = self._step(at_once)
         except Exception as error:  # catalogs and object stores raise errors of many libraries
             if at_once:
+                self._reset()
                 raise error if isinstance(error, KafkaError) else TableError(f"{self.topic.name}: {error}") from error
             self._failed(error)
             return 0
@@ -60,8 +61,7 @@ class TopicTask:
         delay = self._backoff.backoff(self._failures)
         self._failures += 1
         self._retry_at = self._clock() + delay
-        self._writer = None
-        self._leaders = {}
+        self._reset()
         unexpected = not isinstance(error, KafkaError | OSError)
         log.error(
             "%s: cannot write the table; retrying in %.0f s: %s",
@@ -70,6 +70,11 @@ class TopicTask:
             error,
             exc_info=unexpected,
         )
+
+    def _reset(self) -> None:
+        """Open the writer again in the next step: the table, or its dead letters, may have a newer commit."""
+        self._writer = None
+        self._leaders = {}
 
     def _step(self, at_once: bool) -> int:
         if self._writer is None:

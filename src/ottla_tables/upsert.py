@@ -6,13 +6,13 @@ key belongs to one partition, as in a compacted topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla_tables.formats.table import TableFile
+from ottla_tables.formats.table import Table, TableFile
 from ottla_tables.parquet import aligned, read_batches
 
 
@@ -42,15 +42,16 @@ class Upserts:
         batches = newest.combine_chunks().to_batches()
         return batches[0] if batches else self._rows[-1].slice(0, 0)
 
-    def replaced(self, files: Iterable[TableFile]) -> Iterator[tuple[TableFile, Iterator[Any]]]:
-        """Yield the files that contain rows of these keys, each with its other rows."""
+    def replaced(self, table: Table) -> Iterator[tuple[TableFile, Iterator[Any]]]:
+        """Load the table, and yield the files that have rows of these keys, with their other rows."""
+        columns = ["partition", "key"]
         keys = pa.array(list({key for _, key in self._keys}), pa.binary())
-        for file in files:
-            if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(file.path, ["partition", "key"])):
-                yield file, self._others(file, keys)
+        for file in table.load().files:
+            if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(table, file.path, columns)):
+                yield file, self._others(table, file, keys)
 
-    def _others(self, file: TableFile, keys: Any) -> Iterator[Any]:
-        for batch in read_batches(file.path):
+    def _others(self, table: Table, file: TableFile, keys: Any) -> Iterator[Any]:
+        for batch in read_batches(table, file.path):
             yield batch.filter(pc.invert(self._mask(batch, keys)))
 
     def _mask(self, batch: Any, keys: Any) -> Any:

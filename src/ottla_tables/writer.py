@@ -13,6 +13,7 @@ from ottla.errors import OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.storage.log_reader import ReadOnlyLog
 from ottla_tables.columns import record_batch
+from ottla_tables.committing import commit_after
 from ottla_tables.dead_letters import DeadLetters, without
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import Commit, Table, TableFile, WrittenFile
@@ -23,8 +24,6 @@ from ottla_tables.values.arrow_types import lacks
 from ottla_tables.values.rows import RowConverter, Rows
 
 log: Final = logging.getLogger("ottla.tables")
-
-COMMIT_ATTEMPTS: Final = 5
 
 
 class Ends(NamedTuple):
@@ -104,11 +103,16 @@ class TableWriter:
                 raise TableError(f"{self.topic}: a leader has changed while its records were read; reading them again")
             if self._dead_letters is not None:
                 self._dead_letters.commit(offsets)
-            if records:
-                self._commit(Commit(written, removed, offsets))
         except BaseException:
             files.discard()
             raise
+        if records:
+            try:
+                commit_after(self.table, Commit(written, removed, offsets), self.offsets)
+            except CommitConflictError:
+                files.discard()
+                self.offsets = self.table.offsets
+                raise
         self.offsets = offsets
         return records
 
@@ -132,7 +136,7 @@ class TableWriter:
                 break
         removed: list[TableFile] = []
         if upserts is not None and count:
-            for file, batches in upserts.replaced(self.table.load().files):
+            for file, batches in upserts.replaced(self.table):
                 removed.append(file)
                 for batch in batches:
                     files.write(batch, batch.schema)
@@ -176,24 +180,6 @@ class TableWriter:
             first - 1,
         )
         return first
-
-    def _commit(self, commit: Commit) -> None:
-        for attempt in range(COMMIT_ATTEMPTS):
-            try:
-                # A compaction or an upsert may have loaded a version of another writer.
-                if self.table.offsets != self.offsets:
-                    raise CommitConflictError(f"{self.topic}: another writer has committed these records")
-                self.table.commit(commit)
-                return
-            except CommitConflictError:
-                # Another program has changed the table, such as a compaction by Spark: the files are still right if the
-                # offsets are those that they continue, and no file is replaced.
-                offsets = self.table.load().offsets
-                if offsets == commit.offsets and offsets != self.offsets:
-                    return  # the commit has succeeded, although its response was lost
-                if offsets != self.offsets or commit.removed or attempt == COMMIT_ATTEMPTS - 1:
-                    self.offsets = offsets
-                    raise
 
 
 class _Files:

@@ -18,7 +18,7 @@ from tests.interop.eventually import eventually
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla_tables.formats.factory import TableFactory
-from ottla_tables.formats.table import Snapshot, TableIdentity
+from ottla_tables.formats.table import Snapshot, Table, TableIdentity
 from ottla_tables.log.lookup import Lookup
 from ottla_tables.parquet import read_batches
 
@@ -57,10 +57,14 @@ class Tables:
         self._lookup = Lookup(admin)
         self._factory = TableFactory(self._lookup.default_directory(), {})
 
+    def open(self, name: str) -> Table:
+        """Open a table."""
+        (topic,) = self._lookup.topics([name])
+        return self._factory.open(TableIdentity(name, topic.topic_id), topic.config, pa.schema([]))
+
     def load(self, name: str) -> Snapshot:
         """Load the newest version."""
-        (topic,) = self._lookup.topics([name])
-        return self._factory.open(TableIdentity(name, topic.topic_id), topic.config, pa.schema([])).load()
+        return self.open(name).load()
 
     def has_record_at(self, name: str, offset: int) -> bool:
         """Return whether a table has the record at an offset."""
@@ -68,7 +72,8 @@ class Tables:
 
     def rows(self, name: str) -> Rows:
         """Return offset and value of all rows, sorted."""
-        batches = (batch for file in self.load(name).files for batch in read_batches(file.path, ["offset", "value"]))
+        table, columns = self.open(name), ["offset", "value"]
+        batches = (batch for file in table.load().files for batch in read_batches(table, file.path, columns))
         return sorted((row["offset"], row["value"]) for batch in batches for row in batch.to_pylist())
 
 

@@ -8,13 +8,12 @@ application's version since the table was loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -29,6 +28,7 @@ from ottla_tables.formats.table import (
     TableIdentity,
     WrittenFile,
 )
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.partitioning import identity_fields
 from ottla_tables.values.arrow_types import grown, lacks
 
@@ -47,10 +47,11 @@ class DeltaLakeTable:
         schema: Any,
         partition_by: tuple[str, ...],
         owner: TableIdentity,
-        storage_options: Mapping[str, str],
+        store: ObjectStore,
     ) -> None:
         self._location = location.removeprefix("file://")
-        self._options = dict(storage_options)
+        self._store = store
+        self._options = store.storage_options
         self._application = f"ottla:{owner.topic_id}"
         self._offsets: dict[int, int] = {}
         try:
@@ -115,8 +116,12 @@ class DeltaLakeTable:
         if "://" not in path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             return path, Path(path).open("wb")
-        file_system, key = pa.fs.FileSystem.from_uri(path)
+        file_system, key = self._store.file_system(path)
         return path, file_system.open_output_stream(key)
+
+    def file_system(self, path: str) -> tuple[Any, str]:
+        """Return the Arrow file system of a file, and the path in it."""
+        return self._store.file_system(path)
 
     def discard(self, files: Sequence[WrittenFile]) -> None:
         """Delete files that will not be committed."""
@@ -124,7 +129,7 @@ class DeltaLakeTable:
             if "://" not in file.path:
                 Path(file.path).unlink(missing_ok=True)
             else:
-                file_system, key = pa.fs.FileSystem.from_uri(file.path)
+                file_system, key = self._store.file_system(file.path)
                 file_system.delete_file(key)
 
     def commit(self, commit: Commit) -> None:
@@ -173,17 +178,27 @@ class DeltaLakeTable:
 
     def evolve(self, schema: Any) -> None:
         """Add the columns that the table lacks, in a commit of their own."""
+        from deltalake import Schema
+
+        missing = self._missing(schema)
+        if not missing:
+            return
+        try:
+            self._table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+        except CommitFailedError as error:
+            self._table.update_incremental()
+            if self._missing(schema):
+                raise CommitConflictError(f"{self._location}: {error}") from error
+        self._check_base()
+
+    def _missing(self, schema: Any) -> list[Any]:
+        """Return the columns that the table lacks, and those with fields that it lacks."""
         own = {field.name: field.type for field in self.schema}
-        missing = [
+        return [
             field if field.name not in own else field.with_type(grown(own[field.name], field.type))
             for field in schema
             if field.name not in own or lacks(own[field.name], field.type)
         ]
-        if missing:
-            from deltalake import Schema
-
-            self._table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
-            self._check_base()
 
     def expire(self, older_than_ms: int) -> None:
         """Delete files that were removed before this time."""

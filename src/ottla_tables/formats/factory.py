@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ottla.config.topic import TableConfig
 from ottla_tables.formats.table import Table, TableIdentity
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.values.factory import REGISTRY_PREFIX
 
 CATALOG_FILE: Final = "catalog.db"
@@ -25,9 +26,7 @@ class TableFactory:
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self.directory = directory.absolute()
         self.properties = properties
-        self._catalog_properties = {
-            name: value for name, value in properties.items() if not name.startswith(REGISTRY_PREFIX)
-        }
+        self._store = ObjectStore({n: value for n, value in properties.items() if not n.startswith(REGISTRY_PREFIX)})
         self._catalogs: dict[str, Any] = {}
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:
@@ -42,7 +41,7 @@ class TableFactory:
         if config.ottla_table_format == "delta":
             from ottla_tables.formats.delta import DeltaLakeTable
 
-            return DeltaLakeTable(location, schema, partition_by, owner, self._catalog_properties)
+            return DeltaLakeTable(location, schema, partition_by, owner, self._store)
         from ottla_tables.formats.parquet_table import ParquetTable
 
         return ParquetTable(location, schema, partition_by, owner)
@@ -52,7 +51,7 @@ class TableFactory:
 
         url = config.ottla_table_catalog or f"sqlite:///{self.directory / CATALOG_FILE}"
         if url not in self._catalogs:
-            self._catalogs[url] = open_catalog(url, self._catalog_properties)
+            self._catalogs[url] = open_catalog(url, self._store.properties)
         return self._catalogs[url]
 
 

@@ -40,6 +40,7 @@ from ottla_tables.formats.table import (
     dump_offsets,
     parse_offsets,
 )
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.partitioning import TRANSFORMS
 
 NAMESPACE: Final = "ottla"
@@ -91,6 +92,7 @@ class IcebergTable:
     ) -> None:
         self._identifier = (NAMESPACE, name)
         self._catalog = catalog
+        self._store: ObjectStore | None = None
         try:
             self._table = catalog.load_table(self._identifier)
         except NoSuchTableError:
@@ -167,6 +169,13 @@ class IcebergTable:
         path = "/".join(filter(None, (self._table.location(), "data", directory, name)))
         return path, self._table.io.new_output(path).create()
 
+    def file_system(self, path: str) -> tuple[Any, str]:
+        """Return the Arrow file system of a file, and the path in it."""
+        properties = self._table.io.properties  # a REST catalog may send credentials with each load
+        if self._store is None or self._store.properties != properties:
+            self._store = ObjectStore(properties, {})
+        return self._store.file_system(path)
+
     def discard(self, files: Sequence[WrittenFile]) -> None:
         """Delete files that will not be committed."""
         for file in files:
@@ -219,9 +228,12 @@ class IcebergTable:
         )
 
     def evolve(self, schema: Any) -> None:
-        """Add missing columns to the table, in a separate commit."""
-        with self._table.update_schema() as update:
-            update.union_by_name(schema)
+        """Add the columns that the table lacks, in a commit of their own."""
+        try:
+            with self._table.update_schema() as update:
+                update.union_by_name(schema)
+        except CommitFailedException as error:
+            raise CommitConflictError(f"{'.'.join(self._identifier)}: {error}") from error
         self._check_base()
 
     def _check_base(self) -> None:

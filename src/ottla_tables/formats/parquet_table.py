@@ -119,6 +119,10 @@ class ParquetTable:
         path.parent.mkdir(parents=True, exist_ok=True)
         return str(path), path.with_name(path.name + UNCOMMITTED).open("wb")
 
+    def file_system(self, path: str) -> tuple[Any, str]:
+        """Raise ConfigurationError: there are no files at URLs."""
+        raise ConfigurationError(f"ottla.table.format=parquet does not read {path}")
+
     def discard(self, files: Sequence[WrittenFile]) -> None:
         """Delete files that will not be committed."""
         for file in files:

@@ -84,6 +84,10 @@ class Table(Protocol):
         """
         ...
 
+    def file_system(self, path: str) -> tuple[Any, str]:
+        """Return the Arrow file system of a file at a URL, and the path in it."""
+        ...
+
     def discard(self, files: Sequence[WrittenFile]) -> None:
         """Delete files that will not be committed."""
         ...

@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
 from ottla_tables.formats.factory import TableFactory, table_name
-from ottla_tables.formats.table import Snapshot, TableIdentity
+from ottla_tables.formats.table import Snapshot, Table, TableIdentity
 from ottla_tables.log.lookup import EARLIEST, Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
 from ottla_tables.values.factory import ConverterFactory
@@ -131,6 +131,7 @@ class View:
         self._configs = configs
         self._name = table_name(topic.name)
         self._converter: RowConverter = BytesConverter()
+        self._table: Table | None = None
 
     def create(self) -> dict[int, int]:
         """Create the view, and return the offset up to which it contains all committed records, for each partition."""
@@ -167,6 +168,7 @@ class View:
         columns = self._converters.initial_schema(name, schema)
         table = self._tables.open(TableIdentity(name, self._topic.topic_id), config, columns)
         self._converter = self._converters.converter(name, schema, table.schema)
+        self._table = table
         return table.load()
 
     def _range(self, snapshot: Snapshot) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -212,10 +214,12 @@ class View:
         if "://" not in paths[0]:
             texts = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
             return f"select * from read_parquet([{texts}], union_by_name = true, hive_partitioning = false)"
-        file_system, _ = pa.fs.FileSystem.from_uri(paths[0])
-        keys = [pa.fs.FileSystem.from_uri(path)[1] for path in paths]
+        assert self._table is not None, "it has files"
+        file_system, _ = self._table.file_system(paths[0])
+        keys = [self._table.file_system(path)[1] for path in paths]
         name = f"{self._name}__files"
-        self._connection.register(name, pyarrow.dataset.dataset(keys, filesystem=file_system, format="parquet"))
+        dataset = pyarrow.dataset.dataset(keys, self._table.schema, "parquet", file_system)
+        self._connection.register(name, dataset)
         return f"select * from {_quoted(name)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.unit.tables.topics import TableWorld, as_record, table_world
 
 from ottla import Broker, NewTopic
 from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.formats.table import Commit, Table
 from ottla_tables.writer import TableWriter
 
 FORMATS = ("iceberg", "delta", "parquet")
@@ -67,7 +69,8 @@ def test_of_two_writers_one_commits(world: TableWorld) -> None:
     world.send(b"e")
     assert world.write() == 1  # by another writer
     writer.table.load()  # as compactions do
-    writer.flush(ends._replace(high_watermarks={0: 5}))
+    with pytest.raises(CommitConflictError):
+        writer.flush(ends._replace(high_watermarks={0: 5}))
     assert [row["value"] for row in world.rows()] == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -85,6 +88,28 @@ def test_records_of_a_replaced_leader_are_read_again(world: TableWorld) -> None:
     assert service.write_all() == 1
 
 
+def test_commit_whose_response_was_lost_is_in_the_table_once(
+    world: TableWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(b"a")
+    service = world.service()
+    service.write_all()
+    table_class = type(world.table())
+    commit = table_class.commit
+    for error in (CommitConflictError("a repeated request conflicts with itself"), OSError("timed out"), None):
+
+        def lose(table: Table, change: Commit, error: Exception | None = error) -> None:
+            commit(table, change)
+            if error is not None:
+                raise error
+
+        world.send(b"%r" % error)
+        with monkeypatch.context() as patch, suppress(TableError):
+            patch.setattr(table_class, "commit", lose)
+            service.write_all()
+        assert [as_record(row) for row in world.rows()] == world.records()
+
+
 def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
     world.send(b"a")
     world.write()
@@ -97,7 +122,7 @@ def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: Tab
 
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_path: Path, table_format: str) -> None:
-    configs = {"format": table_format, "compact_files": "3", "retention_ms": "0", "partition_by": "partition"}
+    configs: Any = {"format": table_format, "compact_files": "3", "retention_ms": "0", "partition_by": "partition"}
     with table_world(broker, f"merged-{table_format}", tmp_path, **configs) as world:
         service = world.service()
         counts = []

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla_tables.formats.factory import TableFactory
-from ottla_tables.formats.table import Snapshot, TableIdentity
+from ottla_tables.formats.table import Snapshot, Table, TableIdentity
 from ottla_tables.log.lookup import Lookup
 from ottla_tables.opening import WriterFactory
+from ottla_tables.parquet import read_batches
 from ottla_tables.service import TableService
 
 Row = tuple[Any, ...]
@@ -23,13 +23,15 @@ Row = tuple[Any, ...]
 class TableWorld:
     """A broker with a topic that has a table, and clients."""
 
-    def __init__(self, broker: Broker, topic: str, directory: Path, configs: Mapping[str, str]) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, directory: Path, configs: Mapping[str, str], properties: Mapping[str, str]
+    ) -> None:
         self.topic = topic
         self.servers = broker.bootstrap_servers
         self.admin = KafkaAdminClient(bootstrap_servers=self.servers)
         self.admin.create_topics([NewTopic(topic, 2, 1, None, configs)], wait_for_metadata=True)
         self.producer = KafkaProducer(bootstrap_servers=self.servers)
-        self.factory = TableFactory(directory, {})
+        self.factory = TableFactory(directory, properties)
         self.lookup = Lookup(self.admin)
 
     def close(self) -> None:
@@ -64,16 +66,21 @@ class TableWorld:
         """Write everything to the table with a new writer, and return the number of rows."""
         return self.service().write_all()
 
-    def snapshot(self, suffix: str = "") -> Snapshot:
-        """Load the table."""
+    def table(self, suffix: str = "") -> Table:
+        """Open the table."""
         (topic,) = self.lookup.topics([self.topic])
         owner = TableIdentity(topic.name, topic.topic_id)
-        return self.factory.open(owner, topic.config, pa.schema([]), suffix).load()
+        return self.factory.open(owner, topic.config, pa.schema([]), suffix)
+
+    def snapshot(self) -> Snapshot:
+        """Load the table."""
+        return self.table().load()
 
     def rows(self, suffix: str = "") -> list[dict[str, Any]]:
         """Return the rows of the table, sorted by partition and offset."""
-        files = self.snapshot(suffix).files
-        rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
+        table = self.table(suffix)
+        batches = (batch for file in table.load().files for batch in read_batches(table, file.path))
+        rows = [row for batch in batches for row in batch.to_pylist()]
         return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
     def records(self) -> list[Row]:
@@ -99,10 +106,12 @@ def as_record(row: Mapping[str, Any]) -> Row:
 
 
 @contextmanager
-def table_world(broker: Broker, topic: str, directory: Path, **configs: str) -> Iterator[TableWorld]:
-    """Create a topic with these configs below ottla.table., with `_` for `.`."""
+def table_world(
+    broker: Broker, topic: str, directory: Path, properties: Mapping[str, str] | None = None, **configs: str
+) -> Iterator[TableWorld]:
+    """Create a topic with these configs below ottla.table., with `_` for `.`. `properties`: of --catalog-config."""
     named = {f"ottla.table.{name.replace('_', '.')}": value for name, value in configs.items()}
-    world = TableWorld(broker, topic, directory, named)
+    world = TableWorld(broker, topic, directory, named, properties or {})
     try:
         yield world
     finally:

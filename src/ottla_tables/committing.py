@@ -1,0 +1,43 @@
+"""Commits whose outcome is certain, also if a response was lost: files that are in the table must not be deleted.
+
+An object store or a catalog may carry a commit out and respond with an error, or not at all. The client of the store
+then repeats the request, and gets a conflict with its own commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla_tables.errors import CommitConflictError
+from ottla_tables.formats.table import Commit, Snapshot, Table
+
+ATTEMPTS: Final = 5
+
+
+def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> None:
+    """Commit, if the table has these offsets.
+
+    Raises CommitConflictError if the commit is not in the table, and its files may be deleted. After any other error,
+    it may be in the table.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            # A compaction or an upsert may have loaded a version of another writer.
+            if table.offsets != offsets:
+                raise CommitConflictError("another writer has committed these records")
+            table.commit(commit)
+            return
+        except CommitConflictError:
+            snapshot = table.load()
+            if _has(snapshot, commit) and snapshot.offsets == commit.offsets:
+                return
+            # Another program has changed the table, such as a compaction by Spark: the files are still right if the
+            # offsets are those that they continue, and no file is replaced.
+            if snapshot.offsets != offsets or commit.removed or attempt == ATTEMPTS - 1:
+                raise
+
+
+def _has(snapshot: Snapshot, commit: Commit) -> bool:
+    """Return whether the files of a commit are in a version."""
+    return {file.path for file in commit.added} <= {file.path for file in snapshot.files}

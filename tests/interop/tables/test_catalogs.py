@@ -1,0 +1,106 @@
+"""Tables in an S3 store that is slow and at times fails, with catalogs in PostgreSQL and by REST."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crash.s3_server import BUCKET, s3_server
+from tests.unit.pipelines.conftest import postgresql_url as postgresql_url
+from tests.unit.tables.topics import TableWorld, table_world
+
+from ottla import Broker
+from ottla_tables.errors import TableError
+from ottla_tables.query.engine import QueryEngine
+from ottla_tables.service import TableService
+
+pytest.importorskip("pyiceberg")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The properties of the store; the environment has none of them."""
+    with s3_server(monkeypatch, seed=1):
+        endpoint = os.environ["AWS_ENDPOINT"]
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        yield {
+            "s3.endpoint": endpoint,
+            "s3.region": "us-east-1",
+            "s3.access-key-id": "key",
+            "s3.secret-access-key": "secret",
+        }
+
+
+def write_all(service: TableService) -> None:
+    """Write everything, again after errors of the store."""
+    for attempt in range(10):
+        try:
+            service.write_all()
+            return
+        except TableError:
+            if attempt == 9:
+                raise
+
+
+def check_upserts(world: TableWorld) -> None:
+    """Upsert rows with new fields and dead letters, merge the files, and compare the table with the log."""
+    service, latest = world.service(), {}
+    for turn in range(2):
+        for number in range(turn * 3, turn * 3 + 3):
+            key = b"k%d" % (number % 5)
+            latest[key] = (number, number if turn else None)
+            value = {"n": number, "new": number} if turn else {"n": number}
+            world.send(json.dumps(value).encode(), key=key)
+        world.send(b"no JSON", key=b"bad")
+        write_all(service)
+    rows = sorted((row["key"], (row["n"], row["new"])) for row in world.rows())
+    assert rows == sorted(latest.items())
+    assert len(world.rows("_dead_letters")) == 2
+    world.send(b'{"n": 99}', key=b"k0")
+    latest[b"k0"] = (99, None)
+    engine = QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
+    result = engine.run(f'select key, n, new from "{world.topic}"')
+    assert sorted((key, (n, new)) for key, n, new in result.rows) == sorted(latest.items())
+
+
+def test_delta_in_s3(broker: Broker, tmp_path: Path, s3: dict[str, str]) -> None:
+    location = f"s3://{BUCKET}/delta"
+    with table_world(
+        broker,
+        "s3-delta",
+        tmp_path,
+        s3,
+        format="delta",
+        location=location,
+        schema="json",
+        mode="upsert",
+        compact_files="2",
+    ) as world:
+        check_upserts(world)
+    assert not list(tmp_path.iterdir())
+
+
+def test_iceberg_in_s3_with_a_catalog_in_postgresql(
+    broker: Broker, tmp_path: Path, s3: dict[str, str], postgresql_url: str
+) -> None:
+    check_iceberg(broker, "postgresql", tmp_path, s3, postgresql_url.replace("postgresql:", "postgresql+psycopg:"))
+
+
+def check_iceberg(broker: Broker, name: str, directory: Path, properties: dict[str, str], catalog: str) -> None:
+    """Check a table in S3 with a catalog. `name`: of the topic."""
+    location = f"s3://{BUCKET}/{name}"
+    configs: Any = {
+        "format": "iceberg",
+        "location": location,
+        "catalog": catalog,
+        "compact_files": "2",
+        "retention_ms": "0",
+    }
+    with table_world(broker, name, directory, properties, **configs, schema="json", mode="upsert") as world:
+        check_upserts(world)
+    assert not list(directory.iterdir())
