@@ -28,7 +28,8 @@ POM = """<project><modelVersion>4.0.0</modelVersion>
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+DEPENDENCY = "<dependency>{}{}</dependency>"
+ELEMENTS = ("groupId", "artifactId", "version", "classifier")
 ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 # Spark's and other parents name repositories that may be out of reach; all of them are mirrored by Central.
@@ -49,7 +50,7 @@ def missing() -> str | None:
 
 
 def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
-    """The folder with the jars of `group:artifact:version` and all that they need, or just those (`alone`).
+    """The folder with the jars of `group:artifact:version[:classifier]` and what they need, or just those (`alone`).
 
     Raises subprocess.SubprocessError where Maven fails.
     """
@@ -58,7 +59,7 @@ def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
         done = root / "done"
         if not done.exists():
             root.mkdir(parents=True, exist_ok=True)
-            dependencies = "\n".join(DEPENDENCY.format(*c.split(":"), ALONE if alone else "") for c in coordinates)
+            dependencies = "\n".join(DEPENDENCY.format(_elements(c), ALONE if alone else "") for c in coordinates)
             (root / "pom.xml").write_text(POM.format(dependencies=dependencies))
             (root / "settings.xml").write_text(SETTINGS)
             command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
@@ -70,6 +71,11 @@ def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
                     other.unlink()
             done.touch()
     return root / "libs"
+
+
+def _elements(coordinates: str) -> str:
+    parts = zip(ELEMENTS, coordinates.split(":"), strict=False)
+    return "".join(f"<{element}>{part}</{element}>" for element, part in parts)
 
 
 def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:

@@ -53,8 +53,9 @@ PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "50",
     "write.parquet.compression-codec": "zstd",
-    "write.metadata.metrics.column.value": "counts",
 }
+VALUE_METRICS: Final = {"write.metadata.metrics.column.value": "counts"}
+"""No bounds of values. Java's catalogs reject the property in tables without the column."""
 _PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
 FIELD_ID: Final = "PARQUET:field_id"
 
@@ -96,7 +97,7 @@ class IcebergTable:
         try:
             self._table = catalog.load_table(self._identifier)
         except NoSuchTableError:
-            self._table = self._create(schema, location, partition_by, {**PROPERTIES, **owner.properties})
+            self._table = self._create(schema, location, partition_by, _properties(schema, owner))
         owner.check(self._table.properties, f"the Iceberg table {NAMESPACE}.{name}")
         self._base = self._table.current_snapshot()
 
@@ -257,6 +258,10 @@ class IcebergTable:
         self._table = self._catalog.load_table(self._identifier)
         for path in obsolete - _files(self._table, self._table.metadata.snapshots):
             self._table.io.delete(path)
+
+
+def _properties(schema: Any, owner: TableIdentity) -> dict[str, str]:
+    return {**PROPERTIES, **(VALUE_METRICS if "value" in schema.names else {}), **owner.properties}
 
 
 def _add_fields(update: Any, partition_by: tuple[str, ...]) -> None:

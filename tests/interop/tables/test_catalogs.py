@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import maven
 from tests.crash.s3_server import BUCKET, s3_server
+from tests.interop.java_clients import SOURCES
 from tests.unit.pipelines.conftest import postgresql_url as postgresql_url
 from tests.unit.tables.topics import TableWorld, table_world
 
@@ -19,6 +22,13 @@ from ottla_tables.query.engine import QueryEngine
 from ottla_tables.service import TableService
 
 pytest.importorskip("pyiceberg")
+ICEBERG = "1.10.1"
+REST_CATALOG = (
+    f"org.apache.iceberg:iceberg-core:{ICEBERG}",
+    f"org.apache.iceberg:iceberg-core:{ICEBERG}:tests",
+    "org.eclipse.jetty:jetty-servlet:11.0.26",
+    "org.slf4j:slf4j-nop:2.0.17",
+)
 
 
 @pytest.fixture
@@ -91,6 +101,27 @@ def test_iceberg_in_s3_with_a_catalog_in_postgresql(
     check_iceberg(broker, "postgresql", tmp_path, s3, postgresql_url.replace("postgresql:", "postgresql+psycopg:"))
 
 
+@pytest.fixture(scope="module")
+def rest_catalog() -> Iterator[str]:
+    """The URL of Iceberg's own REST catalog, in Java."""
+    if reason := maven.missing():
+        pytest.skip(reason)
+    libs = maven.jars("iceberg-rest", *REST_CATALOG)
+    classes = maven.compiled("iceberg-rest", libs, [SOURCES / "IcebergCatalog.java"])
+    command = ["java", "-Xmx256M", *maven.SHORT_LIVED, "-cp", f"{classes}:{libs}/*", "IcebergCatalog"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+def test_iceberg_in_s3_with_a_rest_catalog(
+    broker: Broker, tmp_path: Path, s3: dict[str, str], rest_catalog: str
+) -> None:
+    check_iceberg(broker, "rest", tmp_path, s3, rest_catalog)
+
+
 def check_iceberg(broker: Broker, name: str, directory: Path, properties: dict[str, str], catalog: str) -> None:
     """Check a table in S3 with a catalog. `name`: of the topic."""
     location = f"s3://{BUCKET}/{name}"
@@ -101,6 +132,8 @@ def check_iceberg(broker: Broker, name: str, directory: Path, properties: dict[s
         "compact_files": "2",
         "retention_ms": "0",
     }
-    with table_world(broker, name, directory, properties, **configs, schema="json", mode="upsert") as world:
+    with table_world(
+        broker, name, directory, properties, **configs, partition_by="day(timestamp)", schema="json", mode="upsert"
+    ) as world:
         check_upserts(world)
     assert not list(directory.iterdir())
