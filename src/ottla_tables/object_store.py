@@ -43,11 +43,11 @@ class ObjectStore:
             options["AWS_ALLOW_HTTP"] = "true"
         return options
 
-    def file_system(self, url: str) -> tuple[Any, str]:
+    def file_system(self, path: str) -> tuple[Any, str]:
         """Return the Arrow file system of a URL, and the path in it."""
         if self._io is None:
             from pyiceberg.io.pyarrow import PyArrowFileIO
 
             self._io = PyArrowFileIO(self.properties)
-        scheme, host, path = self._io.parse_location(url, self.properties)
-        return self._io.fs_by_scheme(scheme, host), path
+        scheme, host, key = self._io.parse_location(path, self.properties)
+        return self._io.fs_by_scheme(scheme, host), key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,14 @@ COMPRESSION_LEVEL: Final = 1
 DELTA_ENCODED: Final = ("offset", "timestamp")
 """Columns whose values increase slowly, so that delta encoding takes one or two bits per row."""
 NO_DICTIONARY: Final = frozenset({*DELTA_ENCODED, "value"})
+
+
+class FileSystems(Protocol):
+    """Tables and object stores."""
+
+    def file_system(self, path: str) -> tuple[Any, str]:
+        """Return the Arrow file system of a file at a URL, and the path in it."""
+        ...
 
 
 class CountingStream:
@@ -162,13 +170,13 @@ def aligned(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def read_batches(table: Table, path: str, columns: list[str] | None = None) -> Iterator[Any]:
+def read_batches(files: FileSystems, path: str, columns: list[str] | None = None) -> Iterator[Any]:
     """Yield the rows of a file, with a bounded amount of memory. `columns`: None for all."""
     path = path.removeprefix("file://")
     if "://" not in path:
         source: Any = path
     else:
-        file_system, key = table.file_system(path)
+        file_system, key = files.file_system(path)
         source = file_system.open_input_file(key)
     with pq.ParquetFile(source) as file:
         yield from file.iter_batches(READ_ROWS, columns=columns)

@@ -6,14 +6,16 @@ key belongs to one partition, as in a compacted topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla_tables.dead_letters import without
 from ottla_tables.formats.table import Table, TableFile
 from ottla_tables.parquet import aligned, read_batches
+from ottla_tables.values.rows import Rows
 
 
 class Upserts:
@@ -24,35 +26,43 @@ class Upserts:
         self._keys: dict[tuple[int, bytes | None], int] = {}
         """The offset of the last record of each partition and key; -1 for a tombstone."""
 
-    def add(self, rows: Any, records: Any) -> None:
-        """Add records, and the rows that they were converted to."""
-        self._rows.append(rows)
+    def add(self, rows: Rows, records: Any) -> None:
+        """Add records, and the rows and dead letters that they were converted to."""
+        self._rows.append(rows.batch)
+        if rows.dead is not None:
+            records = without(records, rows.dead.column("offset"))
         columns = (records.column(name) for name in ("partition", "key", "offset"))
         tombstones = records.column("value").is_null()
         for partition, key, offset, is_tombstone in zip(*(c.to_pylist() for c in (*columns, tombstones)), strict=True):
             self._keys[partition, key] = -1 if is_tombstone else offset
 
-    def rows(self) -> Any:
-        """Return the newest row of each key."""
+    def rows(self) -> Iterator[Any]:
+        """Yield a batch with the newest row of each key."""
+        if not self._rows:
+            return
         schema = self._rows[-1].schema
         table = pa.Table.from_batches([aligned(rows, schema) for rows in self._rows])
         last = {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
         pairs = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
         newest = table.filter(pa.array([pair in last for pair in pairs], pa.bool_())).select(schema.names)
         batches = newest.combine_chunks().to_batches()
-        return batches[0] if batches else self._rows[-1].slice(0, 0)
+        yield from batches
 
     def replaced(self, table: Table) -> Iterator[tuple[TableFile, Iterator[Any]]]:
         """Load the table, and yield the files that have rows of these keys, with their other rows."""
-        columns = ["partition", "key"]
-        keys = pa.array(list({key for _, key in self._keys}), pa.binary())
+        keys, columns = self._distinct_keys(), ["partition", "key"]
         for file in table.load().files:
             if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(table, file.path, columns)):
-                yield file, self._others(table, file, keys)
+                yield file, self.others(read_batches(table, file.path))
 
-    def _others(self, table: Table, file: TableFile, keys: Any) -> Iterator[Any]:
-        for batch in read_batches(table, file.path):
+    def others(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of other keys."""
+        keys = self._distinct_keys()
+        for batch in batches:
             yield batch.filter(pc.invert(self._mask(batch, keys)))
+
+    def _distinct_keys(self) -> Any:
+        return pa.array(list({key for _, key in self._keys}), pa.binary())
 
     def _mask(self, batch: Any, keys: Any) -> Any:
         """Return which rows have one of the keys, in the same partition."""

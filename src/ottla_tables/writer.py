@@ -14,7 +14,7 @@ from ottla.model import TopicPartition
 from ottla.storage.log_reader import ReadOnlyLog
 from ottla_tables.columns import record_batch
 from ottla_tables.committing import commit_after
-from ottla_tables.dead_letters import DeadLetters, without
+from ottla_tables.dead_letters import DeadLetters
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import Commit, Table, TableFile, WrittenFile
 from ottla_tables.log.segments import SegmentReader
@@ -126,7 +126,7 @@ class TableWriter:
             rows = self._convert(partition, records)
             batch = rows.batch
             if upserts is not None:
-                upserts.add(batch, records if rows.dead is None else without(records, rows.dead.column("offset")))
+                upserts.add(rows, records)
             else:
                 files.write(batch, self._converter.schema)
             offsets[partition] = next_offset
@@ -140,7 +140,8 @@ class TableWriter:
                 removed.append(file)
                 for batch in batches:
                     files.write(batch, batch.schema)
-            files.write(upserts.rows(), self._converter.schema)
+            for batch in upserts.rows():
+                files.write(batch, self._converter.schema)
         return offsets, count, removed
 
     def _convert(self, partition: int, records: Any) -> Rows:

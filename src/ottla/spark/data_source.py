@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
@@ -20,12 +20,11 @@ from ottla.spark.options.option_values import boolean, get_or
 from ottla.spark.options.options import SourceOptions, check_early, read_options
 from ottla.spark.options.sink_options import check_columns, sink_options
 from ottla.spark.source.arrow import column_names, spark_schema
+from ottla.spark.source.tables import table_source
 
 if TYPE_CHECKING:
     from ottla.spark.sink.topic_sink import TopicSink
     from ottla.spark.sink.writer import BatchWriter, StreamWriter
-    from ottla.spark.source.log_dir_source import LogDirReader
-    from ottla.spark.source.reader import BatchReader
     from ottla.spark.source.stream import StreamReader
 
 
@@ -49,7 +48,7 @@ class OttlaDataSource(DataSource):
         """Return the name for `format(...)`. It cannot be "kafka", for which Spark uses its own connector."""
         return "ottla"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """Return the schema, which is that of Spark's Kafka connector. Raises ConfigurationError for options that
         neither batch nor streaming reads accept.
 
@@ -58,7 +57,13 @@ class OttlaDataSource(DataSource):
         """
         keep_what_is_loaded()
         check_early(self.raw_options)
+        if self._has_table():
+            return table_source(read_options(self.raw_options, streaming=False)).schema()
         return spark_schema(self._columns())
+
+    def _has_table(self) -> bool:
+        lowered = {name.lower(): value for name, value in self.raw_options.items()}
+        return get_or(lowered, "ottla.table", boolean, False)
 
     def _columns(self) -> tuple[str, ...]:
         lowered = {name.lower(): value for name, value in self.raw_options.items()}
@@ -67,6 +72,7 @@ class OttlaDataSource(DataSource):
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         """Validate the options, and return them with the requested columns: all, or those in `.schema(...)`."""
         keep_what_is_loaded()
+        options = read_options(self.raw_options, streaming=streaming)
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]
         if not columns or set(columns) - set(offered):
@@ -74,11 +80,12 @@ class OttlaDataSource(DataSource):
                 f".schema({schema.simpleString()!r}) is not allowed: the columns are {', '.join(offered)};"
                 " name some of these, or leave it out, and cast or parse the column value"
             )
-        options = read_options(self.raw_options, streaming=streaming)
         return replace(options, columns=tuple(schema.names), include_headers="headers" in schema.names)
 
-    def reader(self, schema: StructType) -> BatchReader | LogDirReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""
+        if self._has_table():
+            return table_source(read_options(self.raw_options, streaming=False)).reader(schema)
         options = self._options(schema, streaming=False)
         # Only on request: Spark keeps one plan per DataFrame, and would use that of one query's conditions for the
         # next query, and for the other side of a join or union.

@@ -26,7 +26,7 @@ class TableFactory:
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self.directory = directory.absolute()
         self.properties = properties
-        self._store = ObjectStore({n: value for n, value in properties.items() if not n.startswith(REGISTRY_PREFIX)})
+        self._store = object_store(properties)
         self._catalogs: dict[str, Any] = {}
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:
@@ -53,6 +53,11 @@ class TableFactory:
         if url not in self._catalogs:
             self._catalogs[url] = open_catalog(url, self._store.properties)
         return self._catalogs[url]
+
+
+def object_store(properties: Mapping[str, str]) -> ObjectStore:
+    """Return the access to object stores with the properties of --catalog-config."""
+    return ObjectStore({name: value for name, value in properties.items() if not name.startswith(REGISTRY_PREFIX)})
 
 
 def table_name(topic: str) -> str:

@@ -17,15 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
-from ottla.model import TopicPartition
 from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
 from ottla_tables.formats.factory import TableFactory, table_name
-from ottla_tables.formats.table import Snapshot, Table, TableIdentity
-from ottla_tables.log.lookup import EARLIEST, Lookup, TableTopic
+from ottla_tables.log.lookup import Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
+from ottla_tables.reading import TopicRead, plan_read
 from ottla_tables.values.factory import ConverterFactory
-from ottla_tables.values.rows import BytesConverter, RowConverter
 
 log: Final = logging.getLogger("ottla.tables")
 
@@ -130,17 +128,13 @@ class View:
         self._converters = converters
         self._configs = configs
         self._name = table_name(topic.name)
-        self._converter: RowConverter = BytesConverter()
-        self._table: Table | None = None
 
     def create(self) -> dict[int, int]:
-        """Create the view, and return the offset up to which it contains all committed records, for each partition."""
-        # First the table, then the end of the log: between them, the table only grows from what the log has.
-        snapshot = self._snapshot()
-        starts, ends = self._range(snapshot)
-        self._create_tail(starts, ends)
+        """Create the view, and return the offset of each partition up to which it has all committed records."""
+        read = plan_read(self._topic, self._lookup, self._tables, self._converters)
+        self._create_tail(read)
         tail = f"select * exclude ({TOMBSTONE}) from {_quoted(self._tail)}"
-        source = self._files(snapshot)
+        source = self._files(read)
         if self._topic.config.ottla_table_mode == "upsert":
             key = "table_row.partition = tail_row.partition and table_row.key = tail_row.key"
             source = source and (
@@ -154,52 +148,27 @@ class View:
         query = f"{source} union all by name {tail}" if source else tail
         for name in {self._name, self._topic.name}:
             self._connection.execute(f"create or replace temp view {_quoted(name)} as {query}")
-        return {tp.partition: end for tp, end in ends.items()}
+        return {tp.partition: end for tp, end in read.ends.items()}
 
     @property
     def _tail(self) -> str:
         return f"{self._name}__tail"
 
-    def _snapshot(self) -> Snapshot:
-        config = self._topic.config
-        if config.ottla_table_format == "none":
-            return Snapshot((), {})
-        name, schema = self._topic.name, config.ottla_table_schema
-        columns = self._converters.initial_schema(name, schema)
-        table = self._tables.open(TableIdentity(name, self._topic.topic_id), config, columns)
-        self._converter = self._converters.converter(name, schema, table.schema)
-        self._table = table
-        return table.load()
-
-    def _range(self, snapshot: Snapshot) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        leaders = self._lookup.leaders(self._topic.name)
-        ends = self._lookup.offsets(leaders, committed=True)
-        firsts = self._lookup.offsets(leaders, EARLIEST)
-        starts = {tp: snapshot.offsets.get(tp.partition, firsts.get(tp, 0)) for tp in ends}
-        for tp, start in starts.items():
-            if start < firsts.get(tp, 0):
-                raise TableError(
-                    f"{tp}: offsets {start} to {firsts[tp] - 1} are neither in the table nor in the log; "
-                    "is `ottla tables run` running?"
-                )
-        return starts, {tp: max(end, starts[tp]) for tp, end in ends.items()}
-
-    def _create_tail(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    def _create_tail(self, read: TopicRead) -> None:
         # A table of DuckDB: it may be read several times, and moves to disk if it does not fit into memory.
-        name, columns = _quoted(self._tail), self._converter.schema.names
-        self._insert(
-            f"create or replace temp table {name} as select * from ottla_rows", [_empty(self._converter.schema)]
-        )
-        for number, decoded in read_tail(self._configs, starts, ends):
+        name, converter = _quoted(self._tail), read.converter
+        columns = converter.schema.names
+        self._insert(f"create or replace temp table {name} as select * from ottla_rows", [_empty(converter.schema)])
+        for number, decoded in read_tail(self._configs, read.starts, read.ends):
             records = record_batch(decoded, number)
-            rows = self._converter.convert(records).batch
-            for field in self._converter.schema:
+            rows = converter.convert(records).batch
+            for field in converter.schema:
                 if field.name not in columns:  # inferred from these records
                     self._insert(
                         f"create or replace temp table {name} as from {name} union all by name from ottla_rows",
-                        [_empty(self._converter.schema)],
+                        [_empty(converter.schema)],
                     )
-                    columns = self._converter.schema.names
+                    columns = converter.schema.names
             self._insert(f"insert into {name} by name select * from ottla_rows", [_with_tombstones(rows, records)])
 
     def _insert(self, sql: str, batches: list[Any]) -> None:
@@ -207,18 +176,18 @@ class View:
         self._connection.execute(sql)
         self._connection.unregister("ottla_rows")
 
-    def _files(self, snapshot: Snapshot) -> str:
-        paths = [file.path.removeprefix("file://") for file in snapshot.files]
+    def _files(self, read: TopicRead) -> str:
+        paths = [file.path.removeprefix("file://") for file in read.snapshot.files]
         if not paths:
             return ""
         if "://" not in paths[0]:
             texts = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
             return f"select * from read_parquet([{texts}], union_by_name = true, hive_partitioning = false)"
-        assert self._table is not None, "it has files"
-        file_system, _ = self._table.file_system(paths[0])
-        keys = [self._table.file_system(path)[1] for path in paths]
+        assert read.table is not None, "it has files"
+        file_system, _ = read.table.file_system(paths[0])
+        keys = [read.table.file_system(path)[1] for path in paths]
         name = f"{self._name}__files"
-        dataset = pyarrow.dataset.dataset(keys, self._table.schema, "parquet", file_system)
+        dataset = pyarrow.dataset.dataset(keys, read.table.schema, "parquet", file_system)
         self._connection.register(name, dataset)
         return f"select * from {_quoted(name)}"
 

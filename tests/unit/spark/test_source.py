@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,8 @@ def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(options: dict[
 
 def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
     expected = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
-    assert OttlaDataSource(READING).reader(expected).columns == ("offset", "key")
+    reader: Any = OttlaDataSource(READING).reader(expected)
+    assert reader.columns == ("offset", "key")
     assert OttlaDataSource({**READING, "includeHeaders": "true"}).streamReader(expected).columns == ("offset", "key")
 
 

@@ -119,6 +119,25 @@ OPTIONS = (
     ),
     OptionRow("ottla.log.dirs", "", "batch", "Log directories to read instead of brokers, separated by commas."),
     OptionRow(
+        "ottla.table",
+        "false",
+        "batch",
+        "Whether the topic in subscribe is read with its table (ottla.table.format): rows of the table, and of the log "
+        "after it, with the columns of the table.",
+    ),
+    OptionRow(
+        "ottla.table.catalog.config",
+        "",
+        "batch",
+        "Properties file with credentials of catalogs, object stores and schema registries, as for `ottla tables`.",
+    ),
+    OptionRow(
+        "ottla.table.directory",
+        "",
+        "batch",
+        "Directory of tables without ottla.table.location, if it is not below the first log directory.",
+    ),
+    OptionRow(
         "groupIdPrefix",
         "",
         "both",
@@ -196,6 +215,10 @@ class SourceOptions:
     """Whether offsets that the query's conditions exclude are skipped."""
     log_dirs: tuple[str, ...] = ()
     """Log directories to read instead of brokers."""
+    table: bool = False
+    """Whether the topic is read with its table."""
+    table_catalog_config: str = ""
+    table_directory: str = ""
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Consumer configs with Kafka's names, including bootstrap.servers."""
 
@@ -252,9 +275,13 @@ def _checked(options: Mapping[str, str], streaming: bool) -> SourceOptions:
         poll_timeout_ms=get_or(lowered, "kafkaConsumer.pollTimeoutMs", positive, 120_000),
         filter_pushdown=get_or(lowered, "filterPushdown", boolean, False),
         log_dirs=log_dirs,
+        table=get_or(lowered, "ottla.table", boolean, False),
+        table_catalog_config=lowered.get("ottla.table.catalog.config", ""),
+        table_directory=lowered.get("ottla.table.directory", ""),
         kafka=kafka,
     )
     _check_stream(lowered, source_options, streaming)
+    _check_table(source_options)
     _check_order(source_options.starting, source_options.ending)
     return source_options
 
@@ -396,7 +423,21 @@ def _has_mark(bound: OffsetRangeLimit, mark: int) -> bool:
     return isinstance(bound, Specific) and mark in bound.offsets.values()
 
 
+def _check_table(options: SourceOptions) -> None:
+    if not options.table:
+        return
+    if options.log_dirs:
+        raise ConfigurationError("ottla.table and ottla.log.dirs exclude each other")
+    if not isinstance(options.starting, Earliest) or not isinstance(options.ending, Latest):
+        raise ConfigurationError(
+            "ottla.table: the table and the log are read as a whole; leave startingOffsets and endingOffsets out, and "
+            "use conditions on the columns"
+        )
+
+
 def _check_stream(lowered: Mapping[str, str], options: SourceOptions, streaming: bool) -> None:
+    if streaming and options.table:
+        raise ConfigurationError("ottla.table: a stream reads the log; leave it out, or read a batch")
     if streaming and options.log_dirs:
         raise ConfigurationError("ottla.log.dirs: a stream needs brokers; leave it out, or read a batch")
     if streaming:

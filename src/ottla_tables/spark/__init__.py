@@ -1,0 +1,1 @@
+"""Reads of tables with Spark's format("ottla")."""

@@ -1,0 +1,174 @@
+"""`spark.read.format("ottla").option("ottla.table", "true")`: the table of a topic and the log after it, as one.
+
+The driver plans a task per file of the table, and one per partition of the log, whose offsets begin where the table
+ends. Tables with a row per key have one task for the log; the tasks of files leave out the keys that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.config import properties
+from ottla.errors import ConfigurationError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.options.options import SourceOptions, connection_options
+from ottla_tables.columns import record_batch
+from ottla_tables.formats.factory import TableFactory, object_store
+from ottla_tables.log.lookup import Lookup, TableTopic
+from ottla_tables.log.tail import read_tail
+from ottla_tables.parquet import aligned, read_batches
+from ottla_tables.reading import TopicRead, plan_read
+from ottla_tables.upsert import Upserts
+from ottla_tables.values.factory import ConverterFactory
+from ottla_tables.values.rows import Rows
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class LogPartition(InputPartition):
+    """The task that reads records of the log, up to `ends`.
+
+    Args:
+        starts: the offsets after the table.
+        ends: the next offsets after the records to read.
+        topic: the topic.
+        columns: the schema of the table.
+    """
+
+    def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any) -> None:
+        super().__init__(None)
+        self.starts, self.ends = dict(starts), dict(ends)
+        self.topic, self.schema = topic.name, topic.config.ottla_table_schema
+        self.is_upsert = topic.config.ottla_table_mode == "upsert"
+        self.columns = columns
+
+
+class FilePartition(InputPartition):
+    """The task that reads a file of the table.
+
+    Args:
+        path: of the file.
+        columns: the schema of the table.
+        newer: records that replace rows of the file; None if there are none.
+    """
+
+    def __init__(self, path: str, columns: Any, newer: LogPartition | None) -> None:
+        super().__init__(None)
+        self.path = path
+        self.columns = columns
+        self.newer = newer
+
+
+class TableSource:
+    """Reads one topic. Raises ConfigurationError for options that name none, or several."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        topics = options.subscription.topics or ()
+        if len(topics) != 1:
+            raise ConfigurationError('ottla.table: name one topic, as in .option("subscribe", "topic")')
+        self._topic = topics[0]
+        self._kafka = dict(options.kafka)
+        self._directory = options.table_directory
+        config = options.table_catalog_config
+        self._properties = dict(properties.load(config)) if config else {}
+
+    def schema(self) -> StructType:
+        """Return the columns of the table."""
+        with self._planned() as (_, read):
+            return _spark_schema(read.converter.schema)
+
+    def reader(self, schema: StructType) -> TableReader:
+        """Return the reader of these columns."""
+        return TableReader(self, schema)
+
+    def partitions(self, schema: StructType) -> list[InputPartition]:
+        """Return the tasks of a read. Raises ConfigurationError for columns that the table does not have."""
+        with self._planned() as (topic, read):
+            _check_columns(schema, _spark_schema(read.converter.schema))
+            ends = {tp: end for tp, end in read.ends.items() if read.starts[tp] < end}
+            ranges = [{tp: end} for tp, end in ends.items()]
+            if topic.config.ottla_table_mode == "upsert" and ends:
+                ranges = [ends]
+            starts, columns = read.starts, read.converter.schema
+            log = [LogPartition({tp: starts[tp] for tp in part}, part, topic, columns) for part in ranges]
+            newer = log[0] if log and log[0].is_upsert else None
+            return [*(FilePartition(file.path, columns, newer) for file in read.snapshot.files), *log]
+
+    def rows(self, partition: FilePartition | LogPartition) -> Iterator[Any]:
+        """Yield the rows of a task."""
+        if isinstance(partition, FilePartition):
+            batches = read_batches(object_store(self._properties), partition.path)
+            return batches if partition.newer is None else self._newer(partition.newer).others(batches)
+        if partition.is_upsert:
+            return self._newer(partition).rows()
+        return (rows.batch for rows, _ in self._log(partition))
+
+    @contextmanager
+    def _planned(self) -> Iterator[tuple[TableTopic, TopicRead]]:
+        with KafkaAdminClient(connection_options(self._kafka)) as admin:
+            lookup = Lookup(admin)
+            topics = lookup.topics([self._topic])
+            if not topics:
+                raise UnknownTopicOrPartitionError(
+                    f"ottla.table: there is no topic {self._topic} with the config ottla.table.format"
+                )
+            tables = TableFactory(Path(self._directory or lookup.default_directory()), self._properties)
+            yield topics[0], plan_read(topics[0], lookup, tables, ConverterFactory(self._properties))
+
+    def _log(self, partition: LogPartition) -> Iterator[tuple[Rows, Any]]:
+        """Yield rows of the log, with the records that they are from."""
+        converter = ConverterFactory(self._properties).converter(partition.topic, partition.schema, partition.columns)
+        for number, decoded in read_tail(self._kafka, partition.starts, partition.ends):
+            records = record_batch(decoded, number)
+            yield converter.convert(records), records
+
+    def _newer(self, partition: LogPartition) -> Upserts:
+        upserts = Upserts()
+        for rows, records in self._log(partition):
+            upserts.add(rows, records)
+        return upserts
+
+
+class TableReader(DataSourceReader):
+    """The reader of a topic with its table. Spark serializes it with each task."""
+
+    def __init__(self, source: TableSource, schema: StructType) -> None:
+        self._source = source
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        return self._source.partitions(self._schema)
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Yield the rows of a task. Runs in a worker."""
+        if not isinstance(partition, (FilePartition, LogPartition)):
+            # If nothing was planned, Spark reads one partition that it makes itself.
+            return iter(())
+        keep_what_is_loaded()
+        schema = pa.schema([partition.columns.field(name) for name in self._schema.names])
+        return (aligned(rows, schema) for rows in self._source.rows(partition) if rows.num_rows)
+
+
+def _spark_schema(columns: Any) -> StructType:
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+
+
+def _check_columns(requested: StructType, offered: StructType) -> None:
+    types = {field.name: field.dataType for field in offered}
+    for field in requested:
+        if types.get(field.name) != field.dataType:
+            raise ConfigurationError(
+                f"ottla.table: there is no column {field.name} {field.dataType.simpleString()}; the columns are "
+                + ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
+            )
