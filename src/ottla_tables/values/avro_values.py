@@ -1,15 +1,15 @@
 """Columns of Avro values: types by the schema, values by fastavro.
 
 Numbers with a logical type are decoded as numbers, which Arrow takes for times: Python's objects for them would take
-half of the time. Only decimals are decoded to objects.
+half of the time.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Context, Decimal
 from itertools import pairwise
 from typing import Any, Final
 
@@ -20,6 +20,10 @@ from ottla.serdes.framing import HEADER_BYTES
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
 
 MAX_PRECISION: Final = 38
+MAX_DECIMAL_BYTES: Final = 64
+"""38 digits have 16 bytes. A number of a million bytes would take minutes."""
+DECIMALS: Final = Context(prec=200)
+"""Has room for all numbers of MAX_DECIMAL_BYTES."""
 PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -62,14 +66,16 @@ class AvroValues:
 
     def __init__(self, registry: SchemaRegistryClient, latest: Schema) -> None:
         self._registry = registry
+        self._latest = latest
         schema, self._named = self._parsed(latest, _unchanged)
-        self._physical = self._parsed(latest, _physical)
         kind = _Types(self._named).type(schema)
         if kind is None:
             raise UnsupportedSchemaError("values of the type null have no columns")
         self._is_record = pa.types.is_struct(kind)
         self.fields: Any = pa.schema(list(kind) if self._is_record else [(VALUE, kind)])
-        self._prepare = _Preparation(self._named).of(schema)
+        preparation = _Preparation(self._named)
+        self._prepare, self._has_unions = preparation.of(schema), preparation.has_unions
+        self._logical_types = dict(_logical_types(schema, self._named))
 
     def _parsed(self, schema: Schema, change: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
         from fastavro import parse_schema
@@ -91,19 +97,23 @@ class AvroValues:
             raise ValueError(f"the value is {writer.schema_type}, and the latest schema is AVRO")
         original, named = self._parsed(writer, _unchanged)
         _Types(named).type(original)  # data of recursive types could exhaust the stack
-        physical = self._parsed(writer, _physical)
-        schema, reader = physical[0], None if physical == self._physical else self._physical[0]
+        # Of a time in other units than the latest, fastavro makes an object.
+        change = _logical if self._differs(_logical_types(original, named)) else _physical
+        own, latest = self._parsed(writer, change), self._parsed(self._latest, change)
+        schema, reader = own[0], None if own == latest else latest[0]
         is_bytes = isinstance(schema, dict) and schema.get("type") == "bytes"
         prepare, is_record = self._prepare, self._is_record
         # Records of a union need their names, which take time.
-        options: dict[str, Any] = {} if prepare is None else NAMED_RECORDS
+        options: dict[str, Any] = NAMED_RECORDS if self._has_unions else {}
 
         def decode(values: Any) -> list[Any]:
             _, offsets, data = values.buffers()
             ends = memoryview(offsets).cast("i")[values.offset : values.offset + len(values) + 1]
-            stream = io.BytesIO(memoryview(data) if data is not None else b"")
+            first = ends[0]
+            # Without the values after these: a malformed one would read all of them.
+            stream = io.BytesIO(memoryview(data)[first : ends[-1]] if data is not None else b"")
             objects: list[Any] = []
-            for start, end in pairwise(ends):
+            for start, end in pairwise(end - first for end in ends):
                 if is_bytes:  # without its length, as Confluent's serializers write it
                     objects.append(bytes(stream.getbuffer()[start + HEADER_BYTES : end]))
                     continue
@@ -117,23 +127,70 @@ class AvroValues:
 
         return decode
 
+    def _differs(self, logical_types: Iterable[tuple[str, Any]]) -> bool:
+        """Return whether the latest schema has other logical types. Raises ValueError for another scale of decimals."""
+        differs = False
+        for path, kind in logical_types:
+            latest = self._logical_types.get(path, kind)
+            if latest != kind:
+                differs = True
+                for name in (latest, kind):
+                    if str(name).startswith("decimal"):
+                        raise ValueError(f"{path} is {kind}, and in the latest schema {latest}")
+        return differs
+
 
 def _unchanged(schema: Any) -> Any:
     return schema
 
 
 def _physical(schema: Any) -> Any:
-    """Return a schema without logical types other than decimals that columns can have."""
+    """Return a schema without logical types."""
+    return _with_logical_types(schema, lambda part: False)
+
+
+def _logical(schema: Any) -> Any:
+    """Return a schema without logical types other than times that columns can have."""
+    return _with_logical_types(schema, lambda part: (part.get("type"), part["logicalType"]) in LOGICAL)
+
+
+def _with_logical_types(schema: Any, has: Callable[[Any], bool]) -> Any:
+    """Return a schema without other logical types than those that a column has."""
     if isinstance(schema, list):
-        return [_physical(branch) for branch in schema]
+        return [_with_logical_types(branch, has) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    changed = {name: _physical(part) if name in ("type", "items", "values") else part for name, part in schema.items()}
-    if "logicalType" in changed and _decimal(changed) is None:
+    changed = {
+        name: _with_logical_types(part, has) if name in ("type", "items", "values") else part
+        for name, part in schema.items()
+    }
+    if "logicalType" in changed and not has(changed):
         del changed["logicalType"]
     if "fields" in changed:
-        changed["fields"] = [_physical(field) for field in changed["fields"]]
+        changed["fields"] = [_with_logical_types(field, has) for field in changed["fields"]]
     return changed
+
+
+def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the paths of all parts with their logical types."""
+    if isinstance(schema, str):
+        schema = named.get(schema, schema)
+    if isinstance(schema, list):
+        present = [branch for branch in schema if _kind(branch) != "null"]
+        for branch in present:
+            yield from _logical_types(branch, named, path if len(present) == 1 else f"{path}|{_branch_name(branch)}")
+    elif not isinstance(schema, dict):
+        yield path, None
+    elif schema["type"] in ("record", "error"):
+        for field in schema["fields"]:
+            yield from _logical_types(field["type"], named, f"{path}/{field['name']}")
+    elif schema["type"] in ("array", "map"):
+        yield from _logical_types(schema["items" if schema["type"] == "array" else "values"], named, f"{path}[]")
+    elif isinstance(schema["type"], (dict, list)) or schema["type"] in named:
+        yield from _logical_types(schema["type"], named, path)
+    else:
+        decimal = _decimal(schema)
+        yield path, f"decimal with scale {decimal.scale}" if decimal else schema.get("logicalType")
 
 
 def _decimal(schema: Mapping[str, Any]) -> Any:
@@ -219,6 +276,7 @@ class _Preparation:
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
+        self.has_unions = False
 
     def of(self, schema: Any) -> Prepare | None:
         """Return the function for values of a schema; None if they stay as they are."""
@@ -237,6 +295,9 @@ class _Preparation:
         if kind == "map":
             of_value = self.of(schema["values"]) or _unchanged
             return lambda value: [(key, of_value(part)) for key, part in value.items()]
+        decimal = _decimal(schema)
+        if decimal is not None:
+            return _decimals(decimal.scale)
         return self.of(kind) if isinstance(kind, (dict, list)) else None
 
     def _record(self, schema: Mapping[str, Any]) -> Prepare | None:
@@ -251,6 +312,7 @@ class _Preparation:
         if len(present) == 1:
             prepare = self.of(present[0])
             return prepare and (lambda value: None if value is None else prepare(value))
+        self.has_unions = True
         prepares = [(_branch_name(branch), self._matches(branch), self.of(branch) or _unchanged) for branch in present]
 
         def prepare_union(value: Any) -> Any:
@@ -270,5 +332,14 @@ class _Preparation:
             full = schema["name"]
             # fastavro names the record if the union has several of them
             return lambda value: value[0] == full if isinstance(value, tuple) else isinstance(value, dict)
-        python_type = Decimal if isinstance(schema, dict) and _decimal(schema) else PYTHON_TYPES[kind]
+        python_type = PYTHON_TYPES[kind]
         return lambda value: type(value) is python_type
+
+
+def _decimals(scale: int) -> Prepare:
+    def prepare(value: bytes) -> Decimal:
+        if len(value) > MAX_DECIMAL_BYTES:
+            raise ValueError(f"the decimal has {len(value)} bytes")
+        return DECIMALS.scaleb(Decimal(int.from_bytes(value, "big", signed=True)), -scale)
+
+    return prepare

@@ -144,7 +144,7 @@ def test_avro_fields_are_columns_that_newer_schemas_add_to(
         }
         assert [row for row in fields(world) if row["key"] == b"a"] == [unchanged], "the last value is a dead letter"
         errors = [row["error"] for row in fields(world, SUFFIX)[5:]]
-        assert errors[0].startswith("SchemaResolutionError: Schema mismatch"), "bytes are no float"
+        assert errors[0] == "schema 1: /price is decimal with scale 2, and in the latest schema None"
         assert errors[1].startswith("id: Integer value 1099511627776 not in range"), "the column stays an int"
 
 
@@ -186,6 +186,32 @@ def values_of(rows: Rows) -> list[dict[str, Any]]:
     """Return the fields of rows, with their offset, without nulls."""
     omitted = ("partition", "timestamp", "key")
     return [{n: v for n, v in row.items() if n not in omitted and v is not None} for row in rows.batch.to_pylist()]
+
+
+def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dead_letters() -> None:
+    registry = MemoryRegistry()
+    millis, micros = (("at", {"type": "long", "logicalType": f"timestamp-{unit}"}) for unit in ("millis", "micros"))
+    decimals = [("price", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": s}) for s in (2, 3)]
+    for field, price in ((millis, decimals[0]), (millis, decimals[1]), (micros, decimals[1])):
+        registry.add(record(field, price))
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    at = b"\xd4\x0f"  # 1002
+    largest = (10**38 - 1).to_bytes(16, "big")
+    rows = converter.convert(
+        records(
+            header(3) + at + b"\x02\x7b",
+            header(2) + at + b"\x20" + largest,
+            header(1) + at + b"\x02\x7b",
+            header(3) + at + b"\x80\x80\x80\x01" + b"\x7b" * (1 << 20),
+        )
+    )
+    assert [(row["at"].microsecond, row["price"]) for row in rows.batch.to_pylist()] == [
+        (1002, Decimal("0.123")),
+        (2000, Decimal("9" * 35 + ".999")),
+    ]
+    errors = [row["error"] for row in rows.dead.to_pylist()]
+    assert "/price is decimal with scale 2" in errors[0]
+    assert "the decimal has 1048576 bytes" in errors[1]
 
 
 PROTO = """syntax = "proto3"; package shop;
