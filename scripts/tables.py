@@ -173,10 +173,11 @@ TABLES: dict[str, Callable[[], str]] = {
 def renewed(page: str) -> str:
     """Return the page with all generated tables renewed."""
     for name, make in TABLES.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+        # An empty table matches too: a new page starts with the two comments alone.
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if pattern.search(page):
             text = make()
-            page = pattern.sub(lambda m, t=text: m.group(1) + t + m.group(2), page)  # type: ignore[misc]
+            page = pattern.sub(lambda m, t=text: f"{m.group(1)}{t}\n{m.group(2)}", page)  # type: ignore[misc]
     return page
 
 
