@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 LOGGERS: Final = (
@@ -18,6 +18,7 @@ LOGGERS: Final = (
     "ottla.broker.refused",
     "ottla.broker.tracing",
     "ottla.changes",
+    "ottla.changes.offsets",
     "ottla.cli",
     "ottla.client",
     "ottla.cluster",
@@ -44,6 +45,16 @@ LOGGERS: Final = (
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _INDENT: Final = "    "
+
+
+LISTED: Final = 20
+"""Maximum number of names in one line of a log."""
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return the first names as text, with the number of the others."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(str(name) for name in names[:LISTED]) + more
 
 
 def escaped(text: str) -> str:

@@ -329,9 +329,12 @@ async def _encode(
 def _metered(
     reply: Reply, answer: Any, header: RequestHeader, stats: ApiStats, meter: RequestQuotaTracker | None
 ) -> Reply:
-    if meter is not None and meter.finish(answer, reply):
-        stats.throttle.record(answer.throttle_time_ms / 1000)
+    if meter is None:
+        return reply
+    if meter.finish(answer, reply):
         reply = framed(answer, header)  # encode it again, now with the throttle time
+    if throttle_ms := getattr(answer, "throttle_time_ms", 0):  # also one that a handler has set: KIP-599
+        stats.throttle.record(throttle_ms / 1000)
     return reply
 
 

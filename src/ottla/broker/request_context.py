@@ -21,6 +21,8 @@ log = logging.getLogger("ottla.authorizer")
 log.addFilter(RateLimitFilter(per_window=5, key=lambda record: f"{record.msg} {record.args}"))
 log.addFilter(RateLimitFilter(per_window=200))
 changes_log = logging.getLogger("ottla.changes")
+offsets_log = logging.getLogger("ottla.changes.offsets")
+offsets_log.addFilter(RateLimitFilter())
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
 
@@ -66,6 +68,12 @@ class RequestContext:
     def log_change(self, message: str, *args: object) -> None:
         """Log a change of configs, ACLs, users etc. that the client has made."""
         changes_log.info(f"{message}%s", *args, self.by)
+
+    def log_offset_change(self, message: str, *args: object) -> None:
+        """Log committed offsets that a client has changed that is no member of the group. Rate-limited: a program that
+        assigns itself partitions may commit all the time.
+        """
+        offsets_log.info(f"{message}%s", *args, self.by)
 
     @property
     def is_broker(self) -> bool:

@@ -179,11 +179,9 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
         took = (time.perf_counter() - started) * 1000
         data = ", ".join(node.config.data_dirs)
         http = f"{node.http_url}, " if node.http_url is not None else ""
-        print(
-            f"ottla broker {node.broker_id} is ready: {addresses}, {http}data in {data}, {took:.0f} ms",
-            file=sys.stderr,
-            flush=True,
-        )
+        # one write, as the thread of the log writes to the same file
+        sys.stderr.write(f"ottla broker {node.broker_id} is ready: {addresses}, {http}data in {data}, {took:.0f} ms\n")
+        sys.stderr.flush()
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     failed = node.failed.is_set()
     for end in ends:

@@ -18,6 +18,7 @@ from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, Partition
 from ottla.cluster.image.image_delta import changed_partitions
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
+from ottla.logs import listed
 from ottla.model import TopicPartition
 from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.log_dir_move import LogDirMove
@@ -38,8 +39,6 @@ MAX_PREFERRED_DIRS: Final = 10_000
 
 CREATIONS_AT_ONCE: Final = 20
 """Number of logs that are created before other tasks get a turn. Each takes about half a millisecond."""
-MAX_LOGGED: Final = 20
-"""Maximum number of partitions that a log line lists."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Returns the config of a log for the configs of its topic."""
@@ -471,8 +470,7 @@ class Partitions:
                 role.append(f"{topic.name}-{index} (epoch {now.leader_epoch})")
         for verb, names in (("leads", leads), ("follows", follows)):
             if names:
-                more = f" and {len(names) - MAX_LOGGED} more" if len(names) > MAX_LOGGED else ""
-                log.info("Broker %d now %s %s%s", self.broker_id, verb, ", ".join(names[:MAX_LOGGED]), more)
+                log.info("Broker %d now %s %s", self.broker_id, verb, listed(names))
 
     def _report_failed_creations(self) -> None:
         """Report replicas whose log could not be created to the controller, like those on a failed disk, so that it

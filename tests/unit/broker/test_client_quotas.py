@@ -82,9 +82,15 @@ def test_mutations_are_refused_only_while_the_bucket_is_overdrawn() -> None:
     actual = quotas({"clients/a": {MUTATIONS: "1"}}, clock)
     actual.mutations("u", "a", strict=True).record(12)  # a bucket holds eleven seconds' tokens
     over = actual.mutations("u", "a", strict=True)
-    assert over.wait_seconds == pytest.approx(1.0)
-    with pytest.raises(ThrottlingQuotaExceededError):
+    with pytest.raises(
+        ThrottlingQuotaExceededError, match=r"controller_mutation_rate=1 of client 'a' is exceeded: retry in 1 s\."
+    ):
         over.record(1)
+    assert over.throttle() == pytest.approx(1.0)
+    (usage,) = actual.usage()
+    assert (usage.quota, usage.user, usage.client_id) == (MUTATIONS, "", "a")
+    assert usage.per_second == pytest.approx(12 / 10)
+    assert usage.throttle_ms == pytest.approx(1000)
     actual.mutations("u", "a", strict=False).record(1)
     clock.now += 2.0
     actual.mutations("u", "a", strict=True).record(1)

@@ -186,3 +186,19 @@ def test_every_option_belongs_to_actions_or_to_all() -> None:
     of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config", "profile"}
     of_some = {option.dest for option in topics.COMMAND.options if isinstance(option, Option) and option.actions}
     assert set(vars(parsed("--list"))) == of_all | of_some
+
+
+def test_exceeded_mutation_quota_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker() as broker:
+        servers = ("--bootstrap-server", broker.bootstrap_servers)
+        quota = ("--entity-type", "users", "--entity-default", "--add-config", "controller_mutation_rate=0.01")
+        assert main(["configs", *servers, "--alter", *quota]) == 0
+        assert main(["topics", *servers, "--create", "--topic", "a", "--partitions", "3"]) == 0
+        assert main(["topics", *servers, "--create", "--topic", "b"]) == 1
+        assert main(["topics", *servers, "--alter", "--topic", "a", "--partitions", "4"]) == 1
+        assert main(["topics", *servers, "--delete", "--topic", "a"]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3
+    assert all(
+        "The quota controller_mutation_rate=0.01 of user 'ANONYMOUS' is exceeded: retry in" in line for line in errors
+    )

@@ -131,7 +131,9 @@ def test_a_fenced_instance_is_reported_at_commit_and_at_poll(broker: ScriptedBro
 
 
 @pytest.mark.option("max.poll.interval.ms")
-def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(broker: ScriptedBroker) -> None:
+def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     listener = Listener()
     with consumer(broker, group_id="g", max_poll_interval_ms=200, enable_auto_commit=False) as c:
         c.subscribe(["t"], listener=listener)
@@ -139,6 +141,8 @@ def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(broker: Scr
         broker.wait_for(lambda: bool(broker.asked(LeaveGroupRequest)))
         (identity,) = broker.asked(LeaveGroupRequest)[0].members
         assert "poll timeout" in (identity.reason or "")
+        assert "not called within max.poll.interval.ms=200; leaving the group" in caplog.text
+        assert "lower max.poll.records=500" in caplog.text
         time.sleep(0.05)
         with pytest.raises(CommitFailedError):
             c.commit({TP: 1})

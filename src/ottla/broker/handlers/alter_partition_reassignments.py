@@ -12,6 +12,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.reassignment_rules import target_of
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import InvalidReplicationFactorError, KafkaError, NotControllerError, code_of
+from ottla.logs import listed
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,14 +32,31 @@ async def handle(
     resizes = request.allow_replication_factor_change
     moves = [_move(topic.name, p, context, resizes=resizes) for topic in request.topics for p in topic.partitions]
     outcomes = iter(await asyncio.gather(*moves))
+    answers = [
+        ReassignableTopicResponse(name=topic.name, partitions=[next(outcomes) for _ in topic.partitions])
+        for topic in request.topics
+    ]
+    _log(request, answers, context)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(name=topic.name, partitions=[next(outcomes) for _ in topic.partitions])
-            for topic in request.topics
-        ],
+        responses=answers,
     )
+
+
+def _log(
+    request: AlterPartitionReassignmentsRequest, answers: list[ReassignableTopicResponse], context: RequestContext
+) -> None:
+    changed = [
+        f"{topic.name}-{p.partition_index} to {p.replicas}"
+        if p.replicas is not None
+        else f"{topic.name}-{p.partition_index} cancelled"
+        for topic, answer in zip(request.topics, answers, strict=True)
+        for p, result in zip(topic.partitions, answer.partitions, strict=True)
+        if not result.error_code
+    ]
+    if changed:
+        context.log_change("Accepted reassignments: %s", listed(changed))
 
 
 async def _move(

@@ -11,6 +11,7 @@ from collections import defaultdict
 
 from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
+from ottla.logs import listed
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -25,14 +26,19 @@ async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     for directory in request.dirs:
+        moving: list[TopicPartition] = []
         for topic in directory.topics:
             for index in topic.partitions:
                 result = AlterReplicaLogDirPartitionResult(partition_index=index)
                 with errors_in(result):
                     if authorization_error is not None:
                         raise authorization_error
-                    await context.broker.partitions.move_replica(TopicPartition(topic.name, index), directory.path)
+                    tp = TopicPartition(topic.name, index)
+                    await context.broker.partitions.move_replica(tp, directory.path)
+                    moving.append(tp)
                 by_topic[topic.name].append(result)
+        if moving:
+            context.log_change("Moving replicas to %s: %s", directory.path, listed(moving))
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)

@@ -16,6 +16,7 @@ from ottla.broker.topic_creation import create_internal
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import ShareKey
+from ottla.logs import listed
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
 from ottla.security.acl import ResourceType
@@ -40,6 +41,9 @@ async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestConte
         error = unauthorized.get(topic.topic_name)
         answers.append(await altered.alter(topic) if error is None else _failed(topic, error))
     await record_initialized(context.broker, request.group_id, altered.partitions)
+    if altered.offsets:
+        offsets = [f"{tp}={offset}" for tp, offset in altered.offsets.items()]
+        context.log_change("Set start offsets of share group %s: %s", request.group_id, listed(offsets))
     return m.AlterShareGroupOffsetsResponse(responses=answers)
 
 
@@ -70,6 +74,8 @@ class OffsetAlteration:
         self._ends = ends
         self.partitions: list[TopicIdPartition] = []
         """The partitions that have a new state."""
+        self.offsets: dict[TopicPartition, int] = {}
+        """Their start offsets."""
 
     async def alter(self, requested: m.AlterShareGroupOffsetsRequestTopic) -> m.AlterShareGroupOffsetsResponseTopic:
         """Set the offsets of a topic, in all partitions at once."""
@@ -97,4 +103,5 @@ class OffsetAlteration:
             tip = TopicIdPartition(topic.id, tp.partition)
             await self._broker.share_persister.initialize(ShareKey(self._group_id, *tip), self._state_epoch, start)
             self.partitions.append(tip)
+            self.offsets[tp] = start
         return result

@@ -41,7 +41,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
 
     # concurrently, so that brokers that do not respond cost one timeout in total, not one per topic
     results = await asyncio.gather(*map(answer, request.topics))
-    return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.wait_seconds))
+    return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.throttle()))
 
 
 def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tuple[int, ...]]:

@@ -61,7 +61,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     results = await asyncio.gather(
         *itertools.starmap(answer, enumerate({topic.name: topic for topic in request.topics}.values()))
     )
-    return CreateTopicsResponse(topics=results, throttle_time_ms=context.throttle(quota.wait_seconds))
+    return CreateTopicsResponse(topics=results, throttle_time_ms=context.throttle(quota.throttle()))
 
 
 def _highest_factor(request: CreateTopicsRequest, context: RequestContext) -> int:

@@ -32,6 +32,7 @@ async def handle(
                 raise errors.UnknownTopicOrPartitionError(f"Topic {requested.topic_name} does not exist.")
             answer.topic_id = topic.id
             await _delete(group, topic.id, context.broker)
+            context.log_change("Deleted offsets of share group %s: %s", request.group_id, requested.topic_name)
         responses.append(answer)
     return m.DeleteShareGroupOffsetsResponse(responses=responses)
 

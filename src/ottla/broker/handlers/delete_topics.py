@@ -46,7 +46,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 
     # concurrently, so that brokers that do not respond cost one timeout in total, not one per topic
     results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in topics))
-    return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.wait_seconds))
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.throttle()))
 
 
 def _name(name: str | None, topic_id: UUID, context: RequestContext) -> str:

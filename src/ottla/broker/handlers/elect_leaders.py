@@ -13,6 +13,7 @@ from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import NO_LEADER
+from ottla.logs import listed
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -50,6 +51,8 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
     needed = {tp: _why_not_needed(tp, request.election_type, context) for tp in _named(requested)}
     reason = Reason.PREFERRED if request.election_type == PREFERRED else Reason.UNCLEAN
     elected = await context.broker.controller.elect(reason, [tp for tp, error in needed.items() if error is None])
+    if elected:
+        context.log_change("Elected %s leaders of %s", reason.name.lower(), listed(list(elected)))
     results = []
     for topic, partitions in requested:
         partition_results = []

@@ -7,15 +7,15 @@ the time of the commit, versions 2 to 4 a retention time.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from ottla.broker.error_responses import errors_in
 from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import KafkaError, code_of
+from ottla.logs import listed
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -45,18 +45,43 @@ def handle(
 
 
 async def _commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    accepted: dict[TopicPartition, CoordinatorRecord] = {}
+    accepted: dict[TopicPartition, CommittedOffset] = {}
     response = OffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
+        moved = [] if request.member_id else _moved_by_others(request, context, accepted)
         try:
             await _append(request, context, accepted)
         except KafkaError as error:
             fail(response.topics, error)
+        else:
+            if moved:
+                context.log_offset_change("Set offsets of group %s: %s", request.group_id, listed(moved))
     return response
 
 
+def _moved_by_others(
+    request: OffsetCommitRequest, context: RequestContext, accepted: Mapping[TopicPartition, CommittedOffset]
+) -> list[str]:
+    """Return the offsets that a client changes that is no member, such as `ottla consumer-groups --reset-offsets`.
+
+    A group without members in all its life, whose consumers assign themselves partitions, commits like this all the
+    time: only offsets that move back are returned.
+    """
+    runtime = context.broker.groups
+    group = runtime.groups.by_id.get(request.group_id)
+    had_members = group is not None and group.protocol_type is not None
+    before = runtime.offsets.by_group.get(request.group_id, {})
+    moved = []
+    for tp, committed in accepted.items():
+        old = before[tp].offset if tp in before else None
+        goes_back = old is not None and committed.offset < old
+        if goes_back or (had_members and committed.offset != old):
+            moved.append(f"{tp}={committed.offset}" + ("" if old is None else f" (was {old})"))
+    return moved
+
+
 def _append(
-    request: OffsetCommitRequest, context: RequestContext, accepted: dict[TopicPartition, CoordinatorRecord]
+    request: OffsetCommitRequest, context: RequestContext, accepted: dict[TopicPartition, CommittedOffset]
 ) -> Awaitable[None]:
     # The check and the append are one step: in between, another broker might have become the coordinator and changed
     # the group.
@@ -69,7 +94,8 @@ def _append(
         partitions=accepted.keys(),
     )
     runtime.offsets.check_commit(request.group_id, who, context.version)
-    return runtime.append(request.group_id, list(accepted.values()))
+    committed = [offset_record(request.group_id, tp, offset) for tp, offset in accepted.items()]
+    return runtime.append(request.group_id, committed)
 
 
 async def _commit_in_registry(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
@@ -92,10 +118,10 @@ def _topic(
     topic: OffsetCommitRequestTopic,
     request: OffsetCommitRequest,
     context: RequestContext,
-    accepted: dict[TopicPartition, CoordinatorRecord],
+    accepted: dict[TopicPartition, CommittedOffset],
 ) -> OffsetCommitResponseTopic:
     def accept(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
-        accepted[tp] = _record(tp, partition, request, context)
+        accepted[tp] = _committed(partition, request, context)
 
     answers = [
         OffsetCommitResponsePartition(partition_index=index, error_code=code)
@@ -104,20 +130,19 @@ def _topic(
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
-def _record(
-    tp: TopicPartition, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, context: RequestContext
-) -> CoordinatorRecord:
+def _committed(
+    partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, context: RequestContext
+) -> CommittedOffset:
     broker = context.broker
     now = broker.clock.now_ms()
     own = request.retention_time_ms
-    committed = CommittedOffset(
+    return CommittedOffset(
         partition.committed_offset,
         partition.committed_leader_epoch,
         broker.groups.offsets.checked_metadata(partition.committed_metadata),
         now if partition.commit_timestamp == NOW else partition.commit_timestamp,
         now + own if own != DEFAULT_RETENTION else -1,
     )
-    return offset_record(request.group_id, tp, committed)
 
 
 def _all_failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.logs import listed
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -33,6 +34,9 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
             tombstones.append(record)
     try:
         await runtime.append(request.group_id, tombstones)
+        if tombstones:
+            deleted = [tp for tp, code in codes.items() if not code]
+            context.log_change("Deleted offsets of group %s: %s", request.group_id, listed(deleted))
     except KafkaError as error:
         codes = {tp: code or code_of(error) for tp, code in codes.items()}
     return OffsetDeleteResponse(

@@ -15,6 +15,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction_markers import Results, TransactionEnd
 from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
+from ottla.logs import listed
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -48,6 +49,8 @@ async def _write(
     elif not context.is_broker:
         results = {tp: error for tp in partitions if (error := _why_not(ending, tp, context)) is not None}
     results |= await context.broker.markers.write(ending, [tp for tp in partitions if tp not in results])
+    if not context.is_broker and (aborted := [tp for tp, error in results.items() if error is None]):
+        context.log_change("Aborted the transaction of producer %s in %s", producer, listed(aborted))
     return WritableTxnMarkerResult(producer_id=producer.id, topics=_by_topic(results))
 
 

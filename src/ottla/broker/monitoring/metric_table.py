@@ -488,6 +488,13 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         requests.quota_request_percents,
     ),
     BrokerMetric(
+        "kafka.server:type=quota#mutation-rate",
+        GAUGE,
+        QUOTA,
+        "Partitions that users and clients with a controller mutation quota create and delete per second.",
+        requests.quota_mutation_rates,
+    ),
+    BrokerMetric(
         "kafka.server:type=quota#throttle-time",
         GAUGE,
         QUOTA,

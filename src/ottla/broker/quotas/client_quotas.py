@@ -31,7 +31,7 @@ MAX_SHARES = 10_000
 """Maximum number of quotas whose usage is kept, so that clients with generated ids cannot fill the memory."""
 
 
-class _Measured:
+class MeasuredUsage:
     """The usage of a quota per second and the throttle times of requests, measured over the same time windows."""
 
     __slots__ = ("_throttled", "rate")
@@ -58,12 +58,12 @@ class _Measured:
 class _Share(NamedTuple):
     """The quota of one client or user: its measured usage, and its limit per second."""
 
-    measured: _Measured
+    measured: MeasuredUsage
     bound: float
 
 
 class QuotaUsage(NamedTuple):
-    """The usage of a quota per second: bytes, or percent of a CPU core.
+    """The usage of a quota per second: bytes, percent of a CPU core, or partitions created and deleted.
 
     An empty name means all users, or all clients.
     """
@@ -84,7 +84,7 @@ class Quotas:
         self._monotonic = monotonic
         self._image = ClusterImage("")
         self._shares: dict[tuple[str, str, str], _Share | None] = {}
-        self._measured: dict[tuple[str, str, str], _Measured] = {}
+        self._measured: dict[tuple[str, str, str], MeasuredUsage] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
         """Whether any quota is set; otherwise nothing is measured."""
@@ -136,25 +136,31 @@ class Quotas:
         if bucket is None or (bucket.rate, bucket.burst) != (rate, burst):
             if len(self._buckets) >= MAX_SHARES:
                 self._buckets.clear()
+                self._forget_idle()
             bucket = self._buckets[owner] = TokenBucket(rate, burst, self._monotonic())
-        return MutationQuota(bucket, self._monotonic(), strict)
+        new = MeasuredUsage(config.controller_quota_window_num, config.controller_quota_window_size_seconds)
+        measured = self._measured.setdefault((MUTATIONS, *owner), new)
+        return MutationQuota(MutationShare(owner, bucket, measured), self._monotonic(), strict)
 
     def _share(self, key: str, user: str, client_id: str) -> _Share | None:
         share_key = (key, user, _short(client_id))
         if share_key in self._shares:
             return self._shares[share_key]
         if len(self._shares) >= MAX_SHARES:
-            self._shares.clear()
-            now = self._monotonic()
-            self._measured = {owner: m for owner, m in self._measured.items() if m.rate.per_second(now)}
+            self._forget_idle()
         limit = self._find(key, user, client_id)
         share = None
         if limit is not None:
             config = self._live.current
-            new = _Measured(config.quota_window_num, config.quota_window_size_seconds)
+            new = MeasuredUsage(config.quota_window_num, config.quota_window_size_seconds)
             share = _Share(self._measured.setdefault((key, *limit[0]), new), limit[1])
         self._shares[share_key] = share
         return share
+
+    def _forget_idle(self) -> None:
+        self._shares.clear()
+        now = self._monotonic()
+        self._measured = {owner: m for owner, m in self._measured.items() if m.rate.per_second(now)}
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
         """Return the (user, client id) that the quota applies to and its limit: the first that is set, in Kafka's
@@ -214,11 +220,20 @@ class TokenBucket:
         return max(0.0, -self.tokens(now)) / self.rate if self.rate > 0 else float(self.tokens(now) < 0)
 
 
+class MutationShare(NamedTuple):
+    """The mutation quota of one user or client: its bucket, and what is measured of it."""
+
+    owner: tuple[str, str]
+    """The user and the client id that the quota applies to; an empty name means all."""
+    bucket: TokenBucket
+    measured: MeasuredUsage
+
+
 class MutationQuota:
     """Counts the partitions that one request creates or deletes."""
 
-    def __init__(self, bucket: TokenBucket | None, now: float, strict: bool) -> None:
-        self._bucket = bucket
+    def __init__(self, share: MutationShare | None, now: float, strict: bool) -> None:
+        self._share = share
         self._now = now
         self._strict = strict
 
@@ -227,13 +242,24 @@ class MutationQuota:
 
         Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded.
         """
-        if self._bucket is None:
+        if self._share is None:
             return
-        if self._strict and self._bucket.tokens(self._now) < 0:
-            raise ThrottlingQuotaExceededError
-        self._bucket.spend(partitions, self._now)
+        bucket = self._share.bucket
+        if self._strict and bucket.tokens(self._now) < 0:
+            user, client_id = self._share.owner
+            owner = " of ".join(f"{kind} '{name}'" for kind, name in (("client", client_id), ("user", user)) if name)
+            raise ThrottlingQuotaExceededError(
+                f"The quota {MUTATIONS}={bucket.rate:g} of {owner} is exceeded: "
+                f"retry in {bucket.wait_seconds(self._now):.0f} s."
+            )
+        bucket.spend(partitions, self._now)
+        self._share.measured.rate.add(partitions, self._now)
 
-    @property
-    def wait_seconds(self) -> float:
-        """The time in seconds for which the client has to pause."""
-        return 0.0 if self._bucket is None else self._bucket.wait_seconds(self._now)
+    def throttle(self) -> float:
+        """Return the time in seconds for which the client has to pause, and count it. Call it once, at the end."""
+        if self._share is None:
+            return 0.0
+        seconds = self._share.bucket.wait_seconds(self._now)
+        if seconds > 0:
+            self._share.measured.add_throttle(seconds, self._now)
+        return seconds

@@ -50,7 +50,7 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
             file=sys.stderr if args.json else sys.stdout,
         )
     try:
-        admin.create_topics([topic])
+        admin.create_topics([topic], retry_on_quota_violation=False)
     except TopicAlreadyExistsError:
         if not args.if_not_exists:
             raise
@@ -96,14 +96,14 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
     replicas = list(parse_assignment(args.replica_assignment).values()) if args.replica_assignment else None
     for topic in topics:
         added = replicas[len(topic.partitions) :] if replicas else None
-        admin.create_partitions({topic.name: NewPartitions(args.partitions, added)})
+        admin.create_partitions({topic.name: NewPartitions(args.partitions, added)}, retry_on_quota_violation=False)
     return [topic.name for topic in topics]
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
     """Delete topics. Like Kafka's tool, it prints nothing."""
     names = [topic.name for topic in _matching(admin, args, must_exist=True)]
-    admin.delete_topics(names)
+    admin.delete_topics(names, retry_on_quota_violation=False)
     return names
 
 

@@ -69,6 +69,23 @@ def test_throttle_time_is_measured_for_the_owner_of_a_quota(tmp_path: Path) -> N
     with_broker(test, tmp_path)
 
 
+def test_throttled_creation_of_topics_names_its_client(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        entity = [EntityData(entity_type="client-id", entity_name=client.client_id)]
+        operation = OpData(key="controller_mutation_rate", value=0.001)
+        await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[operation])]), 1)
+        await create(client, "t")
+        labels = {"resource": "ControllerMutation", "clientId": client.client_id}
+        metrics = await scraped(client.node)
+        assert metrics.value("kafka_server_quota_mutation_rate", **labels) > 0
+        throttled = metrics.value("kafka_server_quota_throttle_time", **labels)
+        assert throttled > 1000
+        sum_ = metrics.value(f"{REQUESTS}throttletimems_sum", request="CreateTopics")
+        assert sum_ == pytest.approx(throttled, rel=0.01)
+
+    with_broker(test, tmp_path)
+
+
 def test_share_fetches_acknowledgements_and_sessions_are_counted(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client, 5)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ottla.broker.monitoring.metric import Labels, Samples, Source
 from ottla.broker.monitoring.request_stats import ApiStats
 from ottla.broker.monitoring.scrape import Scrape
-from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENT
+from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT
 from ottla.coordinator.share_partition.share_partition import AcknowledgeType
 from ottla.errors import for_code
 from ottla.latency import LatencyHistogram, LatencySnapshot
@@ -26,7 +26,7 @@ WAITING = {
 }
 """Kafka's purgatories by operation (the `delayedOperation` tag), and the APIs whose requests wait in each."""
 QUOTAS = {PRODUCER_BYTES: "Produce", CONSUMER_BYTES: "Fetch"}
-RESOURCES = {**QUOTAS, REQUEST_PERCENT: "Request"}
+RESOURCES = {**QUOTAS, REQUEST_PERCENT: "Request", MUTATIONS: "ControllerMutation"}
 NO_ERROR = "NONE"
 
 
@@ -131,6 +131,12 @@ def quota_request_percents(scrape: Scrape) -> Samples:
     for usage in scrape.context.quotas.usage():
         if usage.quota == REQUEST_PERCENT:
             yield ("Request", usage.user, usage.client_id), usage.per_second
+
+
+def quota_mutation_rates(scrape: Scrape) -> Samples:
+    for usage in scrape.context.quotas.usage():
+        if usage.quota == MUTATIONS:
+            yield (RESOURCES[MUTATIONS], usage.user, usage.client_id), usage.per_second
 
 
 def quota_throttle_times(scrape: Scrape) -> Samples:

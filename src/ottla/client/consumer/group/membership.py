@@ -224,7 +224,13 @@ class Membership(abc.ABC):
             hurry.clear()
         if self.poll_seconds_left > 0:
             return True
-        log.warning("group %s: poll() was not called within max.poll.interval.ms; leaving the group", self.group_id)
+        log.warning(
+            "group %s: poll() was not called within max.poll.interval.ms=%d; leaving the group. Records take too long: "
+            "lower max.poll.records=%d, or raise max.poll.interval.ms",
+            self.group_id,
+            self.config.max_poll_interval_ms,
+            self.config.max_poll_records,
+        )
         return False
 
 
