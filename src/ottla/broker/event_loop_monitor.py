@@ -1,7 +1,8 @@
 """Counts and logs stalls: times in which the event loop is blocked, so that every client of the broker has to wait.
 
 A thread repeatedly schedules a callback on the event loop, and waits for it. If this takes longer than a threshold, the
-thread logs which code the event loop is running.
+thread logs which code the event loop is running. If the thread itself did not run, the whole process was stopped
+(SIGSTOP, a suspended machine, swapping), or a call held the lock of Python's interpreter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Final, Self
 
@@ -22,6 +24,8 @@ log.addFilter(RateLimitFilter())
 
 PAUSE_SECONDS: Final = 0.05
 """Time in seconds between a callback and the next one. A stall is measured too short by up to this time."""
+STOPPED_SECONDS: Final = 1.0
+"""Minimum time in seconds for which the thread did not run that counts as a stall: a busy machine delays it, too."""
 FRAMES: Final = 5
 """Number of innermost stack frames that a log line shows."""
 
@@ -29,10 +33,11 @@ FRAMES: Final = 5
 class EventLoopMonitor:
     """Context manager that monitors the running event loop."""
 
-    def __init__(self, threshold_seconds: float) -> None:
+    def __init__(self, threshold_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._threshold = threshold_seconds
+        self._monotonic = monotonic
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ottla-event-loop-monitor", daemon=True)
         self.stalls = 0
@@ -51,9 +56,14 @@ class EventLoopMonitor:
         self._closed.set()
 
     def _watch(self) -> None:
+        ran_at, cpu_seconds = self._monotonic(), time.process_time()
         while not self._closed.wait(PAUSE_SECONDS):
             answered = threading.Event()
-            began = time.monotonic()
+            began = self._monotonic()
+            late = began - ran_at - PAUSE_SECONDS
+            if late > max(self._threshold, STOPPED_SECONDS):
+                self._on_stop(late, time.process_time() - cpu_seconds)
+            ran_at, cpu_seconds = began, time.process_time()
             try:
                 self._loop.call_soon_threadsafe(answered.set)
             except RuntimeError:  # the event loop is closed
@@ -64,12 +74,29 @@ class EventLoopMonitor:
             while not answered.wait(1.0):
                 if self._closed.is_set():
                     return
-            self._on_stall(time.monotonic() - began, place)
+            ran_at, cpu_seconds = self._monotonic(), time.process_time()
+            self._on_stall(ran_at - began, place)
 
-    def _on_stall(self, seconds: float, place: str) -> None:
+    def _on_stop(self, seconds: float, cpu_seconds: float) -> None:
+        self._count(seconds)
+        if cpu_seconds < seconds / 2:
+            log.warning(
+                "The process did not run for %.1f s; no client was served meanwhile. It was stopped, its machine was "
+                "suspended or had too few cores, or its memory was swapped out",
+                seconds,
+            )
+        else:
+            log.warning(
+                "A call held the lock of Python's interpreter for %.1f s; no client was served meanwhile", seconds
+            )
+
+    def _count(self, seconds: float) -> None:
         self.stalls += 1
         self.stalled_seconds += seconds
         self.longest_stall_seconds = max(self.longest_stall_seconds, seconds)
+
+    def _on_stall(self, seconds: float, place: str) -> None:
+        self._count(seconds)
         log.warning(
             "The event loop was blocked for %.0f ms; no client was served meanwhile. Blocked at: %s",
             seconds * 1e3,

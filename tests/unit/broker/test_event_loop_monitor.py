@@ -38,6 +38,22 @@ def test_stall_is_counted_and_logged_with_its_place(caplog: pytest.LogCaptureFix
     assert "test_event_loop_monitor.py" in caplog.text
 
 
+def test_process_that_was_stopped_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    stopped = [0.0]
+
+    async def test() -> None:
+        with EventLoopMonitor(10.0, lambda: time.monotonic() + stopped[0]) as monitor:
+            await asyncio.sleep(0.01)
+            stopped[0] = 3600.0
+            await until_counted(monitor, 1)
+            assert 3590 < monitor.longest_stall_seconds < 3610
+            await asyncio.sleep(0.1)
+            assert monitor.stalls == 1
+
+    asyncio.run(test())
+    assert "The process did not run for 36" in caplog.text
+
+
 def test_loop_that_goes_on_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         with EventLoopMonitor(10.0) as monitor:

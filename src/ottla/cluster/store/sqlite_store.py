@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ottla.cluster.store import process_session
+from ottla.cluster.store import process_session, znodes
 from ottla.cluster.store.metadata_store import (
     MetadataStoreError,
     MetadataStoreStorageError,
@@ -33,6 +33,7 @@ from ottla.cluster.store.metadata_store import (
 from ottla.cluster.store.process_session import OwnSession, PeerSession
 from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
 from ottla.errors import KafkaError, StartupError
+from ottla.logs import listed
 
 log = logging.getLogger("ottla.cluster")
 
@@ -324,7 +325,10 @@ class SqliteMetadataStore:
         finally:
             self._ending.discard(number)
         if keys:
-            log.info("Ended session %d of another process", number)
+            brokers = [key for key in keys if key.startswith(f"{znodes.BROKER_IDS}/") and not key.endswith("/")]
+            log.info(
+                "Ended session %d of a process that is gone or silent: removed %s", number, listed(brokers) or "nothing"
+            )
             self._publish(keys)
             self._read_sessions()
         process_session.delete_files(self._sessions, number)
@@ -338,7 +342,11 @@ class SqliteMetadataStore:
             if ended is None or self._own is not ended:
                 return  # the session has been renewed meanwhile, or the store is closed
             await self._begin_session()
-            log.warning("Session %d has ended and is replaced by %d", ended.id, self._own.id)
+            log.warning(
+                "Session %d has ended, as other processes received no heartbeat, and is replaced by %d",
+                ended.id,
+                self._own.id,
+            )
             self._sessions_known = False
             self._check_other_processes()
         self._fire(list(self._watchers))
