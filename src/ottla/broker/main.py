@@ -103,7 +103,7 @@ class BrokerNode:
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._store: MetadataStore | None = None
-        self._zookeeper: ZooKeeperMetadataStore | None = None
+        self._awaited_store: ZooKeeperMetadataStore | SqliteMetadataStore | None = None
         """The same if it is ZooKeeper, also while it is being opened."""
         self._lifecycle: BrokerLifecycle | None = None
         self._connection_quotas = ConnectionQuotas()
@@ -224,7 +224,7 @@ class BrokerNode:
     @property
     def waits_for(self) -> str:
         """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
-        return "" if self._zookeeper is None else self._zookeeper.waits_for
+        return "" if self._awaited_store is None else self._awaited_store.waits_for
 
     @property
     def monitored(self) -> MonitoredBroker | None:
@@ -280,13 +280,13 @@ class BrokerNode:
         if not self.config.in_cluster:
             stack.callback(self._close_log_dirs)
             self._all_dirs_opened = self._open_log_dirs(None)
-            store = SqliteMetadataStore(self._log_dirs[0].path)
+            store = self._awaited_store = SqliteMetadataStore(self._log_dirs[0].path)
             stack.push_async_callback(store.close)
             await store.open()
             return store, None
         zookeeper = None if self.config.zookeeper_connect is None else self._zookeeper_store(self.config)
-        self._zookeeper = zookeeper
         shared: ZooKeeperMetadataStore | SqliteMetadataStore = zookeeper or self._shared_store(self.config)
+        self._awaited_store = shared
         stack.push_async_callback(shared.close)
         await shared.open()
         stored = next(filter(None, map(cluster_of, self.config.data_dirs)), None)

@@ -6,19 +6,20 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.cluster.store_scenarios import SCENARIOS
 
-from ottla.cluster.store import sqlite_tree
+from ottla.cluster.store import sqlite_store, sqlite_tree
 from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Create,
@@ -301,6 +302,28 @@ def test_failed_write_is_logged_once_and_so_is_the_end_of_the_failure(
         "The metadata … cannot be written; retrying: disk is full",
         "The metadata … can be written again, after …",
     ]
+
+
+def test_end_of_a_failure_is_noticed_without_another_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(sqlite_store, "PROBE_SECONDS", 0.01)
+
+    async def test() -> None:
+        async with stores(tmp_path, 1, session_timeout_ms=30) as (store,):
+            with closing(sqlite3.connect(tmp_path / "registry.sqlite", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(MetadataStoreTimeoutError):
+                    await store.multi([Create("/x")])
+                assert re.search(r"cannot be written, for \d s so far: .* is locked by another", store.waits_for)
+            async with asyncio.timeout(20):
+                while store.waits_for:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+    assert caplog.text.count("cannot be written; retrying") == 1
+    assert caplog.text.count("can be written again, after") == 1
 
 
 def test_process_whose_session_files_were_deleted_begins_another(tmp_path: Path) -> None:

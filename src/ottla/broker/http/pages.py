@@ -85,7 +85,7 @@ async def health(request: HttpRequest) -> Page:
 
 
 async def readiness(request: HttpRequest) -> Page:
-    """Return 200 if the broker serves clients: it has started, is registered, is connected to ZooKeeper, and all log
+    """Return 200 if the broker serves clients: it has started, is registered, can use its metadata store, and all log
     directories are online.
 
     With `?isr=1` it must also lead no partition that is under-replicated, as between the restarts of a rolling upgrade.

@@ -40,6 +40,8 @@ log = logging.getLogger("ottla.cluster")
 FILE_NAME: Final = "registry.sqlite"
 SESSION_DIRECTORY: Final = "sessions"
 HEARTBEATS_PER_TIMEOUT: Final = 6
+PROBE_SECONDS: Final = 2.0
+"""Time in seconds after a failed write until the file is written again."""
 R = TypeVar("R")
 
 LONE_SESSION: Final = 1
@@ -52,9 +54,20 @@ class Outages:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._since: dict[str, float] = {}
+        self._errors: dict[str, Exception] = {}
+
+    @property
+    def current(self) -> str:
+        """The current outage, its time so far and its cause; empty if the file can be read and written."""
+        now = time.monotonic()
+        return "; ".join(
+            f"the metadata store {self._path} cannot be {what}, for {now - since:.0f} s so far: {self._errors[what]}"
+            for what, since in self._since.items()
+        )
 
     def failed(self, what: str, error: Exception) -> None:
         """Record a failure, and log the first one. `what`: "read" or "written"."""
+        self._errors[what] = error
         if what not in self._since:
             self._since[what] = time.monotonic()
             log.warning("The metadata store %s cannot be %s; retrying: %s", self._path, what, error)
@@ -94,6 +107,12 @@ class SqliteMetadataStore:
         self._due = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._outages = Outages(self._path)
+        self._probe: asyncio.TimerHandle | None = None
+
+    @property
+    def waits_for(self) -> str:
+        """The current outage of the file and its cause; empty if it can be read and written."""
+        return self._outages.current
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
         """Call `listener` when a new session has replaced one that has ended: ephemeral znodes and watches are
@@ -167,13 +186,23 @@ class SqliteMetadataStore:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
         except (MetadataStoreStorageError, MetadataStoreTimeoutError) as error:
-            self._outages.failed("written", error)
+            self._on_failed_write(error)
             if isinstance(error, MetadataStoreStorageError):
                 # It may have been executed, so all watchers have to look.
                 self._publish(list(self._watchers))
             raise
         self._outages.worked("written")
         return result
+
+    def _on_failed_write(self, error: Exception) -> None:
+        """Log the failure, and write on until that works, so that the end of the outage is noticed without a change."""
+        self._outages.failed("written", error)
+        if self._probe is None and self._writer is not None:
+            self._probe = asyncio.get_running_loop().call_later(PROBE_SECONDS, self._probe_file)
+
+    def _probe_file(self) -> None:
+        self._probe = None
+        self._start(self._write(self._tree.probe))
 
     async def close(self) -> None:
         """End the session, which deletes its ephemeral znodes."""
@@ -189,6 +218,8 @@ class SqliteMetadataStore:
                 log.error("Cannot delete the ephemeral znodes of this broker: %s", error)
             self._writer.shutdown(wait=True)
             self._writer = None
+        if self._probe is not None:
+            self._probe.cancel()
         for number in list(self._peers):
             self._forget(number)
         self._tree.close()
@@ -388,7 +419,7 @@ class SqliteMetadataStore:
             try:
                 await work
             except (KafkaError, OSError) as error:
-                self._outages.failed("written", error)
+                self._on_failed_write(error)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

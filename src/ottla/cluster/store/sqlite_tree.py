@@ -196,6 +196,10 @@ class SqliteTree:
             self._delete_ephemeral("ephemeral = ?", session)
         return keys
 
+    def probe(self) -> None:
+        """Write a page of the file without a change. Raises MetadataStoreError if the file cannot be written."""
+        self._execute("PRAGMA user_version = 0")
+
     def delete_ephemeral(self) -> None:
         """Delete the ephemeral znodes of sessions that do not exist."""
         with self._transaction():

@@ -78,10 +78,10 @@ def test_broker_that_stops_or_has_lost_a_disk_is_not_ready(tmp_path: Path) -> No
         page = await get(url_of(node), "/readyz")
         assert (page.status, page.text) == (503, "1 log directories are offline\n")
         client.context.partitions.log_dirs[0].offline = ""
-        node._zookeeper = SimpleNamespace(waits_for="ZooKeeper at z:1 cannot be reached for 3 s")  # type: ignore[assignment]
+        node._awaited_store = SimpleNamespace(waits_for="ZooKeeper at z:1 cannot be reached for 3 s")  # type: ignore[assignment]
         page = await get(url_of(node), "/readyz")
         assert (page.status, page.text) == (503, "ZooKeeper at z:1 cannot be reached for 3 s\n")
-        node._zookeeper = None
+        node._awaited_store = None
         node._fail("log.dirs: the first data directory has failed")
         assert (await get(url_of(node), "/readyz")).status == 503
         page = await get(url_of(node), "/healthz")
