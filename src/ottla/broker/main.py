@@ -91,7 +91,7 @@ class BrokerNode:
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when this broker cannot continue, because the first log directory has failed, or another broker has
+        """Set when this broker cannot continue, because its log directories have failed, or another broker has
         registered with its id.
         """
         self.failure = ""
@@ -524,7 +524,8 @@ class BrokerNode:
             self._min_insync_replicas,
             self._clock,
             all_dirs=self._all_dirs_opened,
-            on_fatal=functools.partial(self._fail, "log.dirs: the first log directory has failed"),
+            on_fatal=self._fail,
+            store_dir=self._store_dir(),
         )
         if not config.in_cluster:
             return build()
@@ -562,6 +563,14 @@ class BrokerNode:
             lag_seconds=config.replica_lag_time_max_ms / 1000,
             on_dir_failure=self._report_disk_failure,
         )
+
+    def _store_dir(self) -> LogDir | None:
+        """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""
+        if self.config.zookeeper_connect is not None:
+            return None
+        first, store = self._log_dirs[0], self.config.ottla_metadata_dir
+        on_same_disk = store is None or os.stat(store).st_dev == os.stat(first.path).st_dev
+        return first if on_same_disk else None
 
     def _auxiliary_state(self) -> AuxiliaryStateBuilder | None:
         return None if self._tiered_storage is None else self._tiered_storage.manager.auxiliary_state

@@ -191,7 +191,7 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     all_stop = parent is not None and parent.has_ended() and node.config.zookeeper_connect is None
     await node.stop(moves_leaders=not all_stop)
     if failed:
-        print(f"ottla broker: {node.failure}; the broker has stopped", file=sys.stderr)
+        sys.stderr.write(f"ottla broker: {node.failure}; the broker has stopped\n")
     return int(failed)
 
 

@@ -88,14 +88,15 @@ class Partitions:
         lag_seconds: float = LAG_SECONDS,
         all_dirs: bool = True,
         on_dir_failure: Callable[[list[TopicPartition]], None] | None = None,
-        on_fatal: Callable[[], None] | None = None,
+        on_fatal: Callable[[str], None] | None = None,
+        store_dir: LogDir | None = None,
     ) -> None:
         """Without `isr_updates` and `followers`, the broker is standalone.
 
         `followers`: fetches the partitions that other brokers lead. `isr_updates`: sends ISR updates of leaders.
         `all_dirs`: whether every log directory could be opened. `on_dir_failure`: called with the replicas that a
-        failed log directory has put out of service. `on_fatal`: called when the first log directory has failed, which
-        has the metadata store.
+        failed log directory has put out of service. `on_fatal`: called with the reason when `store_dir`, on whose disk
+        the metadata store is, or every log directory has failed.
         """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -117,6 +118,7 @@ class Partitions:
         self.alter_log_dirs_rate = float("inf")
         """Limit of all log directory moves together, in bytes per second. May change while they run."""
         self._on_fatal = on_fatal
+        self._store_dir = store_dir
         self._on_dir_failure = on_dir_failure
         self._listeners: list[LeadershipListener] = []
         self._followers = followers
@@ -339,8 +341,12 @@ class Partitions:
                         self._followers.remove(tp)
             if self._on_dir_failure is not None:
                 self._on_dir_failure(list(directory.logs))
-            if self._on_fatal is not None and directory is self._log_dirs[0]:
-                self._on_fatal()
+            if self._on_fatal is None:
+                return
+            if directory is self._store_dir:
+                self._on_fatal(f"log.dirs: {directory.path}, on the disk of the metadata store, has failed")
+            elif all(other_dir.offline for other_dir in self._log_dirs):
+                self._on_fatal("log.dirs: all log directories have failed")
 
     async def close(self) -> None:
         """Flush partitions with pending appends, then close all partitions, which fails the requests that wait for

@@ -1,0 +1,67 @@
+"""Failed log directories: which of them the broker survives."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.replication.virtual_loop import Inline
+
+from ottla.broker import main
+from ottla.broker.main import BrokerNode
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import LogConfig
+from ottla.replication.partitions import Partitions
+from ottla.storage.log_dir import LogDir
+
+FULL = OSError(errno.ENOSPC, "no space is left on the device")
+
+
+def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
+    """Return the reasons to stop after the failure of each of two directories; the first may have the store."""
+    dirs = [LogDir.open(tmp_path / name, broker_id=0) for name in ("a", "b")]
+    reasons: list[str] = []
+    store_dir = dirs[0] if has_store else None
+    partitions = Partitions(
+        0, dirs, Inline(), lambda _: LogConfig(), lambda _: 1, on_fatal=reasons.append, store_dir=store_dir
+    )
+    steps = []
+    for directory in dirs:
+        partitions.fail_directory(directory, FULL)
+        steps.append(list(reasons))
+        directory.close()
+    return steps
+
+
+def test_broker_continues_until_its_last_directory_fails(tmp_path: Path) -> None:
+    assert failures(tmp_path, has_store=False) == [[], ["log.dirs: all log directories have failed"]]
+
+
+def test_broker_stops_when_the_disk_of_its_metadata_store_fails(tmp_path: Path) -> None:
+    first, _ = failures(tmp_path, has_store=True)
+    assert first == [f"log.dirs: {tmp_path / 'a'}, on the disk of the metadata store, has failed"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "device", "expected"),
+    [
+        ({}, 1, True),
+        ({"zookeeper.connect": "z:2181"}, 1, False),
+        ({"ottla.metadata.dir": "/store"}, 1, True),
+        ({"ottla.metadata.dir": "/store"}, 2, False),
+    ],
+)
+def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], device: int, expected: bool
+) -> None:
+    devices = {"/store": device}
+    monkeypatch.setattr(main, "os", SimpleNamespace(**vars(os)))
+    monkeypatch.setattr(main.os, "stat", lambda path: SimpleNamespace(st_dev=devices.get(str(path), 1)))
+    node = BrokerNode(BrokerConfig({"log.dirs": "/a,/b", "broker.id": "0", **configs}))
+    first: Any = SimpleNamespace(path=Path("/a"))
+    node._log_dirs.append(first)
+    assert node._store_dir() is (first if expected else None)
