@@ -15,6 +15,7 @@ from typing import Final
 LOGGERS: Final = (
     "ottla.authorizer",
     "ottla.broker",
+    "ottla.broker.failures",
     "ottla.broker.refused",
     "ottla.broker.tracing",
     "ottla.changes",
@@ -35,6 +36,7 @@ LOGGERS: Final = (
     "ottla.records",
     "ottla.remote_log",
     "ottla.replication",
+    "ottla.replication.failures",
     "ottla.request",
     "ottla.spark",
     "ottla.storage",
@@ -106,8 +108,9 @@ class RateLimitFilter(logging.Filter):
     """Limits the number of log records, so that a client that causes errors all day cannot fill the disk.
 
     Args:
-        per_window: the number of records with the same key to log in `WINDOW_SECONDS`.
+        per_window: the number of records with the same key to log in a window.
         key: returns the key of a record. Default: its format string.
+        window_seconds: the duration of a window.
     """
 
     def __init__(
@@ -115,11 +118,13 @@ class RateLimitFilter(logging.Filter):
         clock: Callable[[], float] = time.monotonic,
         per_window: int = PER_WINDOW,
         key: Callable[[logging.LogRecord], str] = lambda record: str(record.msg),
+        window_seconds: float = WINDOW_SECONDS,
     ) -> None:
         super().__init__()
         self._clock = clock
         self._per_window = per_window
         self._key = key
+        self._window_seconds = window_seconds
         self._windows: dict[str, tuple[float, int]] = {}
 
     def reset(self) -> None:
@@ -135,7 +140,7 @@ class RateLimitFilter(logging.Filter):
         now = self._clock()
         key = self._key(record)
         began, count = self._windows.get(key, (now, 0))
-        if now - began >= WINDOW_SECONDS:
+        if now - began >= self._window_seconds:
             if count > self._per_window:
                 record.msg = f"{record.msg} (and {count - self._per_window} similar records were not logged)"
             began, count = now, 0
@@ -143,6 +148,15 @@ class RateLimitFilter(logging.Filter):
             del self._windows[next(iter(self._windows))]
         self._windows[key] = (began, count + 1)
         return count < self._per_window
+
+
+REPEATED_SECONDS: Final = 60.0
+"""Time in seconds between two records of an error that lasts, such as that of a full disk."""
+
+
+def repeated_errors(clock: Callable[[], float] = time.monotonic) -> RateLimitFilter:
+    """Return a filter for errors of work that is repeated until it works: the same message once a minute."""
+    return RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS)
 
 
 def message_and_host(record: logging.LogRecord) -> str:

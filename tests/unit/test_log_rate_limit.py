@@ -1,6 +1,6 @@
 import logging
 
-from ottla.logs import PER_WINDOW, WINDOW_SECONDS, RateLimitFilter
+from ottla.logs import PER_WINDOW, REPEATED_SECONDS, WINDOW_SECONDS, RateLimitFilter, repeated_errors
 
 
 class Clock:
@@ -25,3 +25,11 @@ def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass() -> None:
     assert late.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} similar records were not logged)"
     clock.now += WINDOW_SECONDS
     assert flood.filter(line("%s: garbage"))
+
+
+def test_error_that_lasts_is_logged_once_a_minute_and_others_at_once() -> None:
+    clock = Clock()
+    errors = repeated_errors(clock)
+    assert [errors.filter(line(text)) for text in ("%s: full", "%s: full", "%s: broken")] == [True, False, True]
+    clock.now += REPEATED_SECONDS
+    assert errors.filter(line("%s: full"))

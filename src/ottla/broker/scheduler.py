@@ -12,6 +12,7 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.coordinators import Coordinators
 from ottla.clock import Clock
 from ottla.errors import KafkaError, KafkaStorageError
+from ottla.logs import repeated_errors
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.storage.compaction.cleaner import CleanerPass, Steps
 
 log = logging.getLogger("ottla.broker")
+failures_log = logging.getLogger("ottla.broker.failures")
+failures_log.addFilter(repeated_errors())
 
 MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000
@@ -111,7 +114,7 @@ class BackgroundTasks:
             except DiskFailedError as error:
                 partition.fail(error)
             except KafkaError as error:
-                log.error("%s", error)  # the disk would fill up if the others had to wait for this one
+                failures_log.error("%s", error)  # the disk would fill up if the others had to wait for this one
 
     def _in_service(self) -> list[Partition]:
         return [partition for partition in self._partitions if not partition.closed]
@@ -137,7 +140,7 @@ class BackgroundTasks:
         if isinstance(error, DiskFailedError):
             self._partitions.fail_directory(log_dir, error)
         else:
-            log.error("%s", error)
+            failures_log.error("%s", error)
 
     def check_isr(self) -> None:
         """Remove followers that have fallen behind from the ISRs; add those that have caught up."""
@@ -169,7 +172,7 @@ class BackgroundTasks:
             try:
                 partition.log.close_idle()
             except KafkaError as error:
-                log.error("%s", error)
+                failures_log.error("%s", error)
 
     async def compact(self, log_dir: LogDir) -> None:
         """Compact the logs of a directory one after the other until none is dirty enough.

@@ -16,6 +16,7 @@ from uuid import UUID
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, OffsetMovedToTieredStorageError, UnknownServerError, for_code
+from ottla.logs import repeated_errors
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
@@ -26,6 +27,8 @@ from ottla.replication.replication_quota import ReplicationQuota
 from ottla.replication.tiered_follower import AuxiliaryState, LeaderLocalStarts
 
 log = logging.getLogger("ottla.replication")
+failures_log = logging.getLogger("ottla.replication.failures")
+failures_log.addFilter(repeated_errors())
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
@@ -296,7 +299,7 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         delay = follower.delay(now, self._partition_backoff)
         level = logging.DEBUG if delay < self._options.backoff_ms / 1000 else logging.WARNING
-        log.log(level, "Cannot fetch %s from broker %d: %s", follower.tp, self._leader, describe(error))
+        failures_log.log(level, "Cannot fetch %s from broker %d: %s", follower.tp, self._leader, describe(error))
 
     async def _list_offset(self, follower: Follower, time: int) -> int:
         tp = follower.tp
