@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
@@ -26,6 +27,7 @@ from ottla import (
     ResourceType,
     TopicPartition,
 )
+from ottla.errors import KafkaError
 
 CONFIGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -185,6 +187,15 @@ def test_operators_find_who_changed_offsets_leaders_and_replicas(
         for offset in (0, 1, 0):  # the first two are its progress
             consumer.commit({visits: OffsetAndMetadata(offset)})
     assert story.lines() == [f"INFO changes.offsets: Set offsets of group simple: visits-0=0 (was 1) {BY}"]
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="billing") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("visits", b"2").get(30)
+        admin.force_terminate_transaction("billing")
+        with contextlib.suppress(KafkaError):
+            producer.abort_transaction()
+    aborted = f"INFO changes: Aborting the open transaction of transactional_id=billing {BY}"
+    assert [line for line in story.lines() if "billing" in line] == [aborted]
     admin.alter_partition_reassignments({visits: [1, 0]})
     assert f"INFO changes: Accepted reassignments: visits-0 to [1, 0] {BY}" in story.lines()
     admin.elect_leaders(ElectionType.PREFERRED, [visits])

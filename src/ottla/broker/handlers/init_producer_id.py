@@ -12,7 +12,7 @@ from __future__ import annotations
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.errors import InvalidRequestError
+from ottla.errors import ConcurrentTransactionsError, InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -27,14 +27,20 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     expected = _expected(request)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)
+    is_open = context.broker.transactions.is_ongoing(request.transactional_id)
     with known_errors_only(context.version, FENCED_SINCE):
-        producer = await context.broker.transactions.init_producer(
-            request.transactional_id,
-            request.transaction_timeout_ms,
-            expected,
-            two_phase=request.enable_2pc,
-            keep_prepared=request.keep_prepared_txn,
-        )
+        try:
+            producer = await context.broker.transactions.init_producer(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                expected,
+                two_phase=request.enable_2pc,
+                keep_prepared=request.keep_prepared_txn,
+            )
+        except ConcurrentTransactionsError:
+            if is_open:  # a producer after a crash, or forceTerminateTransaction
+                context.log_change("Aborting the open transaction of transactional_id=%s", request.transactional_id)
+            raise
     return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
 

@@ -106,6 +106,11 @@ class TransactionRuntime(CoordinatorRuntime):
         self.check(transactional_id)
         return self.by_id.get(transactional_id)
 
+    def is_ongoing(self, transactional_id: str) -> bool:
+        """Whether this coordinator has an open transaction of a transactional id."""
+        transaction = self.by_id.get(transactional_id)
+        return transaction is not None and transaction.state is TransactionState.ONGOING
+
     async def init_producer(
         self,
         transactional_id: str,
