@@ -65,8 +65,12 @@ async def _node(key: str, kind: int, context: RequestContext) -> Node:
     elif key.count(":") < SHARE_KEY_COLONS:
         raise InvalidRequestError(f"{key!r} is not a key group:topicId:partition")
     topic = await topic_creation.create_internal(context.broker, name)
-    leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
-    broker = context.broker.image.brokers.get(leader)
-    if leader == NO_LEADER or broker is None:
-        raise CoordinatorNotAvailableError
+    number = partition_of(key, len(topic.partitions))
+    partition = topic.partitions[number]
+    broker = context.broker.image.brokers.get(partition.leader)
+    if partition.leader == NO_LEADER or broker is None:
+        raise CoordinatorNotAvailableError(
+            f"The coordinator is not available: {name}-{number} has no leader; start one of its brokers: "
+            f"{', '.join(map(str, partition.isr))}."
+        )
     return broker.node(context.connection.listener.name)

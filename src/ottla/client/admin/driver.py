@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from ottla import errors
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
-from ottla.client.core.connections import Connections
+from ottla.client.core.connections import SLOW_SECONDS, Connections
 from ottla.client.core.metadata import Metadata, metadata_of
 from ottla.config.admin import CONTROLLERS, AdminConfig
 from ottla.metrics.metrics import Metrics
@@ -29,6 +30,8 @@ from ottla.protocol.message import Request
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+
+log = logging.getLogger("ottla.client")
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -226,8 +229,10 @@ class AdminDriver:
         time limit of the whole call ends it. Then KafkaTimeoutError is raised, with the last failure as its cause.
         """
         limit = self.seconds(timeout_ms)
-        deadline = time.monotonic() + limit
+        began = time.monotonic()
+        deadline = began + limit
         last: errors.KafkaError | None = None
+        has_warned = False
         for failures in itertools.count(1):
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
@@ -248,6 +253,9 @@ class AdminDriver:
                 if throttled:
                     raise last
                 raise _timed_out(limit, last) from last
+            if not has_warned and time.monotonic() + delay - began >= SLOW_SECONDS and not self.connections.is_failing:
+                has_warned = True
+                log.warning("Retrying for up to %g s: %s (client.id=%s)", limit, last, self.connections.client_id)
             if last.refresh_metadata:
                 self.metadata.request_update()
             await asyncio.sleep(delay)

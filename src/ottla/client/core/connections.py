@@ -169,6 +169,11 @@ class Connections:
             failures[-1] if failures else errors.BrokerNotAvailableError("no broker is known; check bootstrap.servers")
         )
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether a warning has said that no broker is reachable, or that a connection attempt is slow."""
+        return self._outage_since is not None or bool(self.slow_reason)
+
     def _begin_outage(self, failures: Iterable[errors.KafkaError]) -> None:
         """Log that no broker is reachable, once until a broker has responded again."""
         if self._closed or self._outage_since is not None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla import errors
 from ottla.backoff import ExponentialBackoff
-from ottla.client.core.connections import GROUP, Connections
+from ottla.client.core.connections import GROUP, SLOW_SECONDS, Connections
 from ottla.client.core.metadata import Metadata
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+log = logging.getLogger("ottla.client")
 
 R = TypeVar("R", bound=Response)
 
@@ -62,6 +65,8 @@ class Coordinator:
         self.retry_backoff = retry_backoff
         """The delay in seconds before the first retry."""
         self._failure: errors.KafkaError | None = None  # of the last attempt to find the coordinator
+        self._failing_since: float | None = None
+        self._has_warned = False
         self._backoff = ExponentialBackoff(
             retry_backoff, max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
         )
@@ -80,14 +85,41 @@ class Coordinator:
                     raise group_error(coordinator.error_code, self.group_id, coordinator.error_message)
                 if coordinator.node_id not in self.metadata.cluster.nodes:
                     await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
-                self.node, self._failure = coordinator.node_id, None
+                self.node = coordinator.node_id
+                self._found()
             except errors.KafkaError as error:
                 self._failure = error
                 if not error.retriable:
                     raise
-                await self.back_off(deadline, f"no coordinator of group {self.group_id}", error, tries)
+                self._warn(error)
+                await self.back_off(deadline, f"no coordinator of {self._subject}", error, tries)
                 tries += 1
         return self.node
+
+    def _warn(self, error: errors.KafkaError) -> None:
+        """Log once that there has been no coordinator for some time, unless a warning about connections says why."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if self._has_warned or now - self._failing_since < SLOW_SECONDS or self.connections.is_failing:
+            return
+        self._has_warned = True
+        log.warning("No coordinator of %s, retrying until there is one: %s", self._subject, error)
+
+    def _found(self) -> None:
+        if self._has_warned and self._failing_since is not None:
+            log.info("%s has a coordinator again after %.1f s", self._subject, time.monotonic() - self._failing_since)
+        self._failure, self._failing_since, self._has_warned = None, None, False
+
+    @property
+    def _subject(self) -> str:
+        return f"{'group' if self.kind == GROUP_KEY else 'transactional id'} {self.group_id}"
+
+    @property
+    def last_failure(self) -> str:
+        """The reason in brackets why the coordinator cannot be reached at the moment; empty if there is none."""
+        reason = str(self._failure) if self.node is None and self._failure else self.connections.slow_reason
+        return f" ({reason})" if reason else ""
 
     def _find_request(self, version: int) -> FindCoordinatorRequest:
         if version >= 4:
@@ -122,9 +154,9 @@ class Coordinator:
         except errors.KafkaError:
             raise
         except TimeoutError:
-            reason = str(self._failure) if self.node is None and self._failure else self.connections.slow_reason
-            why = f" ({reason})" if reason else ""
-            raise errors.KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time{why}") from None
+            raise errors.KafkaTimeoutError(
+                f"the coordinator of {self.group_id} did not respond in time{self.last_failure}"
+            ) from None
 
     async def _send(
         self,

@@ -67,7 +67,7 @@ class CommittedOffsets:
         except errors.KafkaError:
             raise
         except TimeoutError:
-            raise errors.KafkaTimeoutError(f"{self._failed()} in time") from None
+            raise errors.KafkaTimeoutError(f"{self._failed()} in time{self.coordinator.last_failure}") from None
 
     async def _commit_until_done(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
         for tries in itertools.count():

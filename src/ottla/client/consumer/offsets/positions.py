@@ -200,7 +200,8 @@ class Positions:
                 await asyncio.wait({self._lookup}, timeout=max(0.0, deadline - time.monotonic()))
             self.poll_trigger.raise_error()
             if state.position is None and time.monotonic() >= deadline:
-                raise KafkaTimeoutError(f"the position of {tp} is unknown after {timeout:g} s")
+                why = self.group_offsets.coordinator.last_failure
+                raise KafkaTimeoutError(f"the position of {tp} is unknown after {timeout:g} s{why}")
         return state.position
 
     # Validation

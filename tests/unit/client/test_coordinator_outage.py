@@ -1,0 +1,46 @@
+"""A coordinator that is gone: what clients say, how soon, and what their time-outs name."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
+from ottla.client.admin import driver
+from ottla.client.core import coordinator
+from ottla.errors import KafkaTimeoutError
+
+CONFIGS = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1}
+REASON = r"The coordinator is not available: __consumer_offsets-0 has no leader; start one of its brokers: \d\."
+
+
+def test_coordinator_that_is_gone_is_named_at_once_and_in_time_outs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.client")
+    for module in (driver, coordinator):
+        monkeypatch.setattr(module, "SLOW_SECONDS", 0.02)
+    partition = TopicPartition("t", 0)
+    with (
+        Broker(CONFIGS, brokers=2) as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer,
+    ):
+        admin.create_topics([NewTopic("t", 1, 2)])
+        consumer.assign([partition])
+        consumer.commit({partition: 0})
+        gone = admin.describe_topics(["__consumer_offsets"])["__consumer_offsets"].partitions[0].leader
+        cluster.kill_broker(gone)
+        caplog.clear()
+        with pytest.raises(KafkaTimeoutError, match=rf"^offsets of group g were not committed in time \({REASON}\)$"):
+            consumer.commit({partition: 0}, timeout_ms=400)
+        with pytest.raises(KafkaTimeoutError, match=REASON):
+            consumer.position(partition, timeout_ms=200)
+        with pytest.raises(KafkaTimeoutError, match=REASON):
+            admin.list_consumer_group_offsets("g", timeout_ms=400)
+        assert caplog.text.count("No coordinator of group g, retrying until there is one: The coord") == 1
+        assert caplog.text.count("Retrying for up to 0.4 s: g: The coordinator is not available") == 1
+        cluster.start_broker(gone)
+        assert consumer.committed(partition) == 0
+        assert "group g has a coordinator again after" in caplog.text
