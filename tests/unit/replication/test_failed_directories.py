@@ -59,8 +59,8 @@ def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_
     monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], device: int, expected: bool
 ) -> None:
     devices = {"/store": device}
-    monkeypatch.setattr(main, "os", SimpleNamespace(**vars(os)))
-    monkeypatch.setattr(main.os, "stat", lambda path: SimpleNamespace(st_dev=devices.get(str(path), 1)))
+    stat = SimpleNamespace(**vars(os) | {"stat": lambda path: SimpleNamespace(st_dev=devices.get(str(path), 1))})
+    monkeypatch.setattr(main, "os", stat)
     node = BrokerNode(BrokerConfig({"log.dirs": "/a,/b", "broker.id": "0", **configs}))
     first: Any = SimpleNamespace(path=Path("/a"))
     node._log_dirs.append(first)

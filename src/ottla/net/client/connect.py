@@ -156,9 +156,7 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
         elif error.verify_code in OUTDATED:
             hint = "renew the broker's certificate, ssl.keystore.location of the broker; is this machine's clock right?"
         else:
-            hint = (
-                "set ssl.truststore.location to a file with the broker's CA; if not set, the system's CAs are trusted"
-            )
+            hint = "set ssl.truststore.location to a file with the broker's CA; not set, the system's CAs are trusted"
         return SslAuthenticationError(f"{peer}: the broker's certificate is rejected: {what} ({hint})")
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
         why = error.reason or str(error)
