@@ -30,8 +30,8 @@ def test_coordinator_that_is_gone_is_named_at_once_and_in_time_outs(
         admin.create_topics([NewTopic("t", 1, 2)])
         consumer.assign([partition])
         consumer.commit({partition: 0})
-        gone = admin.describe_topics(["__consumer_offsets"])["__consumer_offsets"].partitions[0].leader
-        cluster.kill_broker(gone)
+        coordinator_id = admin.describe_topics(["__consumer_offsets"])["__consumer_offsets"].partitions[0].leader
+        cluster.kill_broker(coordinator_id)
         caplog.clear()
         with pytest.raises(KafkaTimeoutError, match=rf"^offsets of group g were not committed in time \({REASON}\)$"):
             consumer.commit({partition: 0}, timeout_ms=400)
@@ -41,6 +41,6 @@ def test_coordinator_that_is_gone_is_named_at_once_and_in_time_outs(
             admin.list_consumer_group_offsets("g", timeout_ms=400)
         assert caplog.text.count("No coordinator of group g, retrying until there is one: The coord") == 1
         assert caplog.text.count("Retrying for up to 0.4 s: g: The coordinator is not available") == 1
-        cluster.start_broker(gone)
+        cluster.start_broker(coordinator_id)
         assert consumer.committed(partition) == 0
         assert "group g has a coordinator again after" in caplog.text

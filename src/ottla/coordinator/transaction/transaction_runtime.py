@@ -107,7 +107,7 @@ class TransactionRuntime(CoordinatorRuntime):
         return self.by_id.get(transactional_id)
 
     def is_ongoing(self, transactional_id: str) -> bool:
-        """Whether this coordinator has an open transaction of a transactional id."""
+        """Return whether this coordinator has an open transaction of a transactional id."""
         transaction = self.by_id.get(transactional_id)
         return transaction is not None and transaction.state is TransactionState.ONGOING
 
