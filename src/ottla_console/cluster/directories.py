@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from ottla.aio import KafkaAdminClient
 from ottla.client.admin.driver import Errors
+from ottla.model import TopicPartition
 from ottla_console.web.texts import NONE
+
+LARGEST: Final = 3
+"""Number of the largest topics that are shown of a directory."""
 
 
 class DirectoryRow(NamedTuple):
@@ -22,6 +29,8 @@ class DirectoryRow(NamedTuple):
     moving: int
     total: int | None
     usable: int | None
+    largest: tuple[tuple[str, int], ...] = ()
+    """The topics with the most bytes in the directory, and their sizes."""
 
     @property
     def used_percent(self) -> float | None:
@@ -29,6 +38,14 @@ class DirectoryRow(NamedTuple):
         if not self.total or self.usable is None:
             return None
         return 100 * (self.total - self.usable) / self.total
+
+
+def largest_topics(sizes: Mapping[TopicPartition, int]) -> tuple[tuple[str, int], ...]:
+    """Return the topics with the most bytes, the largest first, from the sizes of replicas."""
+    by_topic: dict[str, int] = defaultdict(int)
+    for tp, size in sizes.items():
+        by_topic[tp.topic] += size
+    return tuple(heapq.nsmallest(LARGEST, by_topic.items(), key=lambda item: (-item[1], item[0])))
 
 
 async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[DirectoryRow]:
@@ -47,6 +64,7 @@ async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[Dir
             sum(replica.is_future for replica in directory.replicas.values()),
             directory.total_bytes if (directory.total_bytes or -1) >= 0 else None,
             directory.usable_bytes if (directory.usable_bytes or -1) >= 0 else None,
+            largest_topics({tp: replica.size for tp, replica in directory.replicas.items()}),
         )
         for broker, paths in described.items()
         for path, directory in paths.items()

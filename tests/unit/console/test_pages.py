@@ -13,6 +13,7 @@ from tests.unit.console.consoles import ConsoleBrowser, open_console
 from ottla import KafkaAdminClient, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.model import TopicPartition
+from ottla_console.cluster.directories import largest_topics
 
 
 def produce(broker: Broker, topic: str, *values: bytes | None) -> None:
@@ -75,6 +76,13 @@ def test_purge_deletes_all_records(console: ConsoleBrowser, ottla_broker: Broker
     page = f"/topics/{ottla_topic}"
     console.post(f"{page}/purge", {"confirm": ottla_topic}, form=page)
     assert "There are no records here." in console.text(f"{page}/messages")
+
+
+def test_log_directories_name_the_topics_that_fill_them(console: ConsoleBrowser) -> None:
+    sizes = {TopicPartition("a", 0): 3, TopicPartition("a", 1): 4, TopicPartition("b", 0): 5, TopicPartition("c", 0): 9}
+    assert largest_topics(sizes | {TopicPartition("d", 0): 1}) == (("c", 9), ("a", 7), ("b", 5))
+    text = console.text("/log-dirs")
+    assert "Largest topics" in text
 
 
 def test_topics_are_searched_by_words_and_sorted(console: ConsoleBrowser, ottla_topic: str) -> None:
