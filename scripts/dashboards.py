@@ -156,6 +156,22 @@ BROKERS_PANELS: Final = (
         ),
     ),
     _gauge(
+        "Throttle times of clients above a quota",
+        "ms",
+        "kafka_server_quota_throttle_time",
+        legend="{{resource}} {{user}} {{clientId}}",
+    ),
+    Panel(
+        "Errors in responses",
+        "cps",
+        (
+            Query(
+                _rate("kafka_network_requestmetrics_errors_total", f'{BROKER},error!="NONE"', "request, error"),
+                "{{request}} {{error}}",
+            ),
+        ),
+    ),
+    _gauge(
         "Waiting requests",
         "short",
         "kafka_server_delayedoperationpurgatory_purgatorysize",
