@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -92,8 +93,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def join_and_leave(servers: str) -> None:
-    with KafkaConsumer("visits", bootstrap_servers=servers, group_id="readers", client_id="consumer-readers-1") as c:
+def join_and_leave(servers: str, group_id: str = "readers", **configs: Any) -> None:
+    client_id = f"consumer-{group_id}-1"
+    with KafkaConsumer("visits", bootstrap_servers=servers, group_id=group_id, client_id=client_id, **configs) as c:
         while not c.assignment():
             c.poll(timeout_ms=100)
 
@@ -181,6 +183,12 @@ def test_operators_find_who_changed_offsets_leaders_and_replicas(
         f"INFO changes.offsets: Set offsets of group readers: visits-0=0 (was 1) {BY}",
         f"INFO changes.offsets: Set offsets of group readers: visits-0=1 (was 0) {BY}",
         f"INFO changes: Deleted offsets of group readers: visits-0 {BY}",
+    ]
+    join_and_leave(cluster.bootstrap_servers, "modern", group_protocol="consumer")
+    reasons = [re.sub(r"member [\w-]+", "member ID", line) for line in story.lines() if "Rebalancing" in line]
+    assert [line.partition("members=")[2] for line in reasons] == [
+        "1: member ID (client_id=ID /127.0.0.1) joins",
+        "0: member ID (client_id=ID /127.0.0.1) left",
     ]
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="simple") as consumer:
         consumer.assign([visits])

@@ -65,6 +65,11 @@ class ModernMember:
     epoch: int = JOINING
     previous_epoch: int = LEFT
 
+    @property
+    def label(self) -> str:
+        """The member's id, client id and host, for the log."""
+        return f"member {self.id} (client_id={self.client_id} {self.client_host})"
+
 
 @dataclass(frozen=True, slots=True)
 class SubscribedMember(ModernMember):

@@ -41,6 +41,7 @@ from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroup
 from ottla.coordinator.group.consumer.consumer_records import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
+from ottla.logs import listed
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
 OWN_IDS_SINCE = 1
@@ -194,6 +195,7 @@ class ConsumerGroups(TimedGroups):
             self._migration.downgrade(group, member_ids, result)
             return
         update = self.begin_update(group)
+        removed = listed([group.members[member_id].label for member_id in sorted(member_ids)])
         for member_id in sorted(member_ids):
             update.remove(member_id)
         if self._hides_topics:
@@ -202,7 +204,7 @@ class ConsumerGroups(TimedGroups):
         else:
             update.refresh_regexes(self._config.group_consumer_regex_refresh_interval_ms)
         update.bump_epoch()
-        _log_rebalance(update.group, f"{', '.join(sorted(member_ids))} {verb}")
+        _log_rebalance(update.group, f"{removed} {verb}")
         result.records += update.records
 
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -317,9 +319,9 @@ def _log_rebalance(group: ConsumerGroup, reason: str) -> None:
 
 def _reason(before: ConsumerMember | None, after: ConsumerMember) -> str:
     if before is None:
-        return f"member {after.id} ({after.client_host}) joins"
+        return f"{after.label} joins"
     if (before.topics, before.regex) != (after.topics, after.regex):
-        return f"member {after.id} ({after.client_host}) subscribes to other topics"
+        return f"{after.label} subscribes to other topics"
     return "the subscribed topics have changed"
 
 

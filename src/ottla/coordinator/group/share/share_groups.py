@@ -21,6 +21,7 @@ from ottla.coordinator.group.share import share_group_records as records
 from ottla.coordinator.group.share.share_assignor import assign
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
+from ottla.logs import listed
 from ottla.protocol.messages import share_group_heartbeat as m
 
 log = logging.getLogger("ottla.coordinator.group")
@@ -123,11 +124,7 @@ class ShareGroups(ModernGroups):
             if changed or new_hash != group.metadata_hash:
                 epoch += 1
                 written.append(records.epoch_record(group.id, epoch, new_hash))
-                reason = (
-                    f"member {after.id} ({after.client_host}) joins"
-                    if before is None
-                    else "subscriptions or topics changed"
-                )
+                reason = f"{after.label} joins" if before is None else "subscriptions or topics changed"
                 _log_rebalance(group.id, epoch, len(members), reason)
             if epoch > group.target_epoch:
                 topics = {member.id: ids_of(member.topics, image) for member in members.values()}
@@ -170,7 +167,8 @@ class ShareGroups(ModernGroups):
 
     def _removed(self, group: ShareGroup, removed: set[str], verb: str) -> list[CoordinatorRecord]:
         left = len(group.members) - len(removed)
-        _log_rebalance(group.id, group.epoch + 1, left, f"{', '.join(sorted(removed))} {verb}")
+        labels = listed([group.members[member_id].label for member_id in sorted(removed)])
+        _log_rebalance(group.id, group.epoch + 1, left, f"{labels} {verb}")
         others = [member.topics for member in group.members.values() if member.id not in removed]
         new_hash = metadata_hash(frozenset().union(*others), self._image())
         tombstones = [

@@ -48,6 +48,7 @@ from ottla.coordinator.group.streams.streams_topology import StreamsTopology
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskRole, Tasks, from_message, to_message
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
+from ottla.logs import listed
 from ottla.protocol.messages import streams_group_heartbeat as m
 
 log = logging.getLogger("ottla.coordinator.group")
@@ -282,10 +283,11 @@ class StreamsGroups(TimedGroups):
     def _remove(self, update: StreamsGroupUpdate, member_ids: set[str], verb: str) -> None:
         if not member_ids:
             return
+        labels = listed([update.group.members[member_id].label for member_id in sorted(member_ids)])
         for member_id in sorted(member_ids):
             update.remove(member_id)
         update.bump_epoch()
-        _log_rebalance(update.group, f"{', '.join(sorted(member_ids))} {verb}")
+        _log_rebalance(update.group, f"{labels} {verb}")
 
     def _request_shutdown(self, group: StreamsGroup, member_id: str) -> None:
         if group.transient.shutdown_requested_by is None:
