@@ -668,6 +668,13 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         controller.zookeeper_times,
     ),
     BrokerMetric(
+        "ottla:type=metadata-store#unavailable",
+        GAUGE,
+        NONE,
+        "1 while the metadata store does not answer, is locked or cannot be written, else 0.",
+        controller.store_unavailable,
+    ),
+    BrokerMetric(
         f"{_ZOOKEEPER}SessionState",
         GAUGE,
         STATE,

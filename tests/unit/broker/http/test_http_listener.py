@@ -90,6 +90,26 @@ def test_broker_that_stops_or_has_lost_a_disk_is_not_ready(tmp_path: Path) -> No
     with_broker(test, tmp_path, **LISTENER)
 
 
+def test_broker_whose_metadata_store_cannot_be_written_is_not_ready_and_says_so_in_its_metrics(tmp_path: Path) -> None:
+    async def metric(url: str) -> str:
+        page = await get(url, "/metrics?name[]=ottla_metadata_store_unavailable")
+        return page.text.splitlines()[2]
+
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        assert await metric(url) == "ottla_metadata_store_unavailable 0"
+        store: Any = client.node.monitored.store  # type: ignore[union-attr]
+        store._outages.failed("written", OSError("database or disk is full"))
+        assert await metric(url) == "ottla_metadata_store_unavailable 1"
+        page = await get(url, "/readyz")
+        assert page.status == 503
+        assert "registry.sqlite cannot be written, for 0 s so far: database or disk is full" in page.text
+        store._outages.worked("written")
+        assert (await get(url, "/readyz")).status == 200
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
 def test_health_is_served_before_the_broker_is_ready(tmp_path: Path) -> None:
     async def test() -> None:
         configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}

@@ -82,3 +82,8 @@ def zookeeper_disconnects(scrape: Scrape) -> int | None:
 def zookeeper_expirations(scrape: Scrape) -> int | None:
     store = _zookeeper(scrape)
     return None if store is None else store.expirations
+
+
+def store_unavailable(scrape: Scrape) -> int:
+    store: Any = scrape.broker.store
+    return int(bool(store.waits_for))
