@@ -16,7 +16,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from sys import getrefcount
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
@@ -241,12 +240,16 @@ _buffers: list[bytearray] = []
 def _take_buffer(size: int) -> bytearray:
     """Return a buffer of at least `size` bytes.
 
-    A buffer of an earlier call is reused if nothing refers to it any longer.
+    A buffer of an earlier call is reused if its result is not in use any longer. A bytearray of which there is a
+    memoryview cannot change its size. (Its reference count would not do: from Python 3.14 on, a local variable need
+    not count.)
     """
     if size <= _REUSED_BYTES:
-        with suppress(IndexError):
+        with suppress(IndexError, BufferError):
             buffer = _buffers.pop()
-            if len(buffer) >= size and getrefcount(buffer) == 2:
+            if len(buffer) >= size:
+                buffer.append(0)
+                buffer.pop()
                 return buffer
     return bytearray(size)
 

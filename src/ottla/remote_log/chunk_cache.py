@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla import errors
 from ottla.clock import Clock
+from ottla.futures import shielded
 from ottla.remote_log.remote_storage import RemoteStorage
 from ottla.replication.replication_quota import ReplicationQuota
 
@@ -139,7 +140,7 @@ class ChunkReader:
             raise TooManyRemoteReadsError(f"{len(self._downloads)} reads from remote storage are in progress")
         download = self._start(chunk, cache, read)
         # a reader that gives up does not end the download: it repeats its fetch, and finds the chunk in the cache
-        return await asyncio.shield(download)
+        return await shielded(download)
 
     async def _download(self, chunk: Chunk, cache: ChunkCache, read: Callable[[], bytes]) -> bytes:
         try:

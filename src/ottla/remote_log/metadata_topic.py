@@ -10,6 +10,7 @@ from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.cluster.interbroker.client import RequestSender
+from ottla.futures import shielded
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, REMOTE_LOG_METADATA, TopicPartition
 from ottla.page_cache import when_cached
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -77,7 +78,7 @@ class RemoteLogMetadataTopic:
         if committed is not None:
             try:
                 async with asyncio.timeout(self._timeout):
-                    await asyncio.shield(committed)
+                    await shielded(committed)
             except TimeoutError:
                 raise errors.RequestTimedOutError(f"{partition.topic_partition}: not replicated in time") from None
         return appended.base_offset

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from ottla.clock import Clock
 from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
+from ottla.futures import shielded
 from ottla.remote_log.chunk_cache import wait_for_quota
 from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
 from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
@@ -169,7 +170,7 @@ class SegmentCopier:
             self._executor, self._put_files, partition_log.dir, segment, checkpoint
         )
         try:
-            await asyncio.shield(work)
+            await shielded(work)
         except asyncio.CancelledError:
             # this broker no longer leads the partition, and the new leader may delete the copy meanwhile
             await asyncio.wait([work])

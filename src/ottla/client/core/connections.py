@@ -16,6 +16,7 @@ from ottla import errors, logs
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.handshake import BrokerConnection, negotiate, sasl_login
 from ottla.config.client import ClientConfig
+from ottla.futures import shielded
 from ottla.model import Node
 from ottla.net.client.channel import Channel
 from ottla.net.client.channel_metrics import ChannelMetrics
@@ -257,7 +258,7 @@ class Connections:
             self._connecting[key] = connecting
             connecting.add_done_callback(lambda done: self._opened(key, done))
         # Several callers may wait for the same connection; cancelling one of them must not affect the others.
-        return await asyncio.shield(connecting)
+        return await shielded(connecting)
 
     def _opened(self, key: tuple[int, str], connecting: asyncio.Task[BrokerConnection]) -> None:
         self._connecting.pop(key, None)

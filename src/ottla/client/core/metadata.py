@@ -18,6 +18,7 @@ from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import NOT_AUTHENTICATED, Connections
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.client import ClientConfig
+from ottla.futures import shielded
 from ottla.model import Node, TopicPartition
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -212,7 +213,7 @@ class Metadata:
         self.request_update()
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.shield(update)
+                await shielded(update)
         except TimeoutError:
             raise self._timed_out("no metadata", timeout) from self.error
         return self.cluster

@@ -16,6 +16,7 @@ from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, wait_for_p
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
+from ottla.futures import shielded
 from ottla.model import ProducerRecord, RecordMetadata
 from ottla.records.appender import RecordFuture
 
@@ -68,7 +69,7 @@ class KafkaProducer(ProducerCalls):
             self._core.accumulator.closing = True
             self._ending = asyncio.get_running_loop().create_task(self._end(timeout))
         try:
-            await asyncio.shield(self._ending)
+            await shielded(self._ending)
         except asyncio.CancelledError:
             self._hurry.set()
             raise

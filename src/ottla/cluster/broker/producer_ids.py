@@ -21,6 +21,7 @@ from ottla.cluster.store.metadata_store import (
     ZNode,
 )
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
+from ottla.futures import shielded
 
 log = logging.getLogger("ottla.cluster")
 
@@ -63,7 +64,7 @@ class ProducerIds:
             return True
         if self._refreshing is None:
             self._refreshing = asyncio.ensure_future(self._refresh())
-        is_known = await asyncio.shield(self._refreshing)
+        is_known = await shielded(self._refreshing)
         return producer_id < self.end + (0 if is_known else UNSEEN_IDS)
 
     async def _refresh(self) -> bool:

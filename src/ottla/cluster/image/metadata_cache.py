@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.futures import shielded
 
 log = logging.getLogger("ottla.cluster")
 
@@ -38,7 +39,7 @@ class MetadataCache:
 
         Return when all listeners have handled it. Cancelling the caller does not stop the update.
         """
-        await asyncio.shield(self._update(decide))
+        await shielded(self._update(decide))
 
     async def _update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
         async with self._lock:

@@ -33,6 +33,7 @@ from ottla.cluster.store.metadata_store import (
 from ottla.cluster.store.process_session import OwnSession, PeerSession
 from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
 from ottla.errors import KafkaError, StartupError
+from ottla.futures import shielded
 from ottla.logs import listed
 
 log = logging.getLogger("ottla.cluster")
@@ -165,9 +166,7 @@ class SqliteMetadataStore:
 
         They are on disk on return. Cancelling the caller does not stop the change.
         """
-        change = asyncio.ensure_future(self._multi(operations))
-        change.add_done_callback(_retrieve_error)
-        await asyncio.shield(change)
+        await shielded(self._multi(operations))
 
     async def _multi(self, operations: Sequence[Operation]) -> None:
         while True:
@@ -424,9 +423,3 @@ class SqliteMetadataStore:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _retrieve_error(change: asyncio.Future[None]) -> None:
-    """Mark the error of a change as retrieved. If its caller was cancelled, nothing else does, and asyncio logs it."""
-    if not change.cancelled():
-        change.exception()

@@ -16,6 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
 from ottla.coordinator.runtime.result import CoordinatorRecord
+from ottla.futures import shielded
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
@@ -136,7 +137,7 @@ async def wait_committed(committed: asyncio.Future[None], seconds: float | None 
     """
     try:
         async with asyncio.timeout(seconds):
-            await asyncio.shield(committed)  # other requests may wait for the same future
+            await shielded(committed)  # other requests may wait for the same future
     except TimeoutError:
         raise errors.CoordinatorNotAvailableError("the append was not replicated in time") from None
     except errors.KafkaError as error:

@@ -21,6 +21,7 @@ from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.share_partition.share_partition import ShareLimits, SharePartition
 from ottla.coordinator.share_partition.share_persister import SharePersister
 from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey, ShareState
+from ottla.futures import shielded
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
@@ -90,7 +91,7 @@ class SharePartitionManager:
             self._loading[key] = task
             task.add_done_callback(lambda done: self._on_loaded(key, done))
         try:
-            await asyncio.shield(task)
+            await shielded(task)
         except errors.KafkaError as error:
             raise errors.NotLeaderOrFollowerError(f"cannot load {key}: {error.message}") from error
 
