@@ -103,7 +103,7 @@ def test_client_configs_come_from_cluster_role_and_flow() -> None:
         ({"A->B.enabled": "false"}, r"no flow is enabled; set one of A->B\.enabled=true"),
         ({"A->b.enabled": "true"}, r"A->b\.enabled: there is no flow A->b; did you mean A->B"),
         ({"replication.factor": "two"}, r"replication\.factor: 'two' is not allowed"),
-        ({"A->B.topics": "("}, "no regular expression"),
+        ({"A->B.topics": "("}, "not a valid regular expression"),
         ({"replication.policy.class": "com.example.Policy"}, "DefaultReplicationPolicy|default, identity"),
         ({"replication.policy.separator": ""}, "must not be empty"),
         ({"sync.group.offsets.enabled": "true", "emit.offset-syncs.enabled": "false"}, "sync.group.offsets.enabled"),

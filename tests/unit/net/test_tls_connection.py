@@ -391,7 +391,7 @@ def hello() -> bytes:
         (frame(b"\0\x12\0\0\0\0\0\1"), "does not use TLS, but listener TEST does"),
         (b"GET / HTTP/1.1\r\n\r\n", "does not use TLS, but listener TEST does"),
         (b"\x16" + b"\xff" * 300, "TLS handshake on listener TEST failed"),
-        (hello()[:60] + os.urandom(600), "TLS handshake on listener TEST failed"),
+        (hello()[:60] + os.urandom(4000), "TLS handshake on listener TEST failed"),
     ],
     ids=["Kafka", "HTTP", "noise", "damaged"],
 )
