@@ -122,8 +122,10 @@ class Follower:
         if records is not None and records.nbytes:
             assert isinstance(records, memoryview), "records that were received are in memory"
             log = self.partition.log
-            if data.log_start_offset >= log.log_end_offset > log.log_start_offset:
-                # The leader has deleted all records that are here, and its first batch may begin before its log start.
+            end = log.log_end_offset
+            if data.log_start_offset >= end > log.log_start_offset and _first_offset(records) < end:
+                # The leader has deleted all records that are here, and its first batch begins before its log start.
+                # Other batches are appended, so that the states of producers stay.
                 self._restart_at(data.log_start_offset)
             self._append_records(records)
         self._update_offsets(data.high_watermark, data.log_start_offset)
@@ -218,3 +220,8 @@ def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
 def describe(error: errors.KafkaError) -> str:
     """Return an error's name and message as one line."""
     return f"{error.name or type(error).__name__} {error.message}".strip()
+
+
+def _first_offset(records: memoryview) -> int:
+    """Return the base offset of the first batch, with which all formats begin."""
+    return int.from_bytes(records[:8], "big")

@@ -19,9 +19,9 @@ from ottla.storage.recovery import open_log
 IMAGE = PartitionImage(leader=1, leader_epoch=1, replicas=(0, 1), isr=(1,))
 
 
-def of_leader(base_offset: int, *values: bytes, epoch: int = 1) -> memoryview:
+def of_leader(base_offset: int, *values: bytes, epoch: int = 1, **producer: int) -> memoryview:
     """Return a batch as a leader sends it."""
-    data = bytearray(batch(*values))
+    data = bytearray(batch(*values, **producer))
     data[0:8] = base_offset.to_bytes(8, "big")
     data[12:16] = epoch.to_bytes(4, "big")
     assert len(data) > HEADER_BYTES
@@ -44,4 +44,18 @@ def test_log_that_diverges_within_a_batch_of_a_leader_that_starts_there(tmp_path
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5, 7, 7)
     assert [header.base_offset for header, _ in log.batches_from(0)] == [3]
     assert log.leader_epochs.latest == 1
+    log.close()
+
+
+def test_producers_of_deleted_records_stay(tmp_path: Path) -> None:
+    """The records up to the high watermark are deleted, and new ones arrive before the follower's next fetch."""
+    log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
+    log.append_as_follower(of_leader(0, b"0", b"1", producer_id=7, producer_epoch=3, base_sequence=0))
+    partition = Partition(log, IMAGE, 1, Held())
+    partition.follow(IMAGE)
+    follower = Follower(partition)
+    follower.apply(PartitionData(high_watermark=2, log_start_offset=2, records=of_leader(2, b"2")))
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 3, 2)
+    assert log.producers.producers[7].epoch == 3, "else a zombie could write to this replica as the next leader"
+    assert not follower.has_truncated
     log.close()
