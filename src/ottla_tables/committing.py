@@ -30,7 +30,7 @@ def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> No
             return
         except CommitConflictError:
             snapshot = table.load()
-            if _has(snapshot, commit) and snapshot.offsets == commit.offsets:
+            if _has(snapshot, commit):
                 return
             # Another program has changed the table, such as a compaction by Spark: the files are still right if the
             # offsets are those that they continue, and no file is replaced.
@@ -39,5 +39,10 @@ def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> No
 
 
 def _has(snapshot: Snapshot, commit: Commit) -> bool:
-    """Return whether the files of a commit are in a version."""
-    return {file.path for file in commit.added} <= {file.path for file in snapshot.files}
+    """Return whether a version has a commit: any of its files, because others may be compacted already. Another writer
+    may have committed after it. A commit without files is in the version that has its offsets.
+    """
+    if not commit.added:
+        return snapshot.offsets == commit.offsets
+    added = {file.path for file in commit.added}
+    return any(file.path in added for file in snapshot.files)

@@ -109,6 +109,19 @@ def test_commit_whose_response_was_lost_is_in_the_table_once(
             service.write_all()
         assert [as_record(row) for row in world.rows()] == world.records()
 
+    def lose_before_another(table: Table, change: Commit) -> None:
+        commit(table, change)
+        monkeypatch.undo()
+        world.send(b"later")
+        world.write()
+        raise CommitConflictError("a repeated request conflicts with the commit of another writer")
+
+    world.send(b"b")
+    monkeypatch.setattr(table_class, "commit", lose_before_another)
+    with suppress(TableError):
+        service.write_all()
+    assert [as_record(row) for row in world.rows()] == world.records()
+
 
 def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
     world.send(b"a")
