@@ -75,6 +75,12 @@ class DeadLetters:
             raise
         self._offsets = merged
 
+    def discard(self) -> None:
+        """Delete the dead letters that are not committed."""
+        files, self._files = self._files, None
+        if files is not None:
+            files.discard()
+
 
 def without(records: Any, offsets: Any) -> Any:
     """Return the records of one partition without those that have these offsets."""

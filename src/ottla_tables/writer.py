@@ -105,6 +105,8 @@ class TableWriter:
                 self._dead_letters.commit(offsets)
         except BaseException:
             files.discard()
+            if self._dead_letters is not None:
+                self._dead_letters.discard()
             raise
         if records:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.tables.topics import table_world
@@ -12,7 +13,9 @@ from tests.unit.tables.topics import table_world
 from ottla import Broker
 from ottla.errors import ConfigurationError
 from ottla_tables.dead_letters import SUFFIX, DeadLetters
+from ottla_tables.errors import TableError
 from ottla_tables.values.json_fields import declared_fields
+from ottla_tables.writer import Ends, TableWriter
 
 FORMATS = ("iceberg", "delta", "parquet")
 
@@ -64,6 +67,17 @@ def test_record_is_in_one_table_after_a_crash_between_the_commits(
         assert world.write() == 4
         assert [row["id"] for row in world.rows()] == [1, 3]
         assert [row["offset"] for row in world.rows(SUFFIX)] == [1, 2]
+        records = TableWriter._records
+
+        def fail(self: TableWriter, ends: Ends) -> Any:
+            yield from records(self, ends)
+            raise OSError("the registry does not respond")
+
+        world.send(b"bad")
+        with monkeypatch.context() as patch, pytest.raises(TableError, match="does not respond"):
+            patch.setattr(TableWriter, "_records", fail)
+            world.write()
+        assert not list(tmp_path.rglob("*.uncommitted")), "an outage must not fill the disk with dead letters"
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
