@@ -57,6 +57,8 @@ PYTHON_TYPES: Final = {
     "array": list,
     "map": dict,
 }
+UNCHECKED: Final = ("boolean", "float", "double", "fixed")
+"""Types of which fastavro skips values without noticing the end of the data."""
 NAMED_RECORDS: Final = {"return_record_name": True, "return_record_name_override": True}
 Prepare = Callable[[Any], Any]
 
@@ -101,7 +103,9 @@ class AvroValues:
         change = _logical if self._differs(_logical_types(original, named)) else _physical
         own, latest = self._parsed(writer, change), self._parsed(self._latest, change)
         schema, reader = own[0], None if own == latest else latest[0]
-        is_bytes = isinstance(schema, dict) and schema.get("type") == "bytes"
+        is_bytes = _kind(schema) == "bytes"
+        # A malformed value could claim any number of items, which fastavro would skip for years.
+        is_checked = reader is not None and _has_unchecked_items(schema, own[1])
         prepare, is_record = self._prepare, self._is_record
         # Records of a union need their names, which take time.
         options: dict[str, Any] = NAMED_RECORDS if self._has_unions else {}
@@ -117,6 +121,9 @@ class AvroValues:
                 if is_bytes:  # without its length, as Confluent's serializers write it
                     objects.append(bytes(stream.getbuffer()[start + HEADER_BYTES : end]))
                     continue
+                if is_checked:
+                    stream.seek(start + HEADER_BYTES)
+                    schemaless_reader(stream, schema, None)
                 stream.seek(start + HEADER_BYTES)
                 objects.append(schemaless_reader(stream, schema, reader, **options))
                 if stream.seek(0, io.SEEK_CUR) != end:
@@ -128,12 +135,13 @@ class AvroValues:
         return decode
 
     def _differs(self, logical_types: Iterable[tuple[str, Any]]) -> bool:
-        """Return whether the latest schema has other logical types. Raises ValueError for another scale of decimals."""
+        """Return whether the latest schema has other logical types, such as times in other units. Raises ValueError for another scale of decimals."""
         differs = False
         for path, kind in logical_types:
             latest = self._logical_types.get(path, kind)
             if latest != kind:
-                differs = True
+                # If one of them has none, the number stays as it is.
+                differs |= latest is not None and kind is not None
                 for name in (latest, kind):
                     if str(name).startswith("decimal"):
                         raise ValueError(f"{path} is {kind}, and in the latest schema {latest}")
@@ -191,6 +199,27 @@ def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Ite
     else:
         decimal = _decimal(schema)
         yield path, f"decimal with scale {decimal.scale}" if decimal else schema.get("logicalType")
+
+
+def _has_unchecked_items(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Return whether a schema has arrays whose items are skipped without noticing the end of the data."""
+    if isinstance(schema, str):
+        schema = named.get(schema, schema)
+    if isinstance(schema, list):
+        return any(_has_unchecked_items(branch, named) for branch in schema)
+    if not isinstance(schema, dict):
+        return False
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return any(_has_unchecked_items(field["type"], named) for field in schema["fields"])
+    if kind == "array":
+        items = schema["items"]
+        items = named.get(items, items) if isinstance(items, str) else items
+        is_record = isinstance(items, dict) and items["type"] in ("record", "error")
+        return is_record or _kind(items) in UNCHECKED or _has_unchecked_items(items, named)
+    if kind == "map":
+        return _has_unchecked_items(schema["values"], named)
+    return isinstance(kind, (dict, list)) and _has_unchecked_items(kind, named)
 
 
 def _decimal(schema: Mapping[str, Any]) -> Any:

@@ -30,7 +30,7 @@ from ottla_tables.values.value_schema import VALUE, Decode, ValueSchema
 SUBJECT_NOT_FOUND: Final = (404, 40401, 40402)
 SCHEMA_NOT_FOUND: Final = (404, 40403)
 MAX_DECODERS: Final = 1000
-"""Maximum number of schema ids with a decoder, or without a schema, that are remembered."""
+"""Maximum number of schema ids whose decoders are remembered."""
 
 OpenSchema = Callable[[SchemaRegistryClient, Schema], ValueSchema]
 
@@ -69,6 +69,10 @@ class RegistryConverter:
         self._values: ValueSchema | None = None
         self._decoders: OrderedDict[int, Decode | str] = OrderedDict()
         """Decoders by schema id; for an id whose values are dead letters, the reason."""
+        self._missing: dict[int, str] = {}
+        """The reasons for ids of this batch that the registry does not have. They are looked up again for the next one:
+        a registry may be behind the one where a schema was just registered.
+        """
         self.schema: Any = self._schema()
         self._refresh()
 
@@ -77,6 +81,7 @@ class RegistryConverter:
 
     def convert(self, records: Any) -> Rows:
         """Return rows with the fields of the values. Raises SchemaRegistryError if the registry does not respond."""
+        self._missing.clear()
         parts = [
             Rows(self._empty(), dead_letters(part, decoder))
             if isinstance(decoder, str)
@@ -103,19 +108,22 @@ class RegistryConverter:
             return None
         if schema_id == NO_ID:
             return "the value does not begin with a zero byte and a schema id"
+        if schema_id in self._missing:
+            return self._missing[schema_id]
         if schema_id not in self._decoders:
-            self._decoders[schema_id] = self._open_decoder(schema_id)
+            try:
+                writer = self._registry.schema(schema_id)
+            except SchemaRegistryError as error:
+                if error.error_code not in SCHEMA_NOT_FOUND:
+                    raise
+                self._missing[schema_id] = f"the schema registry has no schema {schema_id}: {error}"
+                return self._missing[schema_id]
+            self._decoders[schema_id] = self._open_decoder(schema_id, writer)
             if len(self._decoders) > MAX_DECODERS:
                 self._decoders.popitem(last=False)
         return self._decoders[schema_id]
 
-    def _open_decoder(self, schema_id: int) -> Decode | str:
-        try:
-            writer = self._registry.schema(schema_id)
-        except SchemaRegistryError as error:
-            if error.error_code not in SCHEMA_NOT_FOUND:
-                raise
-            return f"the schema registry has no schema {schema_id}: {error}"
+    def _open_decoder(self, schema_id: int, writer: Schema) -> Decode | str:
         self._refresh()
         if self._values is None:
             raise TableError(f"the schema registry has no subject {self._subject}, which the columns come from")

@@ -214,6 +214,25 @@ def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dea
     assert "the decimal has 1048576 bytes" in errors[1]
 
 
+def test_avro_values_of_removed_arrays_and_logical_types_and_plain_bytes() -> None:
+    registry = MemoryRegistry()
+    doubles = {"type": "array", "items": "double"}
+    registry.add(record(("a", doubles), ("at", {"type": "long", "logicalType": "timestamp-micros"})))
+    registry.add(record(("at", "long")))
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    at = b"\xd4\x0f"  # 1002
+    endless = b"\x80" * 9 + b"\x01"  # 2**62 items
+    rows = converter.convert(
+        records(header(1) + endless + b"\0", header(1) + b"\x02" + b"\0" * 8 + b"\0" + at, header(2) + at)
+    )
+    assert values_of(rows) == [{"offset": 1, "at": 1002}, {"offset": 2, "at": 1002}]
+    assert "EOFError" in rows.dead.to_pylist()[0]["error"]
+    registry = MemoryRegistry()
+    registry.add('"bytes"')
+    converter = RegistryConverter(registry, "t", pa.schema([]))
+    assert values_of(converter.convert(records(header(1) + b"raw"))) == [{"offset": 0, "value": b"raw"}]
+
+
 PROTO = """syntax = "proto3"; package shop;
 import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
 import "google/protobuf/struct.proto";
@@ -334,7 +353,9 @@ def test_an_unavailable_registry_and_unsupported_schemas_stop_the_writer_instead
     registry.failure = None
     registry.add('"string"')
     assert values_of(converter.convert(value)) == [{"offset": 0, "value": "a"}]
-    assert "no schema 7" in converter.convert(records(header(7))).dead.to_pylist()[0]["error"]
+    assert "no schema 2" in converter.convert(records(header(2) + b"\x02b")).dead.to_pylist()[0]["error"]
+    registry.add('{"type": "string", "doc": "registered at another registry, which this one is behind"}')
+    assert values_of(converter.convert(records(header(2) + b"\x02b"))) == [{"offset": 0, "value": "b"}]
     tree = record(("children", {"type": "array", "items": "Order"}))
     for schema in (tree, record(), '{"type": "array", "items": "null"}', '{"type": "fixed", "name": "F", "size": 0}'):
         registry.add(schema)
