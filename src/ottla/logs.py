@@ -154,9 +154,14 @@ REPEATED_SECONDS: Final = 60.0
 """Time in seconds between two records of an error that lasts, such as that of a full disk."""
 
 
-def repeated_errors(clock: Callable[[], float] = time.monotonic) -> RateLimitFilter:
-    """Return a filter for errors of work that is repeated until it works: the same message once a minute."""
-    return RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS)
+MAX_REPEATED: Final = 200
+"""Maximum number of errors with the same format string in that time, such as those of a broker's many partitions."""
+
+
+def limit_repeated_errors(logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    """Limit errors of work that is repeated until it works: the same message is logged once a minute."""
+    logger.addFilter(RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS))
+    logger.addFilter(RateLimitFilter(clock, MAX_REPEATED, window_seconds=REPEATED_SECONDS))
 
 
 def message_and_host(record: logging.LogRecord) -> str:

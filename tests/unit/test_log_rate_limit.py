@@ -1,6 +1,14 @@
 import logging
 
-from ottla.logs import PER_WINDOW, REPEATED_SECONDS, WINDOW_SECONDS, RateLimitFilter, repeated_errors
+from ottla.logs import (
+    MAX_REPEATED,
+    MAX_WINDOWS,
+    PER_WINDOW,
+    REPEATED_SECONDS,
+    WINDOW_SECONDS,
+    RateLimitFilter,
+    limit_repeated_errors,
+)
 
 
 class Clock:
@@ -29,7 +37,21 @@ def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass() -> None:
 
 def test_error_that_lasts_is_logged_once_a_minute_and_others_at_once() -> None:
     clock = Clock()
-    errors = repeated_errors(clock)
-    assert [errors.filter(line(text)) for text in ("%s: full", "%s: full", "%s: broken")] == [True, False, True]
+    logger = logging.Logger("errors")
+    limit_repeated_errors(logger, clock)
+    assert [bool(logger.filter(line(text))) for text in ("%s: full", "%s: full", "%s: broken")] == [True, False, True]
     clock.now += REPEATED_SECONDS
-    assert errors.filter(line("%s: full"))
+    assert logger.filter(line("%s: full"))
+
+
+def test_errors_of_thousands_of_partitions_are_limited() -> None:
+    clock = Clock()
+    logger = logging.Logger("errors")
+    limit_repeated_errors(logger, clock)
+    logged = 0
+    for _ in range(3):
+        for partition in range(MAX_WINDOWS + 100):
+            record = logging.LogRecord("e", logging.WARNING, __file__, 1, "Cannot append to t-%d", (partition,), None)
+            logged += bool(logger.filter(record))
+        clock.now += 1
+    assert logged == MAX_REPEATED

@@ -12,7 +12,7 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.coordinators import Coordinators
 from ottla.clock import Clock
 from ottla.errors import KafkaError, KafkaStorageError
-from ottla.logs import repeated_errors
+from ottla.logs import limit_repeated_errors
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 failures_log = logging.getLogger("ottla.broker.failures")
-failures_log.addFilter(repeated_errors())
+limit_repeated_errors(failures_log)
 
 MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000

@@ -16,7 +16,7 @@ from uuid import UUID
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, OffsetMovedToTieredStorageError, UnknownServerError, for_code
-from ottla.logs import repeated_errors
+from ottla.logs import limit_repeated_errors
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
@@ -28,7 +28,7 @@ from ottla.replication.tiered_follower import AuxiliaryState, LeaderLocalStarts
 
 log = logging.getLogger("ottla.replication")
 failures_log = logging.getLogger("ottla.replication.failures")
-failures_log.addFilter(repeated_errors())
+limit_repeated_errors(failures_log)
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla import errors
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.logs import repeated_errors
+from ottla.logs import limit_repeated_errors
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_updates import IsrSubmitter
@@ -35,7 +35,7 @@ from ottla.storage.validation import Prepared
 
 logger = logging.getLogger("ottla.replication")
 full_log = logger.getChild("full")
-full_log.addFilter(repeated_errors())  # every retry of a producer fails in the same way
+limit_repeated_errors(full_log)  # every retry of a producer fails in the same way
 
 ALL_REPLICAS = -1
 """The value of acks that means all."""
