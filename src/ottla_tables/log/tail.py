@@ -32,12 +32,16 @@ def read_tail(
         for tp in ends:
             consumer.seek(tp, starts[tp])
         deadline = time.monotonic() + STALL_SECONDS
+        positions = dict(starts)
         open_partitions = set(ends)
         while open_partitions:
             for tp, columns in consumer.poll_batch(POLL_MS, headers=True, until=ends).items():
-                deadline = time.monotonic() + STALL_SECONDS
                 yield tp.partition, columns
-            reached = {tp for tp in open_partitions if consumer.position(tp) >= ends[tp]}
+            before, positions = positions, {tp: consumer.position(tp) for tp in ends}
+            if positions != before:
+                # Not before the records are yielded, as the caller may take its time. Aborted ones are progress, too.
+                deadline = time.monotonic() + STALL_SECONDS
+            reached = {tp for tp in open_partitions if positions[tp] >= ends[tp]}
             consumer.pause(*reached)
             open_partitions -= reached
             if time.monotonic() > deadline:

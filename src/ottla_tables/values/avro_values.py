@@ -135,7 +135,10 @@ class AvroValues:
         return decode
 
     def _differs(self, logical_types: Iterable[tuple[str, Any]]) -> bool:
-        """Return whether the latest schema has other logical types, such as times in other units. Raises ValueError for another scale of decimals."""
+        """Return whether the latest schema has other logical types, such as times in other units.
+
+        Raises ValueError for another scale of decimals.
+        """
         differs = False
         for path, kind in logical_types:
             latest = self._logical_types.get(path, kind)

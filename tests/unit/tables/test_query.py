@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.tables.topics import TableWorld, table_world
 
-from ottla import Broker, NewTopic
+from ottla import Broker, NewTopic, TopicPartition
+from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
+from ottla_tables.log import tail
 from ottla_tables.query.engine import QueryEngine
 
 
@@ -83,3 +86,19 @@ def test_query_of_upserts_has_the_last_row_of_each_key(broker: Broker, tmp_path:
         world.send(None, key=b"b")
         result = engine(world).run("select decode(key), n, new from latest order by all")
         assert list(result.rows) == [("a", 5, True), ("c", 3, None)]
+
+
+def test_slow_caller_of_the_tail_does_not_run_into_the_time_limit(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with table_world(broker, "slow", tmp_path, format="parquet") as world:
+        now = 0.0
+        monkeypatch.setattr(tail, "time", SimpleNamespace(monotonic=lambda: now))
+        world.send(b"1", b"2", b"3")
+        tp = TopicPartition("slow", 0)
+        values = []
+        configs = {"bootstrap.servers": world.servers, "max.poll.records": 1}
+        for number, columns in tail.read_tail(configs, {tp: 0}, {tp: 3}):
+            values += record_batch(columns, number).column("value").to_pylist()
+            now += 2 * tail.STALL_SECONDS  # such as a job of Spark that writes the rows
+        assert values == [b"1", b"2", b"3"]
