@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -54,7 +54,7 @@ from ottla.replication.partitions import Partitions
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.authorizer import Authorizer
 from ottla.storage.append_writer import AppendWriter
-from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
+from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, first_stored, owner_of
 from ottla.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class BrokerNode:
         self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, *, loop_time: EventLoopTime | None = None
     ) -> None:
         """`loop_time`: measures the idle time of the event loop."""
-        stored = config.id if config.id >= 0 else _stored_id(config.data_dirs)
+        stored = config.id if config.id >= 0 else first_stored(owner_of, config.data_dirs)
         self._has_id = stored is not None
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
@@ -289,7 +289,7 @@ class BrokerNode:
         self._awaited_store = shared
         stack.push_async_callback(shared.close)
         await shared.open()
-        stored = next(filter(None, map(cluster_of, self.config.data_dirs)), None)
+        stored = first_stored(cluster_of, self.config.data_dirs)
         cluster_id = await agreed_cluster_id(shared, stored)
         await self._assign_id(shared)
         stack.callback(self._close_log_dirs)
@@ -411,7 +411,8 @@ class BrokerNode:
                     recovery_threads=self.config.num_recovery_threads_per_data_dir,
                 )
             except UnusableDirectoryError as error:
-                if log_dir is self._log_dirs[0]:
+                others = [other for other in self._log_dirs if other is not log_dir]
+                if log_dir is self._store_dir() or all(other.offline for other in others):
                     raise
                 log.error("%s; continuing without it", error.message)
                 log_dir.take_offline(error.message)
@@ -612,8 +613,8 @@ class BrokerNode:
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
         """Open the log directories. Return whether all of them could be opened (KIP-112).
 
-        Raises StartupError if the first one could not, because it has the metadata store, like Kafka's
-        metadata.log.dir.
+        Raises StartupError if none could, or if the first one of a standalone broker could not, because it has the
+        metadata store, like Kafka's metadata.log.dir.
         """
         config = self.config
         faults: list[UnusableDirectoryError] = []
@@ -628,10 +629,10 @@ class BrokerNode:
                     writer=AppendWriter(Path(path)),
                 )
             except UnusableDirectoryError as error:
-                if not self._log_dirs:
+                faults.append(error)
+                if len(faults) == len(config.data_dirs) or not (self._log_dirs or config.in_cluster):
                     raise
                 log.error("%s; continuing without it", error.message)
-                faults.append(error)
             else:
                 self._log_dirs.append(opened)
         return not faults
@@ -683,7 +684,7 @@ class BrokerNode:
 
     def _check_id(self, reserved: int) -> None:
         """Raise StartupError if the id is one of those that are generated, unless it was generated for this broker."""
-        if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
+        if self.broker_id > reserved and self.broker_id != first_stored(owner_of, self.config.data_dirs):
             raise StartupError(
                 f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "
                 "choose a smaller id, or set broker.id.generation.enable to false"
@@ -849,12 +850,6 @@ class BrokerNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-
-def _stored_id(data_dirs: Sequence[str]) -> int | None:
-    """Return the broker id in the log directories; None if they are new."""
-    owners = (owner_of(path) for path in data_dirs)
-    return next((owner for owner in owners if owner is not None), None)
 
 
 def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:

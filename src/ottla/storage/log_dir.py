@@ -14,12 +14,12 @@ import functools
 import logging
 import os
 from binascii import b2a_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla import errors, names
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -52,6 +52,7 @@ PROGRESS_SECONDS = 2.0
 """Interval in seconds of log lines about the progress of loading."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
+T = TypeVar("T")
 
 
 class UnusableDirectoryError(errors.StartupError):
@@ -665,7 +666,26 @@ def owner_of(path: Path | str) -> int | None:
 
 def cluster_of(path: Path | str) -> str | None:
     """Return the id of the cluster that a log directory belongs to; None for a new directory."""
-    return _read_properties(Path(path) / META_PROPERTIES).get("cluster.id")
+    return _read_properties(Path(path) / META_PROPERTIES).get("cluster.id") or None
+
+
+def first_stored(read: Callable[[str], T | None], paths: Sequence[str]) -> T | None:
+    """Return the first value that `read` finds in log directories, if others are new or unusable; None if all are new.
+
+    Raises UnusableDirectoryError if none has a value and one cannot be read.
+    """
+    failure: UnusableDirectoryError | None = None
+    for path in paths:
+        try:
+            value = read(path)
+        except UnusableDirectoryError as error:
+            failure = failure or error
+            continue
+        if value is not None:
+            return value
+    if failure is not None:
+        raise failure
+    return None
 
 
 def _read_properties(path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,31 @@ def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path: Path) ->
     (tmp_path / "a").write_text("the store was in it")
     with pytest.raises(StartupError, match=r"log\.dirs.*is not a directory"):
         with_broker(again, tmp_path, **both(tmp_path))
+
+
+def test_broker_of_a_cluster_starts_without_its_first_directory(tmp_path: Path) -> None:
+    options = {**both(tmp_path), "ottla_metadata_dir": str(tmp_path / "store")}
+    brokers: list[int] = []
+
+    async def first(client: Asker) -> None:
+        await create(client, "t", 2)
+        assert await produce(client, 1, b"kept") == 0
+        brokers.append(client.context.broker_id)
+
+    async def without(client: Asker) -> None:
+        codes = [await read(client, partition) for partition in (0, 1)]
+        assert codes == [STORAGE_ERROR, [b"kept"]]
+        brokers.append(client.context.broker_id)
+
+    with_broker(first, tmp_path, **options)
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a" / "meta.properties").mkdir(parents=True)  # cannot be read
+    with_broker(without, tmp_path, **options)
+    assert brokers[0] == brokers[1]
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "b").write_text("a file in the place of a mount")
+    with pytest.raises(StartupError, match=r"cannot be read"):
+        with_broker(without, tmp_path, **options)
 
 
 def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
