@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.unit.broker.asking import batch
 from tests.unit.replication.partitions import Held
@@ -19,7 +20,7 @@ from ottla.storage.recovery import open_log
 IMAGE = PartitionImage(leader=1, leader_epoch=1, replicas=(0, 1), isr=(1,))
 
 
-def of_leader(base_offset: int, *values: bytes, epoch: int = 1, **producer: int) -> memoryview:
+def of_leader(base_offset: int, *values: bytes, epoch: int = 1, **producer: Any) -> memoryview:
     """Return a batch as a leader sends it."""
     data = bytearray(batch(*values, **producer))
     data[0:8] = base_offset.to_bytes(8, "big")
