@@ -13,6 +13,7 @@ from tests.unit.tables.topics import TableWorld, table_world
 from ottla import Broker, NewTopic, TopicPartition
 from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
+from ottla_tables.formats.factory import TableFactory
 from ottla_tables.log import tail
 from ottla_tables.query.engine import QueryEngine
 
@@ -102,3 +103,21 @@ def test_slow_caller_of_the_tail_does_not_run_into_the_time_limit(
             values += record_batch(columns, number).column("value").to_pylist()
             now += 2 * tail.STALL_SECONDS  # such as a job of Spark that writes the rows
         assert values == [b"1", b"2", b"3"]
+
+
+def test_query_with_the_directory_of_another_machine_is_an_error_if_records_are_missing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    with table_world(broker, "away", tmp_path / "writer", format="parquet") as world:
+        world.send(b"1", b"2", b"3")
+        elsewhere = QueryEngine(
+            world.lookup, TableFactory(tmp_path / "other", {}), {"bootstrap.servers": world.servers}
+        )
+        query = "select decode(value) from away order by all"
+        assert list(elsewhere.run(query).rows) == [("1",), ("2",), ("3",)], "the log has all records"
+        world.write()
+        world.admin.delete_records({TopicPartition("away", 0): 3})
+        world.send(b"4")
+        assert list(engine(world).run(query).rows) == [("1",), ("2",), ("3",), ("4",)]
+        with pytest.raises(TableError, match="before offset 3 are not in the log: if the table is on another machine"):
+            elsewhere.run(query)
