@@ -81,6 +81,8 @@ def conformed(array: Any, kind: Any) -> Any:
         return pa.MapArray.from_arrays(_offsets(array), keys, items, kind)
     if _is_list(own) and _is_list(kind):
         return pa.ListArray.from_arrays(_offsets(array), conformed(array.values, kind.value_type), kind)
+    if pa.types.is_string(own) and pa.types.is_timestamp(kind):
+        array = pc.replace_substring_regex(array, r"(\.\d{6})\d+", r"\1")
     is_time = pa.types.is_timestamp(own) and pa.types.is_timestamp(kind)
     try:
         # Finer units than microseconds are cut off, but a number that does not fit is an error.

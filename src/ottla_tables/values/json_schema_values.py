@@ -106,7 +106,7 @@ class _Types:
         return (
             pa.struct([(name, kind) for name, (kind, _, _) in parts.items()]),
             pa.struct([(name, decoded) for name, (_, decoded, _) in parts.items()]),
-            _struct(prepares) if prepares else None,
+            _struct(prepares),
         )
 
     def _array(self, schema: Mapping[str, Any]) -> tuple[Any, Any, Prepare | None]:
@@ -162,6 +162,8 @@ def _struct(prepares: Mapping[str, Prepare]) -> Prepare:
     def prepare(value: Any) -> Any:
         if value is None:
             return None
+        if type(value) is not dict:  # Arrow would take an empty array for an object
+            raise ValueError(f"{value!r:.100} is not an object")
         for name, change in prepares.items():
             if name in value:
                 value[name] = change(value[name])

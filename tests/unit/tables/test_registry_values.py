@@ -302,11 +302,13 @@ def test_json_values_have_the_fields_of_their_schema() -> None:
     bad = [
         b"x",
         b"[1]",
+        b"[]",
         b'{"id": "1"}',
         b'{"id": 1.5}',
         b'{"at": "noon"}',
         b"{" + b'"any":[' * 100_000,
         b'{"part": [{}]}',
+        b'{"part": []}',
     ]
     rows = converter.convert(records(good, header(schema_id) + b"{}", *(header(schema_id) + text for text in bad)))
     assert values_of(rows) == [
@@ -317,7 +319,9 @@ def test_json_values_have_the_fields_of_their_schema() -> None:
         },
         {"offset": 1},
     ]
-    assert [row["offset"] for row in rows.dead.to_pylist()] == list(range(2, 9))
+    assert [row["offset"] for row in rows.dead.to_pylist()] == list(range(2, 2 + len(bad)))
+    nanos = records(header(schema_id) + b'{"at": "2026-01-02T03:04:05.678000999Z"}')
+    assert values_of(converter.convert(nanos)) == [{"offset": 0, "at": AT}]
 
 
 JSON_SCHEMA = {
