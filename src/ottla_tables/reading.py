@@ -46,8 +46,8 @@ def plan_read(topic: TableTopic, lookup: Lookup, tables: TableFactory, converter
         # Another machine may have the table, and this one has just created an empty one.
         raise TableError(
             f"the table of {topic.name} is empty, and records of {deleted[0]} before offset {firsts[deleted[0]]} are "
-            "not in the log: if the table is on another machine, set its directory, or ottla.table.location to a URL; if "
-            "it is new, wait until `ottla tables run` has written to it"
+            "not in the log: if the table is on another machine, set its directory, or ottla.table.location to a URL; "
+            "if it is new, wait until `ottla tables run` has written to it"
         )
     for tp, start in starts.items():
         if start < firsts.get(tp, 0):
