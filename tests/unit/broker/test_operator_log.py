@@ -94,10 +94,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def join_and_leave(servers: str, group_id: str = "readers", **configs: Any) -> None:
+    """Join a group, and leave it when all partitions have a position, which is committed then."""
     client_id = f"consumer-{group_id}-1"
     with KafkaConsumer("visits", bootstrap_servers=servers, group_id=group_id, client_id=client_id, **configs) as c:
         while not c.assignment():
             c.poll(timeout_ms=100)
+        for tp in c.assignment():
+            c.position(tp)
 
 
 @pytest.fixture

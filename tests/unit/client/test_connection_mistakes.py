@@ -25,13 +25,13 @@ from ottla.errors import KafkaError, KafkaTimeoutError
 
 TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 SHORT: dict[str, Any] = {
-    "socket_connection_setup_timeout_ms": 300,
-    "socket_connection_setup_timeout_max_ms": 300,
+    "socket_connection_setup_timeout_ms": 900,
+    "socket_connection_setup_timeout_max_ms": 900,
     "reconnect_backoff_ms": 20,
 }
-LIMIT_MS = 700
+LIMIT_MS = 2500
 """The time that calls wait for a server that cannot be reached."""
-AT_ONCE_SECONDS = 2.0
+AT_ONCE_SECONDS = 2.4
 MASKS = (
     (r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT"),
     (r"within 0\.\d+ s", "within N s"),
