@@ -68,7 +68,10 @@ class Refreshed(Generic[T]):
         self._share = share
         self._lock = asyncio.Lock()
         self._generation = 0
-        self._is_stale = False
+        self._changes = 0
+        """The number of changes of the cluster so far, as far as this process made them."""
+        self._loaded_changes = 0
+        """The number of changes before the last load began, which its snapshot has."""
         self._cost = 0.0
         self._value: T | None = None
         self.error: KafkaError | None = None
@@ -90,19 +93,23 @@ class Refreshed(Generic[T]):
         async with self._lock:
             if self._generation != generation and not self._is_stale:
                 return  # another one has refreshed it, after the cluster was changed
-            self._is_stale = False
-            started = time.monotonic()
+            changes, started = self._changes, time.monotonic()
             try:
                 self._value, self.error = await self._load(), None
                 self.loaded_at = time.time()
                 self._cost = time.monotonic() - started
             except KafkaError as error:
                 self.error = error
+            self._loaded_changes = changes  # only now: until then, readers wait for the load
             self._generation += 1
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._loaded_changes < self._changes
 
     def invalidate(self) -> None:
         """Mark the snapshot as outdated because the cluster was changed. The next `get` waits for a refresh."""
-        self._is_stale = True
+        self._changes += 1
 
     async def get(self, loop: asyncio.AbstractEventLoop) -> T:
         """Return the snapshot. May be called in any event loop. Raises the error of the refresh if there is no

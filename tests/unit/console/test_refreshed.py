@@ -1,6 +1,7 @@
 """Snapshots that pages read while they are refreshed."""
 
 import asyncio
+import itertools
 import time
 
 import pytest
@@ -54,3 +55,30 @@ async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
     assert await asyncio.gather(*readers) == [1, 1]
     await first
     assert next(values) == 2, "one refresh is enough for both"
+
+
+async def test_a_reader_after_a_change_waits_for_the_refresh_that_runs() -> None:
+    values = itertools.count()
+    started, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+
+    async def load() -> int:
+        value = next(values)
+        started.set()
+        await go_on.wait()
+        return value
+
+    snapshot = Refreshed(load, seconds=0, share=1)
+    loop = asyncio.get_running_loop()
+    assert await snapshot.get(loop) == 0
+    go_on.clear()
+    started.clear()
+    snapshot.invalidate()
+    periodic = asyncio.ensure_future(snapshot.run())
+    await started.wait()
+    reader = asyncio.ensure_future(snapshot.get(loop))
+    await asyncio.sleep(0)
+    assert not reader.done()
+    go_on.set()
+    assert await reader >= 1
+    periodic.cancel()
