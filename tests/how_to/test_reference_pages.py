@@ -26,6 +26,7 @@ ELSEWHERE = {
     "testing": "tests/unit/docs/test_testing_page.py",
     "legacy": "tests/interop/clients/test_ottla_zookeeper_consumer.py, which has a ZooKeeper",
     "pipeline": "tests/unit/pipelines/declarative/test_projects.py runs the project that it shows a part of",
+    "tables": "tests/spark/test_tables.py, which has a table",
     "schema-registry": "test_python_of_the_schema_registry_page_runs",
     "security": "test_python_of_the_security_page_runs",
 }

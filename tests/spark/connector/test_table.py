@@ -7,7 +7,14 @@ from tests.spark.connector.table import BATCHES, OFTEN, STREAMS, WRONG_BATCHES, 
 
 from ottla.spark.options.options import FORBIDDEN_KAFKA, OPTIONS
 
-ONLY_OURS = {"commitGroupId", "filterPushdown", "ottla.log.dirs"}
+ONLY_OURS = {
+    "commitGroupId",
+    "filterPushdown",
+    "ottla.log.dirs",
+    "ottla.table",
+    "ottla.table.catalog.config",
+    "ottla.table.directory",
+}
 PASSED_ON = {"kafka.isolation.level", "kafka.group.id", *(f"kafka.{name}" for name in FORBIDDEN_KAFKA)}
 
 
