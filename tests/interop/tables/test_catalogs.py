@@ -68,7 +68,8 @@ def check_upserts(world: TableWorld) -> None:
             world.send(json.dumps(value).encode(), key=key)
         world.send(b"no JSON", key=b"bad")
         write_all(service)
-    rows = sorted((row["key"], (row["n"], row["new"])) for row in world.rows())
+    # a file that was not merged yet, because a request failed, has no column `new`
+    rows = sorted((row["key"], (row["n"], row.get("new"))) for row in world.rows())
     assert rows == sorted(latest.items())
     assert len(world.rows("_dead_letters")) == 2
     world.send(b'{"n": 99}', key=b"k0")
