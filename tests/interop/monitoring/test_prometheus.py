@@ -24,7 +24,7 @@ from scripts.dashboards import DASHBOARDS, FOLDER
 from tests.crash.process import BrokerProcess
 from tests.interop.eventually import eventually
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla import ClientQuotaAlteration, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.errors import UnknownTopicOrPartitionError
 from ottla.metrics.metrics import Metrics
 from ottla.metrics.prometheus import PrometheusReporter
@@ -196,11 +196,15 @@ def work(servers: list[str]) -> None:
         admin.create_topics([NewTopic("visits", 3, 3)])
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.delete_topics(["missing"])
+        admin.alter_client_quotas([ClientQuotaAlteration({"client-id": "greedy"}, {"producer_byte_rate": 1000})])
+    with KafkaProducer(bootstrap_servers=servers, client_id="greedy") as producer:
+        for number in range(30):
+            producer.send("visits", bytes(1000), partition=number % 3)
     with KafkaProducer(bootstrap_servers=servers) as producer:
         for number in range(100):
             producer.send("visits", b"%d" % number)
     with KafkaConsumer("visits", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as consumer:
-        for _ in range(100):
+        for _ in range(130):
             next(consumer)
         consumer.commit()
 
