@@ -59,10 +59,19 @@ def majors_of_spark(version: str) -> tuple[int, ...]:
     return tuple(major for major in SUPPORTED_MAJORS if major < 24) if version.startswith("4.0.") else SUPPORTED_MAJORS
 
 
-def java_home(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS) -> Path:
+def java_home(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the directory that Spark needs as JAVA_HOME. Raises ConfigurationError if there is no suitable runtime."""
-    java = find_java(environ, majors)
+    java = find_spark_java(environ)
     return java.home if java.has_vector else shim(java, cache_dir(environ))
+
+
+def find_spark_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """Return the first runtime that the installed pyspark supports. Raises ConfigurationError if there is none."""
+    try:
+        from pyspark import __version__ as version
+    except ImportError:
+        version = ""
+    return find_java(environ, majors_of_spark(version))
 
 
 def find_java(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS) -> Java:

