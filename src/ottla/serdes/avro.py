@@ -11,7 +11,7 @@ from typing import Any, Final
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaIds, SchemaSerializer, SubjectNames, SubjectNameStrategy
 
 MAX_SCHEMAS: Final = 1_000
 
@@ -43,13 +43,13 @@ class AvroSerializer(SchemaSerializer):
     ) -> None:
         self._schema = avro_schema(schema) if isinstance(schema, str) else schema
         self._to_dict = to_dict
-        super().__init__(
+        ids = SchemaIds(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
-            subject_name_strategy=subject_name_strategy,
         )
+        super().__init__(ids, SubjectNames(subject_name_strategy))
         self._parser = AvroParser(registry)
         self._record_name = "" if self._schema is None else _record_name(self._parser.parsed(self._schema))
 

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaIds, SchemaSerializer, SubjectNames, SubjectNameStrategy
 
 
 class JsonSchemaSerializer(SchemaSerializer):
@@ -37,13 +37,13 @@ class JsonSchemaSerializer(SchemaSerializer):
     ) -> None:
         self._schema = Schema(schema, "JSON") if isinstance(schema, str) else schema
         self._to_dict = to_dict
-        super().__init__(
+        ids = SchemaIds(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
-            subject_name_strategy=subject_name_strategy,
         )
+        super().__init__(ids, SubjectNames(subject_name_strategy))
         self._validators = Validators(registry) if validate else None
         self._title = "" if self._schema is None else _title(self._schema)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, message_indexes, message_path, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaReference, SchemaRegistryClient
-from ottla.serdes.schema_serde import SchemaSerializer, SubjectNameStrategy
+from ottla.serdes.schema_serde import SchemaIds, SchemaSerializer, SubjectNames, SubjectNameStrategy
 
 
 class ProtobufSerializer(SchemaSerializer):
@@ -34,13 +34,13 @@ class ProtobufSerializer(SchemaSerializer):
             raise ConfigurationError(f"{message_class!r} is not a class of Protobuf messages")
         self._class = message_class
         self._indexes = message_indexes(_path(message_class.DESCRIPTOR))
-        super().__init__(
+        ids = SchemaIds(
             registry,
             auto_register_schemas=auto_register_schemas,
             use_latest_version=use_latest_version,
             normalize_schemas=normalize_schemas,
-            subject_name_strategy=subject_name_strategy,
         )
+        super().__init__(ids, SubjectNames(subject_name_strategy))
         self._schema: Schema | None = None
 
     def serialize(self, topic: str, value: Any) -> bytes | None:

@@ -88,24 +88,11 @@ class SchemaIds:
 
 
 class SchemaSerializer:
-    """The base of the serializers of all schema types. The arguments are those of `SchemaIds` and `SubjectNames`."""
+    """The base of the serializers of all schema types."""
 
-    def __init__(
-        self,
-        registry: SchemaRegistryClient,
-        *,
-        auto_register_schemas: bool | None,
-        use_latest_version: bool,
-        normalize_schemas: bool,
-        subject_name_strategy: str | SubjectNameStrategy,
-    ) -> None:
-        self._ids = SchemaIds(
-            registry,
-            auto_register_schemas=auto_register_schemas,
-            use_latest_version=use_latest_version,
-            normalize_schemas=normalize_schemas,
-        )
-        self._names = SubjectNames(subject_name_strategy)
+    def __init__(self, ids: SchemaIds, names: SubjectNames) -> None:
+        self._ids = ids
+        self._names = names
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Use the subjects of keys, or of values. Clients call it."""
