@@ -53,10 +53,10 @@ LISTED: Final = 20
 """Maximum number of names in one line of a log."""
 
 
-def listed(names: Sequence[object]) -> str:
+def listed(names: Sequence[object], most: int = LISTED) -> str:
     """Return the first names as text, with the number of the others."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(str(name) for name in names[:LISTED]) + more
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(str(name) for name in names[:most]) + more
 
 
 def escaped(text: str) -> str:

@@ -25,6 +25,7 @@ from ottla.errors import (
     StreamsInvalidTopologyError,
     UnsupportedVersionError,
 )
+from ottla.logs import listed
 from ottla.model import INTERNAL_TOPICS, ACLOperation
 from ottla.names import check_topic_name
 from ottla.protocol.messages import streams_group_heartbeat as m
@@ -96,9 +97,8 @@ def _create_missing(group_id: str, response: m.StreamsGroupHeartbeatResponse, co
     )
     failed = creation.errors(missing)
     if failed:
-        shown = ", ".join(f"{name} ({error})" for name, error in list(failed.items())[:MAX_ERRORS])
-        more = f" and {len(failed) - MAX_ERRORS} more" if len(failed) > MAX_ERRORS else ""
-        _add_detail(response, f"Creation failed: {shown}{more}.")
+        reasons = [f"{name} ({error})" for name, error in failed.items()]
+        _add_detail(response, f"Creation failed: {listed(reasons, MAX_ERRORS)}.")
 
 
 def _forbidden(missing: Mapping[str, InternalTopic], context: RequestContext) -> list[str]:

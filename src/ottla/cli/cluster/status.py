@@ -14,6 +14,7 @@ from ottla.client.core.metadata import PartitionInfo
 from ottla.cluster.store import znodes
 from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import BrokerNotAvailableError, KafkaError
+from ottla.logs import listed
 
 TIMEOUT_MS: Final = 5_000
 REQUEST_MS: Final = 2_000
@@ -162,6 +163,5 @@ def _state(broker: dict[str, Any]) -> str:
 
 
 def _named(what: str, partitions: list[str]) -> str:
-    more = f" and {len(partitions) - MAX_NAMES} more" if len(partitions) > MAX_NAMES else ""
-    names = ": " + ", ".join(partitions[:MAX_NAMES]) + more if partitions else ""
+    names = f": {listed(partitions, MAX_NAMES)}" if partitions else ""
     return f"{len(partitions)} {what}{names}"

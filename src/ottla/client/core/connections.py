@@ -181,11 +181,9 @@ class Connections:
             return
         self._outage_since = asyncio.get_running_loop().time()
         reasons = list(dict.fromkeys(map(str, failures)))
-        more = f" and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
         log.warning(
-            "No broker is reachable, retrying until one is: %s%s (client.id=%s)",
-            ", ".join(reasons[:SHOWN_REASONS]),
-            more,
+            "No broker is reachable, retrying until one is: %s (client.id=%s)",
+            logs.listed(reasons, SHOWN_REASONS),
             self.client_id,
         )
 
