@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla import page_cache
 from ottla.errors import KafkaStorageError
@@ -51,6 +51,19 @@ def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | D
             f"could not {doing} in {path}: {reason}; raise the limit of open files (ulimit -n) or of memory"
         )
     return DiskFailedError(f"could not {doing} in {path}: {reason}; check the disk, then restart the broker")
+
+
+class DiskSpace(NamedTuple):
+    """The total size of a log directory's file system and its free space, in bytes."""
+
+    total: int
+    free: int
+
+
+def disk_space(path: str | Path) -> DiskSpace:
+    """Return the space of the file system of a directory. Raises OSError."""
+    stat = os.statvfs(path)
+    return DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
 
 class LogFile:

@@ -7,7 +7,6 @@ With thousands of logs, other requests are processed in between.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import defaultdict
 from typing import Final
 
@@ -22,6 +21,7 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.security.acl import ResourceType
+from ottla.storage.files import disk_space
 from ottla.storage.log_dir import LogDir
 
 DESCRIBED_AT_ONCE: Final = 500
@@ -69,6 +69,5 @@ async def _describe(
                 )
             )
     result.topics = [DescribeLogDirsTopic(name=name, partitions=described) for name, described in by_topic.items()]
-    volume = os.statvfs(directory.path)
-    result.total_bytes, result.usable_bytes = volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+    result.total_bytes, result.usable_bytes = disk_space(directory.path)
     return result

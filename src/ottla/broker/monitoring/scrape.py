@@ -6,12 +6,11 @@ A broker may have ten thousand partitions, so they are counted in slices, and ot
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.monitoring.event_loop_time import EventLoopTime
@@ -21,6 +20,7 @@ from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import MemoryPool
 from ottla.replication.partition import Partition
+from ottla.storage.files import DiskSpace, disk_space
 
 if TYPE_CHECKING:
     from ottla.broker.event_loop_monitor import EventLoopMonitor
@@ -48,13 +48,6 @@ class MonitoredBroker:
     """None if the broker runs in the event loop of another program."""
     loop_monitor: EventLoopMonitor | None = None
     """None if `ottla.event.loop.stall.ms` is 0."""
-
-
-class DiskSpace(NamedTuple):
-    """The total size of a log directory's file system and its free space, in bytes."""
-
-    total: int
-    free: int
 
 
 @dataclass(slots=True)
@@ -202,8 +195,7 @@ def _disk_spaces(paths: Sequence[str]) -> dict[str, DiskSpace]:
     spaces = {}
     for path in paths:
         try:
-            stat = os.statvfs(path)
+            spaces[path] = disk_space(path)
         except OSError:
             continue  # the next use of the directory takes it offline
-        spaces[path] = DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
     return spaces
