@@ -161,16 +161,6 @@ BROKERS_PANELS: Final = (
         "kafka_server_quota_throttle_time",
         legend="{{resource}} {{user}} {{clientId}}",
     ),
-    Panel(
-        "Errors in responses",
-        "cps",
-        (
-            Query(
-                _rate("kafka_network_requestmetrics_errors_total", f'{BROKER},error!="NONE"', "request, error"),
-                "{{request}} {{error}}",
-            ),
-        ),
-    ),
     _gauge(
         "Waiting requests",
         "short",
