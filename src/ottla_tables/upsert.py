@@ -53,11 +53,13 @@ class Upserts:
         keys, columns = self._distinct_keys(), ["partition", "key"]
         for file in table.load().files:
             if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(table, file.path, columns)):
-                yield file, self.others(read_batches(table, file.path))
+                yield file, self._without(read_batches(table, file.path), keys)
 
     def others(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of other keys."""
-        keys = self._distinct_keys()
+        return self._without(batches, self._distinct_keys())
+
+    def _without(self, batches: Iterable[Any], keys: Any) -> Iterator[Any]:
         for batch in batches:
             yield batch.filter(pc.invert(self._mask(batch, keys)))
 
