@@ -174,7 +174,6 @@ class SegmentCopier:
         except asyncio.CancelledError:
             # this broker no longer leads the partition, and the new leader may delete the copy meanwhile
             await asyncio.wait([work])
-            work.exception()  # marks it as retrieved
             with suppress(KafkaError):
                 await self._deleter.delete_objects(segment)
             raise

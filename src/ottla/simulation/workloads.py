@@ -11,6 +11,7 @@ from ottla import aio
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.clock import SystemClock
 from ottla.errors import KafkaError
+from ottla.futures import shielded
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.simulation.history import (
     ORDERED,
@@ -190,7 +191,7 @@ class Transfer(Workload):
                     consumer.seek(self._source, records[0].offset)
                 await self.rest(SILENCE_SECONDS)
         finally:
-            await asyncio.shield(self._close(producer, consumer))
+            await shielded(self._close(producer, consumer))
 
     async def _close(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer) -> None:
         await producer.close(timeout=1)
@@ -261,7 +262,7 @@ class Transfer(Workload):
                 self.world.note(self.name, f"cannot read its offset yet: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
             finally:
-                await asyncio.shield(self._close(producer, consumer))
+                await shielded(self._close(producer, consumer))
         return None
 
 
