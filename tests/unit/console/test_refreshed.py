@@ -34,51 +34,49 @@ async def test_old_snapshot_is_returned_while_it_is_refreshed_and_a_very_old_one
     assert await snapshot.get_recent(loop) == 3
 
 
-async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
-    values = iter(range(5))
-    started, go_on = asyncio.Event(), asyncio.Event()
+class SlowLoad:
+    """Returns 0, 1, …, each when `go_on` is set."""
 
-    async def load() -> int:
-        value = next(values)
-        started.set()
-        await go_on.wait()
+    def __init__(self) -> None:
+        self.values = itertools.count()
+        self.started, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> int:
+        value = next(self.values)
+        self.started.set()
+        await self.go_on.wait()
         return value
 
+
+async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
+    load = SlowLoad()
     snapshot = Refreshed(load, seconds=1000, share=0.05)
     loop = asyncio.get_running_loop()
     first = asyncio.ensure_future(snapshot.get(loop))
-    await started.wait()
+    await load.started.wait()
     snapshot.invalidate()
     readers = [asyncio.ensure_future(snapshot.get(loop)) for _ in range(2)]
     await asyncio.sleep(0)
-    go_on.set()
+    load.go_on.set()
     assert await asyncio.gather(*readers) == [1, 1]
     await first
-    assert next(values) == 2, "one refresh is enough for both"
+    assert next(load.values) == 2, "one refresh is enough for both"
 
 
 async def test_a_reader_after_a_change_waits_for_the_refresh_that_runs() -> None:
-    values = itertools.count()
-    started, go_on = asyncio.Event(), asyncio.Event()
-    go_on.set()
-
-    async def load() -> int:
-        value = next(values)
-        started.set()
-        await go_on.wait()
-        return value
-
+    load = SlowLoad()
+    load.go_on.set()
     snapshot = Refreshed(load, seconds=0, share=1)
     loop = asyncio.get_running_loop()
     assert await snapshot.get(loop) == 0
-    go_on.clear()
-    started.clear()
+    load.go_on.clear()
+    load.started.clear()
     snapshot.invalidate()
     periodic = asyncio.ensure_future(snapshot.run())
-    await started.wait()
+    await load.started.wait()
     reader = asyncio.ensure_future(snapshot.get(loop))
     await asyncio.sleep(0)
     assert not reader.done()
-    go_on.set()
+    load.go_on.set()
     assert await reader >= 1
     periodic.cancel()
