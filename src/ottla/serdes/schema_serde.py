@@ -65,7 +65,7 @@ class SchemaIds:
         if auto_register_schemas and use_latest_version:
             raise ConfigurationError("auto.register.schemas and use.latest.version cannot both be true")
         self.registry = registry
-        self.registers = not use_latest_version if auto_register_schemas is None else bool(auto_register_schemas)
+        self.registers: bool = not use_latest_version if auto_register_schemas is None else auto_register_schemas
         self.is_latest = use_latest_version
         self.normalize = normalize_schemas
         self._writing: dict[str, tuple[int, Schema]] = {}
