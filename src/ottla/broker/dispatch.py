@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ottla import errors
 from ottla.broker.apis import BY_KEY, ApiEntry, Handler
 from ottla.broker.broker_context import BrokerContext
+from ottla.broker.monitoring.request_log import log as request_log
+from ottla.broker.monitoring.request_log import logged
 from ottla.broker.monitoring.request_stats import ApiStats
 from ottla.broker.quotas.request_quota import RequestQuotaTracker
 from ottla.broker.request_context import RequestContext
@@ -110,6 +112,7 @@ class Dispatch:
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         began = time.perf_counter()
+        reply: Reply | Awaitable[Reply]
         try:
             header, pos = decode_request_header(frame)
             api = self._apis.get(header.api_key) or self._api(header.api_key)
@@ -145,9 +148,11 @@ class Dispatch:
             else None
         )
         if steps is not None:
-            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, api, context, meter)
+            reply = self._decode_and_handle(steps, header, api, context, meter)
         else:
             reply = self._handle(request, header, api, context, meter)
+        if request_log.level and request_log.level <= logging.DEBUG:  # set for this logger, not inherited
+            reply = logged(reply, header, connection, len(frame), began)
         if isinstance(reply, list) or not isinstance(reply, Awaitable):  # the first check is the faster one
             api.stats.record(version, len(frame), began)
             return reply
@@ -310,8 +315,12 @@ def _is_short(answer: Any, inner: str) -> bool:
 
     It is encoded directly then, which is faster.
     """
-    topics = answer.responses
-    return len(topics) <= SHORT_ITEMS and all(len(getattr(topic, inner)) <= SHORT_ITEMS for topic in topics)
+    if len(answer.responses) > SHORT_ITEMS:
+        return False
+    for topic in answer.responses:  # noqa: SIM110 - faster than a generator
+        if len(getattr(topic, inner)) > SHORT_ITEMS:
+            return False
+    return True
 
 
 async def _encode(

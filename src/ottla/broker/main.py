@@ -22,7 +22,6 @@ from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch, Interceptor
 from ottla.broker.event_loop_monitor import EventLoopMonitor
 from ottla.broker.monitoring.broker_state import BrokerState
-from ottla.broker.monitoring.request_log import LoggedDispatch
 from ottla.broker.monitoring.request_stats import RequestStats
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
@@ -262,7 +261,7 @@ class BrokerNode:
     def _build_dispatch(self, stack: AsyncExitStack, context: BrokerContext) -> Dispatch:
         ratio = self.config.ottla_tracing_sample_ratio
         if not ratio:
-            return LoggedDispatch(context)
+            return Dispatch(context)
         from ottla.broker.monitoring.request_tracing import TracedDispatch  # few brokers have traces
         from ottla.broker.monitoring.trace_export import TraceExport
 

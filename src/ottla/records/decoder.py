@@ -100,7 +100,7 @@ class Cursor:
         """Return the next length as Java reads it: like `size`, but a varint of 32 bits."""
         size = self.varint()
         if size < -1 or size > self.end - self.pos:
-            raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
+            self.reject_size(size)
         return size
 
     def size(self) -> int:

@@ -15,8 +15,13 @@ except ImportError:
 
 from ottla.errors import CorruptMessageError
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.ottla.records.fast_cursor import next_size32, next_varint, next_varlong
+else:
     from ottla.records.decoder import Cursor
+
+    # In the compiled form these are inlined, from fast_cursor.pxd.
+    next_size32, next_varint, next_varlong = Cursor.size32, Cursor.varint, Cursor.varlong
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -63,12 +68,12 @@ def validate_records(
     i = 0
     try:
         while i < count:
-            size = cursor.size32()
+            size = next_size32(cursor)
             if size < 1:
                 raise CorruptMessageError(f"its length is {size}")
             record_end = cursor.pos + size
             cursor.pos += 1
-            delta = cursor.varlong()
+            delta = next_varlong(cursor)
             overflows = base_timestamp > highest - delta if delta > 0 else base_timestamp < lowest - delta
             timestamp = base_timestamp + delta if not overflows else highest if delta > 0 else lowest
             is_wrong = overflows or (timestamp != none and not earliest <= timestamp <= latest)
@@ -76,14 +81,17 @@ def validate_records(
                 out_of_bounds.append((i, timestamp))
             if timestamp > max_timestamp:
                 max_timestamp = timestamp
-            offset_delta = cursor.varint()
+            offset_delta = next_varint(cursor)
             if offset_delta != i:
                 raise CorruptMessageError(f"its offset delta is {offset_delta}")
-            size = cursor.size32()
+            size = next_size32(cursor)
             if size < 0 and needs_key and len(without_key) < MAX_ERRORS:
                 without_key.append(i)
-            cursor.skip(size)
-            cursor.skip(cursor.size32())
+            if size > 0:
+                cursor.pos += size
+            size = next_size32(cursor)
+            if size > 0:
+                cursor.pos += size
             _skip_headers(cursor)
             if cursor.pos != record_end:
                 raise CorruptMessageError("it does not fill its length")
@@ -96,13 +104,13 @@ def validate_records(
 
 
 def _skip_headers(cursor: Cursor) -> None:
-    count = cursor.varint()
+    count = next_varint(cursor)
     if count < 0 or count > cursor.end - cursor.pos:
         raise CorruptMessageError(f"its header count is {count}")
     while count > 0:
-        size = cursor.size32()
+        size = next_size32(cursor)
         if size < 0:
             raise CorruptMessageError("it has a header without a key")
         cursor.skip(size)
-        cursor.skip(cursor.size32())
+        cursor.skip(next_size32(cursor))
         count -= 1

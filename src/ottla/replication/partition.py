@@ -217,12 +217,14 @@ class Partition:
         `inline`: raise LongValidationError for a batch that has to be validated by `prepare` first, and QueueFullError
         if the caller has to `wait_for_disk` first.
         """
-        self.check_open()
+        if self._failed or self._closed:
+            self.check_open()
         if not self.leads:
             raise errors.NotLeaderOrFollowerError
-        if acks == ALL_REPLICAS and len(self.image.isr) < self.required_isr:
+        in_sync = len(self.image.isr)
+        if acks == ALL_REPLICAS and in_sync < self.min_insync_replicas and in_sync < self.required_isr:
             raise errors.NotEnoughReplicasError(
-                f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
+                f"{self.topic_partition} has {in_sync} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
             )
         if inline and self.log.is_queue_full:
@@ -457,7 +459,8 @@ class Partition:
     def _local_end_offset(self) -> int:
         """The end offset of the written records, or of the flushed records if the topic requires fsync."""
         log = self.log
-        return log.written_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
+        end = log.written_end_offset
+        return end if end - log.recovery_point < log.config.flush_messages else log.recovery_point
 
     def maybe_advance_high_watermark(self, gained: int) -> None:
         """Advance the high watermark as far as possible, and complete the requests that wait for it.

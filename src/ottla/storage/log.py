@@ -30,6 +30,7 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
+from ottla.storage.append_writer import MAX_QUEUED_BYTES
 from ottla.storage.files import (
     DiskFailedError,
     FileSlice,
@@ -234,9 +235,9 @@ class Log:
         for batch in batches:
             header = batch.header
             assign(data, batch.start, offset, leader_epoch)
-            header = BatchHeader._make((offset, header.length, leader_epoch, *header[3:]))
+            header = BatchHeader(offset, header.length, leader_epoch, *header[3:])
             placed.append(Batch(header, batch.start, batch.end))
-            offset = header.next_offset
+            offset += header.last_offset_delta + 1
         if origin_client and self.config.message_format < MAGIC:
             data, placed = validation.in_old_format(data, self.config.message_format)
         self._write(data, placed)
@@ -342,7 +343,7 @@ class Log:
     @property
     def is_queue_full(self) -> bool:
         """Whether the queue of the log directory's writes has reached its limit, so that producers have to wait."""
-        return self._pending_writes is not None and self._pending_writes.writer.is_full
+        return self._pending_writes is not None and self._pending_writes.writer.queued_bytes >= MAX_QUEUED_BYTES
 
     async def wait_for_queue(self) -> None:
         """Wait until the queue of the log directory's writes is below its limit."""
@@ -399,7 +400,9 @@ class Log:
         """Return whether a segment is older than segment.ms, by the timestamps of records, or by the clock if they have
         none.
         """
-        limit = self.config.max_segment_ms - self._jitter(segment)
+        limit = self.config.max_segment_ms
+        if self.config.segment_jitter_ms:
+            limit -= self._jitter(segment)
         first = segment.first_batch_timestamp()
         if first >= 0 and timestamp >= 0:
             return timestamp - first > limit
@@ -407,8 +410,6 @@ class Log:
 
     def _jitter(self, segment: Segment) -> int:
         """Return a pseudo-random time up to segment.jitter.ms, which is always the same for one segment."""
-        if self.config.segment_jitter_ms == 0:
-            return 0
         spread = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return hash((self.topic_partition, segment.base_offset)) % spread
 

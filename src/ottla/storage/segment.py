@@ -217,13 +217,14 @@ class Segment:
 
         `write`: writes the data to the file, or queues the write. After an OSError, the segment is unchanged.
         """
-        self._load_indexes(WRITABLE)
+        if self._indexes < WRITABLE:
+            self._load_indexes(WRITABLE)
         position = self.size
         try:
             if self._reserve_bytes and not self._reserved:
                 self.file.reserve(self._reserve_bytes)
                 self._reserved = True
-            write(self.file, position, data)
+            write(self._file or self.file, position, data)
         except OSError:
             self.file.truncate(position)
             raise

@@ -21,11 +21,14 @@ from ottla.config.topic import LogConfig
 from ottla.records import any_magic, compression
 from ottla.records.batch import (
     CODEC_MASK,
+    CONTROL_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
     NO_PRODUCER_ID,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     read_header,
     set_max_timestamp,
@@ -90,8 +93,11 @@ def read_batches(view: memoryview) -> list[Batch]:
 
     Raises CorruptMessageError if `view` has other data.
     """
-    batches = [Batch(*item) for item in split(view)]
-    _check_filled(view, batches)
+    if len(view) >= HEADER_BYTES and (header := read_header(view)).length + LOG_OVERHEAD == len(view):
+        batches = [Batch(header, 0, len(view))]  # one batch, as clients send it
+    else:
+        batches = [Batch(*item) for item in split(view)]
+        _check_filled(view, batches)
     for batch in batches:
         verify_crc(view, batch.start, batch.header)
     return batches
@@ -131,19 +137,20 @@ def check_client_batch(header: BatchHeader) -> None:
     """
     if header.base_offset:
         raise errors.InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
-    if header.is_control:
+    attributes, has_producer_id = header.attributes, header.producer_id > NO_PRODUCER_ID
+    if attributes & CONTROL_MASK:
         raise errors.InvalidRecordError("clients may not write control records")
-    if header.timestamp_type:
+    if attributes & TIMESTAMP_TYPE_MASK:
         raise errors.InvalidTimestampError("only the broker may give a batch LogAppendTime")
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise errors.InvalidRecordError(
             f"a batch of {header.count} records cannot end with offset delta {header.last_offset_delta}"
         )
-    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise errors.InvalidRecordError(
             f"producer {header.producer_id} sent sequence {header.base_sequence} and epoch {header.producer_epoch}"
         )
-    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+    if attributes & TRANSACTIONAL_MASK and not has_producer_id:
         raise errors.InvalidRecordError("a transactional batch without a producer id")
 
 
@@ -210,7 +217,7 @@ def _whole_batch(view: memoryview) -> int | None:
 def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool = False) -> Buffer:
     """Return the uncompressed records of a producer's batch. Raises the errors of a Produce response."""
     records = view[batch.start + HEADER_BYTES : batch.end]
-    if batch.header.codec == NONE:
+    if not batch.header.attributes & CODEC_MASK:
         return records
     try:
         return compression.decompress_produced(

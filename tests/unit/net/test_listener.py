@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import socket
 import struct
 from collections.abc import Awaitable
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from tests.unit.net.echo_server import Server, Slice, answer, echo, frame, run, send_a_file_from_a_stopped_disk, until
 from tests.unit.slow_disk import SlowDisk
 
+from ottla import page_cache
 from ottla.errors import StartupError
-from ottla.net.server.connection import CloseConnectionError, Connection, FileRange, Reply, UnsentBytes
+from ottla.net.server import connection as connections
+from ottla.net.server.connection import FILE_BYTES, CloseConnectionError, Connection, FileRange, Reply, UnsentBytes
 from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import MemoryPool
@@ -469,3 +472,34 @@ def test_file_that_is_not_cached_is_read_by_a_worker_beside_others(
     tmp_path: Path, slow_disk: SlowDisk, leaves: bool
 ) -> None:
     run(lambda: send_a_file_from_a_stopped_disk(Server, tmp_path, slow_disk, leaves=leaves))
+
+
+def test_bytes_that_were_found_in_the_page_cache_are_not_looked_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket takes a part of a file range at a time; the rest is still cached when it takes the next part."""
+    content = os.urandom(5_000_000)
+    (tmp_path / "log").write_bytes(content)
+    piece = Slice(tmp_path / "log", 0, len(content))
+    looked_up: list[int] = []
+
+    def count(fd: int, position: int, nbytes: int) -> int:
+        looked_up.append(position)
+        return nbytes
+
+    monkeypatch.setattr(page_cache, "cached_bytes", count)
+    monkeypatch.setattr(connections, "PROBED_SECONDS", 3600.0)  # however busy the machine is
+
+    def handle(body: memoryview, connection: Connection) -> Reply:
+        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        return [struct.pack(">i", piece.nbytes), piece]
+
+    async def test() -> None:
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"file"))
+            assert await answer(reader) == content
+            writer.close()
+        assert len(looked_up) <= 2 * len(content) // FILE_BYTES + 2
+
+    run(test)

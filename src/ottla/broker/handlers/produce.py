@@ -150,8 +150,11 @@ def _append_authorized(
 
 
 def _highest_producer_id(request: ProduceRequest) -> int:
-    batches = (data.records for topic in request.topic_data for data in topic.partition_data)
-    return max(map(_producer_id, batches), default=NO_PRODUCER_ID)
+    highest = NO_PRODUCER_ID
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            highest = max(highest, _producer_id(data.records))
+    return highest
 
 
 def _producer_id(records: RecordData | None) -> int:
@@ -235,7 +238,11 @@ def _append_all(
 
 
 def _compressed_batches(request: ProduceRequest) -> int:
-    return sum(_is_compressed(data.records) for topic in request.topic_data for data in topic.partition_data)
+    count = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            count += _is_compressed(data.records)
+    return count
 
 
 def _is_compressed(records: RecordData | None) -> bool:
@@ -245,7 +252,7 @@ def _is_compressed(records: RecordData | None) -> bool:
     """
     if records is None or len(records) <= MAGIC_POSITION:
         return False
-    return magic_of(records) < MAGIC or _codec(records) != NONE
+    return records[MAGIC_POSITION] < MAGIC or _codec(records) != NONE
 
 
 async def _append_in_turns(

@@ -12,33 +12,21 @@ import time
 from collections.abc import Awaitable
 
 from ottla.broker.apis import BY_KEY
-from ottla.broker.dispatch import Dispatch
 from ottla.broker.quotas.client_quotas import ANONYMOUS
-from ottla.errors import MalformedMessageError
 from ottla.net.server.connection import USER, Connection, Reply
-from ottla.protocol.header import RequestHeader, decode_request_header
+from ottla.protocol.header import RequestHeader
 
 log = logging.getLogger("ottla.request")
 
 
-class LoggedDispatch(Dispatch):
-    """Dispatches requests to their handlers, and writes the request log."""
-
-    def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        if (
-            log.level == logging.NOTSET or log.level > logging.DEBUG
-        ):  # the level set for this logger, not an inherited one
-            return super().__call__(frame, connection)
-        began, size = time.perf_counter(), len(frame)
-        try:
-            header, _ = decode_request_header(frame)
-        except MalformedMessageError:
-            return super().__call__(frame, connection)
-        reply = super().__call__(frame, connection)
-        if isinstance(reply, Awaitable):
-            return _log_later(reply, header, connection, size, began)
-        _log(reply, header, connection, size, began)
-        return reply
+def logged(
+    reply: Reply | Awaitable[Reply], header: RequestHeader, connection: Connection, size: int, began: float
+) -> Reply | Awaitable[Reply]:
+    """Return a response, or an awaitable of it, after writing the line of its request, or that will write it."""
+    if isinstance(reply, Awaitable):
+        return _log_later(reply, header, connection, size, began)
+    _log(reply, header, connection, size, began)
+    return reply
 
 
 async def _log_later(

@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from ottla.broker.apis import BY_KEY
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.dispatch import FETCH, PRODUCE
-from ottla.broker.monitoring.request_log import LoggedDispatch
+from ottla.broker.dispatch import FETCH, PRODUCE, Dispatch
 from ottla.broker.monitoring.request_stats import ApiStats, LoopTime
 from ottla.broker.quotas.client_quotas import ANONYMOUS
 from ottla.errors import CorruptMessageError, MalformedMessageError, StartupError, UnsupportedVersionError, for_code
@@ -58,7 +57,7 @@ MAX_ITEMS: Final = 1024
 SYSTEM: Final = {"messaging.system": "kafka", "rpc.system": "kafka", "network.transport": "tcp"}
 
 
-class TracedDispatch(LoggedDispatch):
+class TracedDispatch(Dispatch):
     """Dispatches requests, and creates spans for some of them."""
 
     def __init__(

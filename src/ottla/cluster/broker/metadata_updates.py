@@ -50,16 +50,14 @@ class ControllerRequestHandler:
         self._cache = metadata_cache
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
+        self.is_initialized = False
+        """Whether this broker has received the cluster's topics. Until then, clients' requests have to wait."""
         self._lock = asyncio.Lock()
         """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
 
-    @property
-    def is_initialized(self) -> bool:
-        """Whether this broker has received the cluster's topics. Until then, clients' requests have to wait."""
-        return self._initialized.is_set()
-
     def mark_initialized(self) -> None:
-        """Do not wait for the controller's first request, because this broker is the controller."""
+        """Let clients' requests be processed: the topics are known, or this broker is the controller."""
+        self.is_initialized = True
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
@@ -68,7 +66,7 @@ class ControllerRequestHandler:
             async with asyncio.timeout(INITIALIZATION_SECONDS):
                 await self._initialized.wait()
         except TimeoutError:
-            self._initialized.set()
+            self.mark_initialized()
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
         """Raise StaleControllerEpochError for a request of an earlier controller, and StaleBrokerEpochError for a
@@ -111,7 +109,7 @@ class ControllerRequestHandler:
         async with self._lock:
             await self._update_metadata(request)
         if request.type != INCREMENTAL:
-            self._initialized.set()
+            self.mark_initialized()
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
         topics = self._cache.image.topics

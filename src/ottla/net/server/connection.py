@@ -54,6 +54,8 @@ FILE_BYTES: Final = 1024 * 1024
 
 A worker reads as much at a time if the file is not cached.
 """
+PROBED_SECONDS: Final = 0.1
+"""Time in seconds for which bytes that were found in the page cache are assumed to stay there."""
 
 
 class FileRange(Protocol):
@@ -330,7 +332,7 @@ class Connection:
 
     def _handle_frames(self) -> None:
         """Process complete frames until one is not answered at once, or none is left."""
-        while not self.busy and self._pause is None and self._sock.fileno() >= 0:
+        while self._filled - self._start >= 4 and not self.busy and self._pause is None:
             size = self._frame_size()
             if size is None or self._filled - self._start < size + 4:
                 break
@@ -341,7 +343,8 @@ class Connection:
             self._start = begin + size
             assert self._buffer is not None
             self._handle(memoryview(self._buffer)[begin : self._start])
-            self._begin_pause()
+            if self._throttle_seconds:
+                self._begin_pause()
         if self._sock.fileno() < 0 or (self._task is not None and not self._frame_free):
             return
         if self._make_room() and not self.busy and self._pause is None:
@@ -386,11 +389,11 @@ class Connection:
             return
         if answer is None:
             return
-        if isinstance(answer, Awaitable):
+        if isinstance(answer, list) or not isinstance(answer, Awaitable):  # the first check is the faster one
+            self._send(answer)
+        else:
             self._task = asyncio.ensure_future(answer)
             self._task.add_done_callback(self._on_answer)
-        else:
-            self._send(answer)
 
     def _on_answer(self, task: asyncio.Future[Reply]) -> None:
         self._task = None
@@ -433,9 +436,10 @@ class Connection:
     def _take_buffer(self) -> bytearray:
         """Allocate a buffer, and copy the bytes received before to its start."""
         buffer = self._buffer = self._memory.allocate(STANDARD_BYTES)
-        self._filled = len(self._stash)
-        buffer[: self._filled] = self._stash
-        self._stash = b""
+        if self._stash:
+            self._filled = len(self._stash)
+            buffer[: self._filled] = self._stash
+            self._stash = b""
         return buffer
 
     def _make_room(self) -> bool:
@@ -445,6 +449,9 @@ class Connection:
         """
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
+            return True
+        if not have:
+            self._release_buffers()
             return True
         size = self._frame_size() or 0
         if self._sock.fileno() < 0:
@@ -547,8 +554,12 @@ class Connection:
 
     def _send_file(self, piece: FileRange) -> None:
         if piece.nbytes > 0:
-            nbytes = min(piece.nbytes, FILE_BYTES)
-            cached = page_cache.cached_bytes(piece.fileno(), piece.position, nbytes)
+            nbytes, now = min(piece.nbytes, FILE_BYTES), time.monotonic()
+            cached, probed_at = 0, now
+            if isinstance(piece, UnsentBytes) and now - piece.probed_at < PROBED_SECONDS:
+                cached, probed_at = piece.cached_nbytes, piece.probed_at
+            if cached < nbytes // 2:
+                cached, probed_at = page_cache.cached_bytes(piece.fileno(), piece.position, nbytes), now
             if cached == 0:
                 self._load(piece)
                 return
@@ -556,7 +567,9 @@ class Connection:
             if sent == 0:
                 raise OSError("a log file ended early")
             if sent < piece.nbytes:
-                self._out[0] = UnsentBytes(piece, sent)
+                self._out[0] = UnsentBytes(piece, sent, cached - sent, probed_at)
+                if sent < cached:
+                    raise BlockingIOError  # the socket is full
                 return
         piece.release()
         del self._out[0]
@@ -614,13 +627,16 @@ def _rounded(nbytes: int) -> int:
 class UnsentBytes:
     """The unsent rest of a file range."""
 
-    __slots__ = ("_whole", "nbytes", "position")
+    __slots__ = ("_whole", "cached_nbytes", "nbytes", "position", "probed_at")
 
-    def __init__(self, whole: FileRange, sent: int) -> None:
+    def __init__(self, whole: FileRange, sent: int, cached_nbytes: int = 0, probed_at: float = 0.0) -> None:
+        """`cached_nbytes`: how many of the unsent bytes were in the page cache at `probed_at`, in monotonic seconds."""
         # refers to the original range, because a slow peer may read a large one in thousands of pieces
         self._whole: FileRange = whole._whole if isinstance(whole, UnsentBytes) else whole
         self.position = whole.position + sent
         self.nbytes = whole.nbytes - sent
+        self.cached_nbytes = cached_nbytes
+        self.probed_at = probed_at
 
     def fileno(self) -> int:
         return self._whole.fileno()
