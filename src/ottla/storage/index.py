@@ -43,6 +43,8 @@ class Index:
         """The file of a read-only index."""
         self._unwritten = False
         """Whether the entries in memory differ from those in the file."""
+        self.is_built = False
+        """Whether this process has added all entries, so that they match the log."""
 
     def create(self) -> None:
         """Create an empty index with an empty file."""
@@ -50,6 +52,7 @@ class Index:
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self._data = bytearray()
         self._unwritten = False
+        self.is_built = True
         self.entries = 0
 
     def open(self, *, writable: bool) -> None:
@@ -68,6 +71,7 @@ class Index:
         else:
             self.entries = self._file.size() // self.ENTRY.size
             self._remove_zero_tail()
+        self.is_built = writable and not self.entries
         if writable:
             nbytes = self.entries * self.ENTRY.size
             self._data = bytearray() if self._file is None else bytearray(self._file.read(0, nbytes))
@@ -103,9 +107,11 @@ class Index:
         if self.entry(self.entries - 1)[field] <= target:
             return self.entries - 1
         low, high = 0, self.entries - 1
+        data, unpack_from, size = self._data, self.ENTRY.unpack_from, self.ENTRY.size
         while high - low > 1:
             middle = (low + high) // 2
-            if self.entry(middle)[field] <= target:
+            entry = self.entry(middle) if data is None else unpack_from(data, middle * size)
+            if entry[field] <= target:
                 low = middle
             else:
                 high = middle

@@ -46,7 +46,9 @@ WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
 RECENT_BATCHES = 512
-"""Number of recent batches whose positions are kept in memory, for consumers that read at the end of the log."""
+"""Number of batches whose positions are kept in memory: those last appended, and those at which a read has ended, so
+that consumers find the batches that they read next.
+"""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -188,6 +190,7 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self._indexes = CLOSED
+        self._recent.clear()
         self._file = None
 
     def rest(self) -> None:
@@ -230,12 +233,16 @@ class Segment:
             raise
         self.size = position + batches[-1][2]
         for header, start, end in batches:
-            if len(self._recent) >= RECENT_BATCHES:
-                del self._recent[next(iter(self._recent))]
-            self._recent[header.base_offset] = position + start
+            self._remember(header.base_offset, position + start)
             self._note(position + start, end - start, header)
         if self.first_timestamp < 0:
             self.first_timestamp = batches[0][0].max_timestamp
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Remember the position of the first batch that ends at `offset` or later, for reads that begin there."""
+        if len(self._recent) >= RECENT_BATCHES:
+            del self._recent[next(iter(self._recent))]
+        self._recent[offset] = position
 
     def _note(self, position: int, nbytes: int, header: BatchHeader) -> None:
         """Update indexes and the highest timestamp for a batch that was written at `position`."""
@@ -339,7 +346,7 @@ class Segment:
         """
         self._load_indexes()
         i = self.offset_index.find(target, by)
-        if i >= 0 and not self._is_start(*self.offset_index.entry(i)):
+        if i >= 0 and not self.offset_index.is_built and not self._is_start(*self.offset_index.entry(i)):
             log.warning("Rebuilding index %s, which does not match its log", self.offset_index.path)
             self.rebuild_indexes()
             i = self.offset_index.find(target, by)
@@ -374,14 +381,18 @@ class Segment:
         if end - start <= max_bytes:
             return FileSlice(self.file, start, end - start)
         limit = start + max_bytes
-        stop = max(start, self._indexed_start(limit, by=POSITION))
+        stop, next_offset = max(start, self._indexed_start(limit, by=POSITION)), -1
         for position, header in headers(self.file, stop, end):
             after = position + header.size_in_bytes
             if after > limit:
                 if position == start and at_least_one:
-                    stop = after
+                    stop, next_offset = after, header.next_offset
+                elif next_offset < 0:
+                    next_offset = header.base_offset
                 break
-            stop = after
+            stop, next_offset = after, header.next_offset
+        if start < stop < end and next_offset >= 0:
+            self._remember(next_offset, stop)  # the next read of a consumer begins there
         return FileSlice(self.file if stop > start else None, start, stop - start)
 
     def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:

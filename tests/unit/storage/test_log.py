@@ -23,6 +23,7 @@ from ottla.errors import (
 from ottla.records import compression
 from ottla.records.batch import read_header, reseal, split
 from ottla.records.decoder import records
+from ottla.storage.files import LogFile
 from ottla.storage.log import WARM_SEGMENTS, Log
 from ottla.storage.retention import apply_retention
 
@@ -68,6 +69,29 @@ def test_read_returns_whole_batches_within_its_bounds(make_log: Callable[..., Lo
                     assert got, "at least one batch"
                     room = max_bytes - len(data)
                     assert offset + len(got) == max_offset or room < size + 10, "as much as fits"
+
+
+def test_a_read_finds_where_the_previous_one_has_ended_without_reading_the_file(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    fill(log, 600)
+    log.truncate_to(550)
+    fill(log, 50)
+    reads: list[int] = []
+    read_file = LogFile.read
+    monkeypatch.setattr(
+        LogFile, "read", lambda self, position, nbytes: reads.append(position) or read_file(self, position, nbytes)
+    )
+    monkeypatch.setattr("ottla.storage.segment.RECENT_BATCHES", 3)
+    offset, slices = 0, 0
+    while offset < log.log_end_offset:
+        with log.read(offset, 800, max_offset=log.log_end_offset) as actual:
+            data = bytes(os.pread(actual.fileno(), actual.nbytes, actual.position))
+        assert next(h.base_offset for h, _, _ in split(data)) == offset
+        offset, slices = [h.next_offset for h, _, _ in split(data)][-1], slices + 1
+    assert slices > 120
+    assert len(reads) < 1.5 * slices
 
 
 def test_first_batch_larger_than_max_bytes_only_when_asked_for(make_log: Callable[..., Log]) -> None:
