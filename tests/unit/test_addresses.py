@@ -135,6 +135,6 @@ def test_quota_of_an_address_is_found_in_any_spelling_and_names_are_refused() ->
         expected = ClientQuotaFilter((ClientQuotaFilterComponent("ip", "0:0:0:0:0:0:0:1"),), strict=True)
         assert list(admin.describe_client_quotas(expected).values()) == [{"connection_creation_rate": 7.0}]
         node: Any = broker
-        assert node._node._connection_quotas.limits.rate_per_ip == {"0:0:0:0:0:0:0:1": 7.0}
+        assert node._node._listeners.quotas.limits.rate_per_ip == {"0:0:0:0:0:0:0:1": 7.0}
         with pytest.raises(errors.InvalidRequestError, match="is not an IP address"):
             admin.alter_client_quotas([ClientQuotaAlteration({"ip": "localhost"}, {"connection_creation_rate": 7})])

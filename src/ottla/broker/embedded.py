@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.main import BrokerNode
 from ottla.broker.node_configs import node_configs
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.clock import SYSTEM_CLOCK, ShiftedClock
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage

@@ -24,8 +24,8 @@ from ottla.config import properties
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.main import BrokerNode
     from ottla.broker.node import MultiBrokerNode, Parent
+    from ottla.broker.server.broker_node import BrokerNode
     from ottla.cli.table_writer_process import TableWriterProcess
     from ottla.config.broker import BrokerConfig
 
@@ -112,8 +112,8 @@ def _start_table_writer(config: BrokerConfig, endpoint: object) -> TableWriterPr
 
 
 def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: float, parent: Parent | None = None) -> int:
-    from ottla.broker.main import BrokerNode
     from ottla.broker.monitoring.event_loop_time import EventLoopTime
+    from ottla.broker.server.broker_node import BrokerNode
     from ottla.config.broker import BrokerConfig
 
     loop_time = EventLoopTime()

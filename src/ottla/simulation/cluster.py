@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.simulation.process import Process, ProcessState

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
 from ottla.net.server.connection import Connection

@@ -139,7 +139,7 @@ def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path: Path) -
         assert await actual(client, client_id=(DEFAULT, None)) == [({"client-id": None}, {CONSUMER_BYTES: 10.0})]
         assert await actual(client, user=(ANY, None), client_id=(ANY, None)) == [both]
         assert await actual(client, ip=(ANY, None)) == [({"ip": "10.0.0.1"}, {"connection_creation_rate": 7.0})]
-        assert client.node._connection_quotas.limits.rate_per_ip == {"10.0.0.1": 7.0}
+        assert client.node._listeners.quotas.limits.rate_per_ip == {"10.0.0.1": 7.0}
         assert len(await actual(client)) == 4
         assert await set_quota(client, REQUEST_PERCENT, None, user="al ice") == 0
         assert await actual(client, user=(EXACT, "al ice")) == [both]

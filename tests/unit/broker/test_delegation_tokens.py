@@ -13,7 +13,7 @@ from tests.unit.broker.asking import Asker, with_broker
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.aio import KafkaAdminClient as AsyncKafkaAdminClient
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.client.admin.security.delegation_tokens import DelegationToken
 from ottla.config.broker import BrokerConfig
 from ottla.errors import (

@@ -16,8 +16,8 @@ from tests.unit.net.certificates import authority, signed
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
-from ottla.broker.main import BrokerNode
 from ottla.broker.request_context import RequestContext
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 

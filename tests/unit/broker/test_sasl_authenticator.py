@@ -12,8 +12,8 @@ import pytest
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import OPTIONS, Broker
-from ottla.broker.main import BrokerNode
 from ottla.broker.security.sasl_authenticator import SESSION
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.client.admin.security.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
 from ottla.config.broker import BrokerConfig
 from ottla.errors import (

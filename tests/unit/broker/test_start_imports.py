@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_MODULES = 158
+MAX_MODULES = 163
 """Of Ottla, packages included. A start with more is slower: load what only some brokers need where they need it."""
 NOT_NEEDED = (
     "ottla.broker.handlers",  # loaded with the first request of their API
@@ -41,7 +41,7 @@ NOT_NEEDED = (
 START = """
 import asyncio, sys
 import ottla.cli.broker, ottla.cli.main, ottla.broker.node, ottla.broker.node_configs
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
 
 async def start():

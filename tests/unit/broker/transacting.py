@@ -10,7 +10,7 @@ from typing import Any
 from tests.unit.broker.asking import SECONDS, Asker, batch
 from tests.unit.broker.produce_and_fetch import create, fetch_request
 
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import (

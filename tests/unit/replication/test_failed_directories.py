@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.unit.replication.virtual_loop import Inline
 
-from ottla.broker import main
-from ottla.broker.main import BrokerNode
+from ottla.broker.server import log_dirs
+from ottla.broker.server.log_dirs import LogDirs
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.replication.partitions import Partitions
@@ -60,8 +60,9 @@ def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_
 ) -> None:
     devices = {"/store": device}
     stat = SimpleNamespace(**vars(os) | {"stat": lambda path: SimpleNamespace(st_dev=devices.get(str(path), 1))})
-    monkeypatch.setattr(main, "os", stat)
-    node = BrokerNode(BrokerConfig({"log.dirs": "/a,/b", "broker.id": "0", **configs}))
+    monkeypatch.setattr(log_dirs, "os", stat)
+    opened = LogDirs()
     first: Any = SimpleNamespace(path=Path("/a"))
-    node._log_dirs.append(first)
-    assert node._store_dir() is (first if expected else None)
+    opened._opened.append(first)
+    config = BrokerConfig({"log.dirs": "/a,/b", "broker.id": "0", **configs})
+    assert opened.store_dir(config) is (first if expected else None)

@@ -80,9 +80,12 @@ def test_a_read_finds_where_the_previous_one_has_ended_without_reading_the_file(
     fill(log, 50)
     reads: list[int] = []
     read_file = LogFile.read
-    monkeypatch.setattr(
-        LogFile, "read", lambda self, position, nbytes: reads.append(position) or read_file(self, position, nbytes)
-    )
+
+    def count(self: LogFile, position: int, nbytes: int) -> bytes:
+        reads.append(position)
+        return read_file(self, position, nbytes)
+
+    monkeypatch.setattr(LogFile, "read", count)
     monkeypatch.setattr("ottla.storage.segment.RECENT_BATCHES", 3)
     offset, slices = 0, 0
     while offset < log.log_end_offset:

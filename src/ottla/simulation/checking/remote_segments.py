@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.main import BrokerNode
+from ottla.broker.server.broker_node import BrokerNode
 
 
 def segments_in_metadata(nodes: Iterable[BrokerNode]) -> dict[str, str]:

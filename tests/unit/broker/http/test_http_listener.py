@@ -21,9 +21,9 @@ from tests.unit.net.certificates import authority, signed
 
 from ottla.broker.http import http_server
 from ottla.broker.http.http_server import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
-from ottla.broker.main import BrokerNode
 from ottla.broker.monitoring.broker_state import BrokerState
 from ottla.broker.monitoring.exposition import TextFormat
+from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 from ottla.version import __version__

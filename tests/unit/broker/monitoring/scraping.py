@@ -8,9 +8,9 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.broker.main import BrokerNode
 from ottla.broker.monitoring.exposition import TextFormat, lines
 from ottla.broker.monitoring.scrape import Scrape
+from ottla.broker.server.broker_node import BrokerNode
 
 
 class Scraped:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from ottla import logs
 from ottla.broker.broker_context import BrokerContext
-from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_limits
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch, Interceptor
 from ottla.broker.event_loop_monitor import EventLoopMonitor
@@ -27,6 +24,15 @@ from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.scheduler import BackgroundTasks
 from ottla.broker.security import certificates
+from ottla.broker.server.broker_listeners import BrokerListeners
+from ottla.broker.server.log_dirs import LogDirs
+from ottla.broker.server.metadata_stores import shared_store, zookeeper_store
+from ottla.broker.server.optional_parts import (
+    build_add_partitions,
+    build_authorizer,
+    build_delegation_tokens,
+    build_service,
+)
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.broker.sessions.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, created_reporters, receivers_of
@@ -43,27 +49,19 @@ from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
-from ottla.errors import IllegalStateError, KafkaError, StartupError
+from ottla.errors import IllegalStateError, StartupError
 from ottla.model import REMOTE_LOG_METADATA
-from ottla.net.server.connection import Service
-from ottla.net.server.connection_quotas import ConnectionQuotas
-from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import MemoryPool
 from ottla.replication.partitions import Partitions
 from ottla.replication.replication_quota import ReplicationQuota
-from ottla.security.authorizer import Authorizer
-from ottla.storage.append_writer import AppendWriter
-from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, first_stored, owner_of
+from ottla.storage.log_dir import cluster_of, first_stored, owner_of
 from ottla.version import __version__
 
 if TYPE_CHECKING:
     from ottla.broker.http.http_listener import HttpListener
     from ottla.broker.monitoring.event_loop_time import EventLoopTime
     from ottla.broker.monitoring.scrape import MonitoredBroker
-    from ottla.cluster.broker.acl_store import AclStore
-    from ottla.cluster.broker.delegation_token_store import DelegationTokenStore
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
-    from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.model import TopicPartition
     from ottla.remote_log.auxiliary_state import AuxiliaryStateBuilder
     from ottla.remote_log.tiered_storage import TieredStorage
@@ -71,10 +69,6 @@ if TYPE_CHECKING:
     from ottla.replication.fetcher import ReplicaFetcherManager
 
 log = logging.getLogger("ottla.broker")
-
-DRAIN_SECONDS = 2.0
-"""Maximum time in seconds that a stopping broker waits for requests in progress."""
-DRAIN_STEP_SECONDS = 0.01
 
 
 class BrokerNode:
@@ -88,7 +82,6 @@ class BrokerNode:
         self._has_id = stored is not None
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
-        self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
         """Set when this broker cannot continue, because its log directories have failed, or another broker has
         registered with its id.
@@ -99,13 +92,11 @@ class BrokerNode:
         self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._dynamic_config = DynamicBrokerConfig(config, self.broker_id)
         self._topic_defaults = topic_defaults(config.originals)
-        self._log_dirs: list[LogDir] = []
-        self._listeners: list[Listener] = []
+        self._log_dirs = LogDirs()
         self._store: MetadataStore | None = None
         self._awaited_store: ZooKeeperMetadataStore | SqliteMetadataStore | None = None
         """The same if it is ZooKeeper, also while it is being opened."""
         self._lifecycle: BrokerLifecycle | None = None
-        self._connection_quotas = ConnectionQuotas()
         self._quotas = Quotas(self._dynamic_config, clock.monotonic)
         self._context: BrokerContext | None = None
         self._dispatch: Dispatch | None = None
@@ -113,7 +104,6 @@ class BrokerNode:
         self._tiered_storage: TieredStorage | None = None
         self._scram_secret = b""
         """Key for fake credentials of unknown users, so that SCRAM does not reveal which users exist."""
-        self._all_dirs_opened = True
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_updates: AlterPartitionManager | None = None
         self._disk_report: asyncio.Task[None] | None = None
@@ -126,6 +116,7 @@ class BrokerNode:
         self._loop_time = loop_time
         self._http: HttpListener | None = None
         self._memory = MemoryPool(config.queued_max_request_bytes)
+        self._listeners = BrokerListeners(self._memory)
         self._loop_monitor: EventLoopMonitor | None = None
         self._reporters: list[Any] = []
         self._exit = AsyncExitStack()
@@ -148,7 +139,14 @@ class BrokerNode:
             self._log_start()
             context, lifecycle = self._build_context(stack, store, secret)
             dispatch = self._dispatch = self._build_dispatch(stack, context)
-            self._bind(stack, dispatch)
+            stack.callback(self._listeners.close)
+            stack.push_async_callback(self._listeners.drain)
+            self._listeners.bind(
+                self.config,
+                lambda listener: build_service(
+                    self.config, listener, dispatch, lambda: self._dynamic_config.current, lambda: self._scram_secret
+                ),
+            )
             await self._read_metadata(context, lifecycle, store)
             await self._load_logs(store)
             await self._join_cluster(lifecycle)
@@ -185,8 +183,7 @@ class BrokerNode:
 
         The other brokers notice it at once. Nothing is lost on disk, unlike after a loss of power.
         """
-        for listener in self._listeners:
-            listener.close()
+        self._listeners.disconnect()
         await self.stop(moves_leaders=False)
 
     def intercept(self, interceptor: Interceptor | None) -> None:
@@ -197,6 +194,11 @@ class BrokerNode:
         if self._dispatch is None:
             raise IllegalStateError("the broker has not started")
         self._dispatch.intercept(interceptor)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The addresses to which the listeners are bound; empty before `start`."""
+        return self._listeners.endpoints
 
     @property
     def context(self) -> BrokerContext:
@@ -277,22 +279,22 @@ class BrokerNode:
     async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
         """Open the log directories and the metadata store. Return the store and the cluster's secret."""
         if not self.config.in_cluster:
-            stack.callback(self._close_log_dirs)
-            self._all_dirs_opened = self._open_log_dirs(None)
+            stack.callback(self._log_dirs.close)
+            self._log_dirs.open(self.config, self.broker_id, None, self._clock)
             store = self._awaited_store = SqliteMetadataStore(self._log_dirs[0].path)
             stack.push_async_callback(store.close)
             await store.open()
             return store, None
-        zookeeper = None if self.config.zookeeper_connect is None else self._zookeeper_store(self.config)
-        shared: ZooKeeperMetadataStore | SqliteMetadataStore = zookeeper or self._shared_store(self.config)
+        zookeeper = None if self.config.zookeeper_connect is None else zookeeper_store(self.config)
+        shared: ZooKeeperMetadataStore | SqliteMetadataStore = zookeeper or shared_store(self.config)
         self._awaited_store = shared
         stack.push_async_callback(shared.close)
         await shared.open()
         stored = first_stored(cluster_of, self.config.data_dirs)
         cluster_id = await agreed_cluster_id(shared, stored)
         await self._assign_id(shared)
-        stack.callback(self._close_log_dirs)
-        self._all_dirs_opened = self._open_log_dirs(cluster_id)
+        stack.callback(self._log_dirs.close)
+        self._log_dirs.open(self.config, self.broker_id, cluster_id, self._clock)
         if zookeeper is not None:
             from ottla.cluster.broker.stale_session import StaleSessionCleaner  # other brokers start without it
 
@@ -319,12 +321,15 @@ class BrokerNode:
             secret=secret,
         )
         stack.push_async_callback(lifecycle.close)
-        authorizer, acl_store = self._build_authorizer(store)
+        authorizer, acl_store = build_authorizer(config, store, clock)
         if acl_store is not None:
             stack.push_async_callback(acl_store.close)
+        tokens = build_delegation_tokens(config, store, clock)
+        if tokens is not None:
+            stack.push_async_callback(tokens.close)
         # Before the lifecycle, which waits for the network, so that the logs are flushed and marked clean even if the
         # network hangs.
-        stack.callback(self._close_log_dirs)
+        stack.callback(self._log_dirs.close)
         stack.callback(self._workers.shutdown, wait=True)
         cache = lifecycle.metadata_cache
         partitions = self._build_partitions(lifecycle)
@@ -347,7 +352,7 @@ class BrokerNode:
             partitions=partitions,
             producer_ids=producer_ids,
             coordinators=coordinators,
-            add_partitions=self._add_partitions_client(lifecycle) if config.in_cluster else None,
+            add_partitions=build_add_partitions(config, lifecycle.interbroker),
             zookeeper_offsets=ZooKeeperOffsets(store),
             share_sessions=ShareSessions(
                 config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
@@ -355,7 +360,7 @@ class BrokerNode:
             renew_certificates=self._renew_certificates,
             authorizer=authorizer,
             acl_store=acl_store,
-            delegation_tokens=self._build_delegation_tokens(stack, store),
+            delegation_tokens=tokens,
             cluster_secret=secret,
             remote_log=None if tiered is None else tiered.manager,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
@@ -403,18 +408,7 @@ class BrokerNode:
 
     async def _load_logs(self, store: MetadataStore) -> None:
         topic_configs = await read_topic_configs(store)
-        for log_dir in self._log_dirs:
-            try:
-                log_dir.load(
-                    lambda tp: self.log_config(topic_configs.get(tp.topic, {})),
-                    recovery_threads=self.config.num_recovery_threads_per_data_dir,
-                )
-            except UnusableDirectoryError as error:
-                others = [other for other in self._log_dirs if other is not log_dir]
-                if log_dir is self._store_dir() or all(other.offline for other in others):
-                    raise
-                log.error("%s; continuing without it", error.message)
-                log_dir.take_offline(error.message)
+        self._log_dirs.load(self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {})))
 
     async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
         """Register this broker, accept connections, and wait until the controller is elected."""
@@ -424,14 +418,13 @@ class BrokerNode:
         await lifecycle.register(
             BrokerImage(
                 self.broker_id,
-                self._advertised(),
+                self._listeners.advertised(config),
                 config.broker_rack,
                 log_dirs=config.data_dirs,
                 cordoned_log_dirs=config.cordoned_log_dirs,
             )
         )
-        for listener in self._listeners:
-            listener.listen(self.config.socket_listen_backlog_size)
+        self._listeners.listen(config.socket_listen_backlog_size)
         await lifecycle.join()
 
     async def _start_partitions(
@@ -480,10 +473,9 @@ class BrokerNode:
         if self.config.ottla_event_loop_stall_ms:
             monitor = self._loop_monitor = EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000)
             stack.enter_context(monitor)
-        stack.callback(self._stop_accepting)
+        stack.callback(self._listeners.stop_accepting)
         stack.push_async_callback(self._move_leaders_away, context.partitions, lifecycle)
-        for listener in self._listeners:
-            listener.start()
+        self._listeners.start()
         if not lifecycle.controller_requests.is_initialized:
             await lifecycle.controller_requests.wait_initialized()
         if self._reporters:
@@ -496,23 +488,6 @@ class BrokerNode:
         if self._moves_leaders:
             await lifecycle.controlled_shutdown()
 
-    def _stop_accepting(self) -> None:
-        for listener in self._listeners:
-            listener.stop_accepting()
-
-    def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
-
-    def _close_log_dirs(self) -> None:
-        for log_dir in self._log_dirs:
-            try:
-                log_dir.close()
-            except KafkaError as error:
-                log.error("%s", error)  # the other log directories are closed nevertheless
-        self._log_dirs.clear()
-
     def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
         config, broker_id, cache = self.config, self.broker_id, lifecycle.metadata_cache
         build = functools.partial(
@@ -523,9 +498,9 @@ class BrokerNode:
             self.log_config,
             self._min_insync_replicas,
             self._clock,
-            all_dirs=self._all_dirs_opened,
+            all_dirs=self._log_dirs.all_opened,
             on_fatal=self._fail,
-            store_dir=self._store_dir(),
+            store_dir=self._log_dirs.store_dir(self.config),
         )
         if not config.in_cluster:
             return build()
@@ -564,14 +539,6 @@ class BrokerNode:
             on_dir_failure=self._report_disk_failure,
         )
 
-    def _store_dir(self) -> LogDir | None:
-        """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""
-        if self.config.zookeeper_connect is not None:
-            return None
-        first, store = self._log_dirs[0], self.config.ottla_metadata_dir
-        on_same_disk = store is None or os.stat(store).st_dev == os.stat(first.path).st_dev
-        return first if on_same_disk else None
-
     def _auxiliary_state(self) -> AuxiliaryStateBuilder | None:
         return None if self._tiered_storage is None else self._tiered_storage.manager.auxiliary_state
 
@@ -609,63 +576,6 @@ class BrokerNode:
     def _unclean_allowed(self, options: Mapping[str, str]) -> bool:
         return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
 
-    def _open_log_dirs(self, cluster_id: str | None) -> bool:
-        """Open the log directories. Return whether all of them could be opened (KIP-112).
-
-        Raises StartupError if none could, or if the first one of a standalone broker could not, because it has the
-        metadata store, like Kafka's metadata.log.dir.
-        """
-        config = self.config
-        faults: list[UnusableDirectoryError] = []
-        for path in config.data_dirs:
-            try:
-                opened = LogDir.open(
-                    path,
-                    broker_id=self.broker_id,
-                    cluster_id=cluster_id,
-                    clock=self._clock,
-                    producer_expiration_ms=config.producer_id_expiration_ms,
-                    writer=AppendWriter(Path(path)),
-                )
-            except UnusableDirectoryError as error:
-                faults.append(error)
-                if len(faults) == len(config.data_dirs) or not (self._log_dirs or config.in_cluster):
-                    raise
-                log.error("%s; continuing without it", error.message)
-            else:
-                self._log_dirs.append(opened)
-        return not faults
-
-    @staticmethod
-    def _shared_store(config: BrokerConfig) -> SqliteMetadataStore:
-        assert config.ottla_metadata_dir is not None
-        return SqliteMetadataStore(
-            Path(config.ottla_metadata_dir), shared=True, session_timeout_ms=config.session_timeout_ms
-        )
-
-    @staticmethod
-    def _zookeeper_store(config: BrokerConfig) -> ZooKeeperMetadataStore:
-        assert config.zookeeper_connect is not None
-        from ottla.cluster.store.zookeeper_store import (  # a standalone broker starts without it
-            Security,
-            ZooKeeperMetadataStore,
-        )
-
-        session_ms = config.zookeeper_session_timeout_ms
-        return ZooKeeperMetadataStore(
-            config.zookeeper_connect,
-            session_timeout_ms=session_ms,
-            connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_ms,
-            security=Security(
-                tls=config.zookeeper_ssl_client_enable,
-                key_store=config.zookeeper_ssl_keystore_location,
-                key_password=config.zookeeper_ssl_keystore_password,
-                trust_store=config.zookeeper_ssl_truststore_location,
-                checks_hostname=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
-                set_acl=config.zookeeper_set_acl,
-            ),
-        )
-
     async def _assign_id(self, store: MetadataStore) -> None:
         """If the broker has no id in its configs and log directories, have the metadata store generate one."""
         config = self.config
@@ -688,113 +598,6 @@ class BrokerNode:
                 f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "
                 "choose a smaller id, or set broker.id.generation.enable to false"
             )
-
-    def _add_partitions_client(self, lifecycle: BrokerLifecycle) -> AddPartitionsClient:
-        from ottla.coordinator.transaction.add_partitions import (
-            AddPartitionsClient,  # a standalone broker starts without it
-        )
-
-        return AddPartitionsClient(lifecycle.interbroker, self.config.request_timeout_ms / 1000)
-
-    def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
-        """Create the authorizer and the store of its ACLs; None if no authorizer is configured."""
-        if not self.config.authorizer_class_name:
-            return None, None
-        from ottla.cluster.broker.acl_store import AclStore  # other brokers start without it
-
-        if not self.config.super_users:
-            log.warning("super.users is empty: without an ACL for ALTER on the cluster, no ACL can be created")
-        authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
-        return authorizer, AclStore(store, authorizer.replace, self._clock.monotonic)
-
-    def _build_delegation_tokens(self, stack: AsyncExitStack, store: MetadataStore) -> DelegationTokenStore | None:
-        """Create the store of delegation tokens; None if no master key is configured."""
-        config = self.config
-        if not config.delegation_token_key:
-            return None
-        from ottla.cluster.broker.delegation_token_store import DelegationTokenStore  # other brokers start without it
-
-        tokens = DelegationTokenStore(
-            store,
-            config.delegation_token_key,
-            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
-            renew_period_ms=config.delegation_token_expiry_time_ms,
-            clock=self._clock,
-        )
-        stack.push_async_callback(tokens.close)
-        return tokens
-
-    def _bind(self, stack: AsyncExitStack, dispatch: Dispatch) -> None:
-        config = self.config
-        stack.callback(self._close_listeners)
-        stack.push_async_callback(self._drain)
-        bound = []
-        inter_broker = config.inter_broker_listener
-        if inter_broker is not None and len(config.listeners) > 1:
-            self._connection_quotas.protect(inter_broker.name, self._close_least_recently_used)
-        for endpoint in config.listeners:
-            listener = Listener(
-                endpoint.name,
-                self._service(endpoint.name, dispatch),
-                admission=self._connection_quotas,
-                memory=self._memory,
-                max_frame_bytes=config.first_request_bytes(endpoint.name),
-                idle_ms=config.connections_max_idle_ms,
-                send_buffer_bytes=config.socket_send_buffer_bytes,
-                receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                connection=certificates.connections(config, endpoint.name),
-            )
-            self._listeners.append(listener)
-            port = listener.bind(endpoint.host, endpoint.port)
-            bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
-        self.endpoints = tuple(bound)
-
-    def _close_least_recently_used(self) -> None:
-        """Close the client connection that has been idle longest, to make room for a connection of another broker
-        (KIP-402).
-        """
-        clients = (
-            c
-            for listener in self._listeners
-            if not self._connection_quotas.is_protected(listener.name)
-            for c in listener.connections
-        )
-        oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
-        if oldest is not None:
-            log.warning("Disconnected %s to make room for another broker: max.connections is reached", oldest.peer)
-            oldest.close()
-
-    def _service(self, listener: str, dispatch: Dispatch) -> Service:
-        """Return the service of a listener, which authenticates clients first if the listener uses SASL."""
-        if not self.config.security_protocol(listener).startswith("SASL"):
-            return dispatch
-        from ottla.broker.security.sasl_authenticator import (
-            SaslAuthenticator,  # imported late: SASL takes time to load
-        )
-        from ottla.broker.security.sasl_mechanisms import offers
-
-        config, broker = self.config, dispatch.broker
-        return SaslAuthenticator(
-            dispatch,
-            offers(
-                lambda: self._dynamic_config.current,
-                listener,
-                lambda: broker.image.configs,
-                lambda: self._scram_secret,
-                broker.delegation_tokens,
-            ),
-            failure_delay_ms=config.connection_failed_authentication_delay_ms,
-            max_frame_bytes=config.socket_request_max_bytes,
-        )
-
-    def _advertised(self) -> tuple[Endpoint, ...]:
-        """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to."""
-        advertised = {e.name: e for e in self.config.advertised_listeners}
-        addresses = []
-        for bound in self.endpoints:
-            host = bound.host if bound.host not in ("", "0.0.0.0", "::") else _own_host_name()
-            addresses.append(advertised.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
-        return tuple(addresses)
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
         """Apply dynamic configs and quotas."""
@@ -821,7 +624,7 @@ class BrokerNode:
         if self._tiered_storage is not None:
             self._tiered_storage.update_quotas()
         self._quotas.update(after)
-        self._connection_quotas.update_limits(connection_limits(self._dynamic_config.current, after))
+        self._listeners.update_limits(self._dynamic_config.current, after)
 
     def _renew_certificates(self) -> None:
         certificates.renew(
@@ -829,17 +632,6 @@ class BrokerNode:
             self._listeners,
             None if self._lifecycle is None else self._lifecycle.interbroker,
         )
-
-    async def _drain(self) -> None:
-        """Wait until responses are sent.
-
-        Closing the coordinators and partitions has completed all waiting requests.
-        """
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while time.monotonic() < deadline:
-            if not any(c.busy for listener in self._listeners for c in listener.connections):
-                return
-            await asyncio.sleep(DRAIN_STEP_SECONDS)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -856,9 +648,3 @@ def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> 
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [coordinators.highest_producer_id]
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)
-
-
-def _own_host_name() -> str:
-    import socket
-
-    return socket.getfqdn() or os.uname().nodename

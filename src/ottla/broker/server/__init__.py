@@ -1,0 +1,1 @@
+"""A running broker: its parts, its listeners and its metadata store."""

@@ -1,0 +1,98 @@
+"""The log directories of a broker, which are opened, loaded and closed together."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import overload
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import LogConfig
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla.storage.append_writer import AppendWriter
+from ottla.storage.log_dir import LogDir, UnusableDirectoryError
+
+log = logging.getLogger("ottla.broker")
+
+
+class LogDirs(Sequence[LogDir]):
+    """The log directories that could be opened (KIP-112), in the order of `log.dirs`."""
+
+    def __init__(self) -> None:
+        self._opened: list[LogDir] = []
+        self.all_opened = True
+        """Whether every configured directory could be opened."""
+
+    @overload
+    def __getitem__(self, index: int) -> LogDir: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LogDir]: ...
+
+    def __getitem__(self, index: int | slice) -> LogDir | Sequence[LogDir]:
+        return self._opened[index]
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def open(self, config: BrokerConfig, broker_id: int, cluster_id: str | None, clock: Clock) -> None:
+        """Open the log directories.
+
+        Raises StartupError if none could be opened, or if the first one of a standalone broker could not, because it
+        has the metadata store, like Kafka's metadata.log.dir.
+        """
+        faults: list[UnusableDirectoryError] = []
+        for path in config.data_dirs:
+            try:
+                opened = LogDir.open(
+                    path,
+                    broker_id=broker_id,
+                    cluster_id=cluster_id,
+                    clock=clock,
+                    producer_expiration_ms=config.producer_id_expiration_ms,
+                    writer=AppendWriter(Path(path)),
+                )
+            except UnusableDirectoryError as error:
+                faults.append(error)
+                if len(faults) == len(config.data_dirs) or not (self._opened or config.in_cluster):
+                    raise
+                log.error("%s; continuing without it", error.message)
+            else:
+                self._opened.append(opened)
+        self.all_opened = not faults
+
+    def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
+        """Load all logs.
+
+        Raises StartupError if no directory is left, or if the one with the metadata store is unusable.
+        """
+        for log_dir in self._opened:
+            try:
+                log_dir.load(log_config, recovery_threads=config.num_recovery_threads_per_data_dir)
+            except UnusableDirectoryError as error:
+                others = [other for other in self._opened if other is not log_dir]
+                if log_dir is self.store_dir(config) or all(other.offline for other in others):
+                    raise
+                log.error("%s; continuing without it", error.message)
+                log_dir.take_offline(error.message)
+
+    def store_dir(self, config: BrokerConfig) -> LogDir | None:
+        """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""
+        if config.zookeeper_connect is not None:
+            return None
+        first, store = self._opened[0], config.ottla_metadata_dir
+        on_same_disk = store is None or os.stat(store).st_dev == os.stat(first.path).st_dev
+        return first if on_same_disk else None
+
+    def close(self) -> None:
+        """Flush and close all logs, and mark them as clean."""
+        for log_dir in self._opened:
+            try:
+                log_dir.close()
+            except KafkaError as error:
+                log.error("%s", error)  # the other log directories are closed nevertheless
+        self._opened.clear()
