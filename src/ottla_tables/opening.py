@@ -23,7 +23,7 @@ class WriterFactory:
         owner, config = TableIdentity(topic.name, topic.topic_id), topic.config
         schema = config.ottla_table_schema
         table = self._tables.open(owner, config, self._converters.initial_schema(topic.name, schema))
-        rows = self._converters.converter(topic.name, schema, table.schema)
+        rows = self._converters.converter(topic.name, schema, table.schema, widens=table.widens)
         dead_letters = None
         if not isinstance(rows, BytesConverter):
             dead_letters = DeadLetters(self._tables.open(owner, config, DEAD_LETTER, SUFFIX))

@@ -36,7 +36,7 @@ def plan_read(topic: TableTopic, lookup: Lookup, tables: TableFactory, converter
     if config.ottla_table_format != "none":
         columns = converters.initial_schema(topic.name, config.ottla_table_schema)
         table = tables.open(TableIdentity(topic.name, topic.topic_id), config, columns)
-        converter = converters.converter(topic.name, config.ottla_table_schema, table.schema)
+        converter = converters.converter(topic.name, config.ottla_table_schema, table.schema, widens=table.widens)
         snapshot = table.load()
     leaders = lookup.leaders(topic.name)
     ends = lookup.offsets(leaders, committed=True)

@@ -41,6 +41,9 @@ STATISTICS: Final = ("offset", "partition")
 class DeltaLakeTable:
     """A table at a local path or a URL of an object store."""
 
+    widens = False
+    """delta-rs cannot write tables with Delta's feature typeWidening."""
+
     def __init__(
         self,
         location: str,
@@ -195,9 +198,9 @@ class DeltaLakeTable:
         """Return the columns that the table lacks, and those with fields that it lacks."""
         own = {field.name: field.type for field in self.schema}
         return [
-            field if field.name not in own else field.with_type(grown(own[field.name], field.type))
+            field if field.name not in own else field.with_type(grown(own[field.name], field.type, widens=False))
             for field in schema
-            if field.name not in own or lacks(own[field.name], field.type)
+            if field.name not in own or lacks(own[field.name], field.type, widens=False)
         ]
 
     def expire(self, older_than_ms: int) -> None:

@@ -82,6 +82,8 @@ def _without_password(url: str) -> str:
 class IcebergTable:
     """A table in the namespace `ottla` of a catalog."""
 
+    widens = True
+
     def __init__(
         self,
         catalog: Catalog,
@@ -229,7 +231,7 @@ class IcebergTable:
         )
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, in a commit of their own."""
+        """Add the columns that the table lacks, and widen others, in a commit of their own."""
         try:
             with self._table.update_schema() as update:
                 update.union_by_name(schema)

@@ -43,6 +43,8 @@ REMOVED: Final = ".removed"
 class ParquetTable:
     """A table in a local directory."""
 
+    widens = True
+
     def __init__(self, location: str, schema: Any, partition_by: tuple[str, ...], owner: TableIdentity) -> None:
         self._directory = local_directory(location)
         self._owner = owner
@@ -167,7 +169,7 @@ class ParquetTable:
         sync_directory(path.parent)
 
     def evolve(self, schema: Any) -> None:
-        """Add columns; the next commit stores them."""
+        """Add columns, and widen others; the next commit stores them."""
         self._schema = grown_schema(self._schema, schema)
 
     def expire(self, older_than_ms: int) -> None:

@@ -65,6 +65,11 @@ class Table(Protocol):
         ...
 
     @property
+    def widens(self) -> bool:
+        """Whether `evolve` gives columns of numbers wider types, such as 64 bits instead of 32."""
+        ...
+
+    @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
         """The partition columns."""
         ...
@@ -97,7 +102,7 @@ class Table(Protocol):
         ...
 
     def evolve(self, schema: Any) -> None:
-        """Add columns that the table lacks."""
+        """Add columns that the table lacks, and widen those of numbers if the format can."""
         ...
 
     def expire(self, older_than_ms: int) -> None:

@@ -23,6 +23,7 @@ from ottla_tables.formats.factory import TableFactory, table_name
 from ottla_tables.log.lookup import Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
 from ottla_tables.reading import TopicRead, plan_read
+from ottla_tables.values.arrow_types import lacks
 from ottla_tables.values.factory import ConverterFactory
 
 log: Final = logging.getLogger("ottla.tables")
@@ -157,18 +158,18 @@ class View:
     def _create_tail(self, read: TopicRead) -> None:
         # A table of DuckDB: it may be read several times, and moves to disk if it does not fit into memory.
         name, converter = _quoted(self._tail), read.converter
-        columns = converter.schema.names
+        columns = pa.struct(list(converter.schema))
         self._insert(f"create or replace temp table {name} as select * from ottla_rows", [_empty(converter.schema)])
         for number, decoded in read_tail(self._configs, read.starts, read.ends):
             records = record_batch(decoded, number)
             rows = converter.convert(records).batch
-            for field in converter.schema:
-                if field.name not in columns:  # inferred from these records
-                    self._insert(
-                        f"create or replace temp table {name} as from {name} union all by name from ottla_rows",
-                        [_empty(converter.schema)],
-                    )
-                    columns = converter.schema.names
+            present = pa.struct(list(converter.schema))
+            if lacks(columns, present):  # inferred from these records, or from a newer schema
+                self._insert(
+                    f"create or replace temp table {name} as from {name} union all by name from ottla_rows",
+                    [_empty(converter.schema)],
+                )
+                columns = present
             self._insert(f"insert into {name} by name select * from ottla_rows", [_with_tombstones(rows, records)])
 
     def _insert(self, sql: str, batches: list[Any]) -> None:

@@ -43,10 +43,12 @@ class LogPartition(InputPartition):
         ends: the next offsets after the records to read.
         topic: the topic.
         columns: the schema of the table.
+        widens: whether its columns of numbers may get wider types.
     """
 
-    def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any) -> None:
+    def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any, widens: bool) -> None:
         super().__init__(None)
+        self.widens = widens
         self.starts, self.ends = dict(starts), dict(ends)
         self.topic, self.schema = topic.name, topic.config.ottla_table_schema
         self.is_upsert = topic.config.ottla_table_mode == "upsert"
@@ -100,7 +102,8 @@ class TableSource:
             if topic.config.ottla_table_mode == "upsert" and ends:
                 ranges = [ends]
             starts, columns = read.starts, read.converter.schema
-            log = [LogPartition({tp: starts[tp] for tp in part}, part, topic, columns) for part in ranges]
+            widens = read.table is not None and read.table.widens
+            log = [LogPartition({tp: starts[tp] for tp in part}, part, topic, columns, widens) for part in ranges]
             newer = log[0] if log and log[0].is_upsert else None
             return [*(FilePartition(file.path, columns, newer) for file in read.snapshot.files), *log]
 
@@ -127,7 +130,9 @@ class TableSource:
 
     def _log(self, partition: LogPartition) -> Iterator[tuple[Rows, Any]]:
         """Yield rows of the log, with the records that they are from."""
-        converter = ConverterFactory(self._properties).converter(partition.topic, partition.schema, partition.columns)
+        converter = ConverterFactory(self._properties).converter(
+            partition.topic, partition.schema, partition.columns, widens=partition.widens
+        )
         for number, decoded in read_tail(self._kafka, partition.starts, partition.ends):
             records = record_batch(decoded, number)
             yield converter.convert(records), records

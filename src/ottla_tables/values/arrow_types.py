@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+WIDER: Final = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
+"""The types of numbers, with the wider ones that their columns may get."""
+
 
 def grown_schema(old: Any, new: Any) -> Any:
-    """Return the columns of a table that gets those of a newer schema besides."""
+    """Return the columns of a table that gets those of a newer schema besides, and wider types."""
     columns = grown(pa.struct(list(old)), pa.struct(list(new)))
     own = {field.name: field for field in (*new, *old)}
     return pa.schema([own[field.name].with_type(field.type) for field in columns])
 
 
-def grown(old: Any, new: Any) -> Any:
-    """Return the type of a column that has values of a newer type: it keeps its own, with the new fields of structs."""
+def grown(old: Any, new: Any, *, widens: bool = True) -> Any:
+    """Return the type of a column that has values of a newer type: it keeps its own, with the new fields of structs.
+
+    `widens`: whether numbers get a wider type that has all values of their own one.
+    """
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         own = {field.name: field.type for field in old}
         fields = [*own, *(field.name for field in new if field.name not in own)]
         added = {field.name: field.type for field in new}
-        return pa.struct([(name, _grown_field(own.get(name), added.get(name))) for name in fields])
+        return pa.struct([(name, _grown_field(own.get(name), added.get(name), widens)) for name in fields])
     if pa.types.is_map(old) and pa.types.is_map(new):
-        return pa.map_(old.key_type, grown(old.item_type, new.item_type))
+        return pa.map_(old.key_type, grown(old.item_type, new.item_type, widens=widens))
     if _is_list(old) and _is_list(new):
-        return pa.list_(grown(old.value_type, new.value_type))
-    return old
+        return pa.list_(grown(old.value_type, new.value_type, widens=widens))
+    return new if widens and _is_wider(new, old) else old
 
 
-def _grown_field(old: Any, new: Any) -> Any:
+def _grown_field(old: Any, new: Any, widens: bool) -> Any:
     if old is None or new is None:
         return new if old is None else old
-    return grown(old, new)
+    return grown(old, new, widens=widens)
 
 
-def lacks(own: Any, other: Any) -> bool:
-    """Return whether a type has structs without fields that the other type has in them."""
+def _is_wider(kind: Any, other: Any) -> bool:
+    """Return whether a column may change to a type: the promotions of Iceberg, which are those of Avro as well."""
+    if pa.types.is_decimal128(kind) and pa.types.is_decimal128(other):
+        return bool(kind.scale == other.scale and kind.precision > other.precision)
+    return (other, kind) in WIDER
+
+
+def lacks(own: Any, other: Any, *, widens: bool = True) -> bool:
+    """Return whether a type has structs without fields that the other type has in them, or narrower numbers."""
     if pa.types.is_struct(own) and pa.types.is_struct(other):
         types = {field.name: field.type for field in own}
-        return any(field.name not in types or lacks(types[field.name], field.type) for field in other)
+        return any(field.name not in types or lacks(types[field.name], field.type, widens=widens) for field in other)
     if pa.types.is_map(own) and pa.types.is_map(other):
-        return lacks(own.item_type, other.item_type)
+        return lacks(own.item_type, other.item_type, widens=widens)
     if _is_list(own) and _is_list(other):
-        return lacks(own.value_type, other.value_type)
-    return False
+        return lacks(own.value_type, other.value_type, widens=widens)
+    return widens and _is_wider(other, own)
 
 
 def column_type(kind: Any) -> Any:
@@ -83,12 +96,23 @@ def conformed(array: Any, kind: Any) -> Any:
         return pa.ListArray.from_arrays(_offsets(array), conformed(array.values, kind.value_type), kind)
     if pa.types.is_string(own) and pa.types.is_timestamp(kind):
         array = pc.replace_substring_regex(array, r"(\.\d{6})\d+", r"\1")
+    if kind == pa.float32() and own == pa.float64():
+        return _exact_floats(array)
     is_time = pa.types.is_timestamp(own) and pa.types.is_timestamp(kind)
     try:
         # Finer units than microseconds are cut off, but a number that does not fit is an error.
         return array.cast(kind, safe=not (is_time and own.unit == "ns"))
     except pa.ArrowNotImplementedError as error:
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def _exact_floats(array: Any) -> Any:
+    """Return numbers with half of the bits. Raises ArrowInvalid for one that would be another number."""
+    floats = array.cast(pa.float32())
+    is_same = pc.or_(pc.equal(floats.cast(pa.float64()), array), pc.is_nan(array))
+    if not pc.all(is_same, min_count=0).as_py():
+        raise pa.ArrowInvalid("the double is not a float")
+    return floats
 
 
 def _is_list(kind: Any) -> bool:

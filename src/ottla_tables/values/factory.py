@@ -34,8 +34,15 @@ class ConverterFactory:
         """Return the columns of a new table."""
         return self.converter(topic, schema, None).schema
 
-    def converter(self, topic: str, schema: str, table: Any | None) -> RowConverter:
-        """Return the conversion. `table`: the schema of the table so far. Raises ConfigurationError."""
+    def converter(self, topic: str, schema: str, table: Any | None, *, widens: bool = True) -> RowConverter:
+        """Return the conversion. Raises ConfigurationError.
+
+        Args:
+            topic: the topic's name.
+            schema: the config ottla.table.schema.
+            table: the schema of the table so far.
+            widens: whether columns of numbers may get wider types than they have there.
+        """
         kind, _, argument = (part.strip() for part in schema.partition(":"))
         if kind == "bytes":
             return BytesConverter()
@@ -44,12 +51,12 @@ class ConverterFactory:
         if kind == "json":
             from ottla_tables.values.json_fields import JsonConverter, declared_fields
 
-            return JsonConverter(declared_fields(argument) if argument else None, table or RECORD)
+            return JsonConverter(declared_fields(argument) if argument else None, table or RECORD, widens=widens)
         if kind == "registry":
             from ottla_tables.values.registry_fields import RegistryConverter
 
             try:
-                return RegistryConverter(self._registry(argument), topic, table or [])
+                return RegistryConverter(self._registry(argument), topic, table or [], widens=widens)
             except ModuleNotFoundError as error:
                 raise ConfigurationError(
                     f"ottla.table.schema=registry: {error.name} is not installed; run `pip install 'ottla[registry]'`"

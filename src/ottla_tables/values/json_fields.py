@@ -16,6 +16,7 @@ import pyarrow.json as pj
 
 from ottla.errors import ConfigurationError
 from ottla_tables.columns import MICROS, RECORD
+from ottla_tables.values.arrow_types import grown
 from ottla_tables.values.rows import Rows, by_halves
 
 RECORD_COLUMNS: Final = ("offset", "partition", "timestamp", "key")
@@ -65,14 +66,18 @@ class JsonConverter:
     Args:
         fields: the declared fields; None to infer them.
         table: the current schema of the table, whose columns keep their types.
+        widens: whether columns of numbers may get wider types nevertheless.
     """
 
-    def __init__(self, fields: Any | None, table: Any) -> None:
+    def __init__(self, fields: Any | None, table: Any, *, widens: bool = True) -> None:
         self._infers = fields is None
-        own = [field for field in RECORD if field.name in RECORD_COLUMNS]
-        stored = [f.with_name(f.name.removeprefix(PREFIX)) for f in table if f.name not in RECORD.names]
-        self._fields = pa.schema([pa.field(f.name, f.type) for f in stored]) if fields is None else fields
-        self._own = own
+        self._own = [field for field in RECORD if field.name in RECORD_COLUMNS]
+        stored = {f.name.removeprefix(PREFIX): f.type for f in table if f.name not in RECORD.names}
+        if fields is None:
+            self._fields = pa.schema(stored)
+        else:
+            types = {f.name: grown(stored.get(f.name, f.type), f.type, widens=widens) for f in fields}
+            self._fields = pa.schema(types)
 
     @property
     def schema(self) -> Any:

@@ -57,10 +57,12 @@ class RegistryConverter:
         registry: the client of the schema registry.
         topic: the topic, whose name is in the subject.
         table: the schema of the table so far, whose columns keep their types.
+        widens: whether columns of numbers may get wider types nevertheless.
     """
 
-    def __init__(self, registry: SchemaRegistryClient, topic: str, table: Any) -> None:
+    def __init__(self, registry: SchemaRegistryClient, topic: str, table: Any, *, widens: bool = True) -> None:
         self._registry = registry
+        self._widens = widens
         self._subject = f"{topic}-value"
         self._own = [field for field in RECORD if field.name in RECORD_COLUMNS]
         names = {field.name for field in self._own}
@@ -150,7 +152,8 @@ class RegistryConverter:
         self._decoders.clear()
         for field in self._values.fields:
             kind, name = column_type(field.type), _column(field.name)
-            self._columns[name] = grown(self._columns[name], kind) if name in self._columns else kind
+            own = self._columns.get(name)
+            self._columns[name] = kind if own is None else grown(own, kind, widens=self._widens)
         self.schema = self._schema()
 
     def _rows(self, decode: Decode | None, records: Any) -> Any:

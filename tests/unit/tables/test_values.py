@@ -11,9 +11,11 @@ import pytest
 from tests.unit.tables.topics import table_world
 
 from ottla import Broker
+from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla.errors import ConfigurationError
 from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.errors import TableError
+from ottla_tables.query.engine import QueryEngine
 from ottla_tables.values.json_fields import declared_fields
 from ottla_tables.writer import Ends, TableWriter
 
@@ -47,6 +49,37 @@ def test_inferred_fields_grow_and_bad_values_are_dead_letters(
         ]
         dead = [(row["offset"], row["value"]) for row in world.rows(SUFFIX)]
         assert dead == [(1, b"bad"), (4, b'{"id": "no number"}'), (5, b'{"id": 3}{"id": 4}'), (6, b'{"a":')]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_columns_get_the_wider_types_that_are_declared_later(broker: Broker, tmp_path: Path, table_format: str) -> None:
+    name, big = f"wide-{table_format}", 1 << 40
+    with table_world(
+        broker, name, tmp_path, format=table_format, schema="json:n int,f float", compact_files="3"
+    ) as world:
+        world.send(b'{"n": 1, "f": 1.5}', b'{"n": %d}' % big)
+        world.write()
+        resource = ConfigResource(TOPIC, name)
+        world.admin.incremental_alter_configs({resource: {"ottla.table.schema": "json:n bigint,f double"}})
+        world.send(b'{"n": %d, "f": 0.1}' % big, b'{"n": 2, "f": 2.5}')
+        query = f'select "offset", n from "{name}" order by 1'
+        engine = QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
+        expected = [(0, 1), (3, 2)] if table_format == "delta" else [(0, 1), (2, big), (3, 2)]
+        assert list(engine.run(query).rows) == expected, "the newer rows are in the log"
+        world.write()
+        assert [(row["offset"], row["n"]) for row in world.rows()] == expected
+        assert list(engine.run(query).rows) == expected
+        dead = [row["offset"] for row in world.rows(SUFFIX)]
+        assert dead == ([1, 2] if table_format == "delta" else [1])
+        if table_format == "iceberg":
+            table: Any = world.table()
+            columns = table._table.scan().to_arrow().sort_by("offset").select(["n", "f"]).to_pydict()
+            assert columns == {"n": [1, big, 2], "f": [1.5, 0.1, 2.5]}
+        # The files of the first rows have the narrow types.
+        world.send(b'{"n": 3}')
+        world.write()
+        assert len(world.snapshot().files) == 1, "files are merged"
+        assert [row["n"] for row in world.rows()] == [*(n for _, n in expected), 3]
 
 
 def test_record_is_in_one_table_after_a_crash_between_the_commits(
