@@ -7,6 +7,7 @@ and later versions are parsed with it as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date
 from operator import attrgetter
 from typing import Any, Final
 
@@ -49,6 +50,9 @@ WRAPPERS: Final = frozenset(
 DYNAMIC: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 DATE: Final = "google.type.Date"
+DATE_PARTS: Final = pa.struct([("date", pa.date32()), ("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32())])
+"""The type of dates, which may be without a year, a month or a day: `date` is null then, and a missing part is 0."""
+LEAP_YEAR: Final = 2000
 Extract = Callable[[Any], Any]
 
 
@@ -159,7 +163,7 @@ class _Columns:
         if name == TIMESTAMP:
             return MICROS, lambda value: value.seconds * 1_000_000 + value.nanos // 1000
         if name == DATE:
-            return pa.date32(), _date
+            return DATE_PARTS, _date
         if name in WRAPPERS:
             return SCALARS[message.fields[0].type], attrgetter("value")
         if name in DYNAMIC or name in self._inside or not message.fields:
@@ -180,9 +184,13 @@ def _unchanged(value: Any) -> Any:
 
 
 def _date(value: Any) -> Any:
-    from datetime import date
-
-    return date(value.year, value.month, value.day)
+    """Return the date and its parts. Raises ValueError for one that no calendar has."""
+    year, month, day = value.year, value.month, value.day
+    # A year with 366 days stands for one that is missing, and January, with 31 days, for a month that is.
+    full = date(year or LEAP_YEAR, month or 1, day or 1)
+    if day and not month:
+        raise ValueError(f"google.type.Date: day {day} without a month")
+    return {"date": full if year and month and day else None, "year": year, "month": month, "day": day}
 
 
 def _json(message: Any) -> str:

@@ -18,6 +18,7 @@ from tests.unit.tables.topics import TableWorld, table_world
 from ottla import Broker
 from ottla.config.topic import table_schema
 from ottla.errors import ConfigurationError
+from ottla.protocol.wire import write_uvarint
 from ottla.serdes import AvroSerializer, RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 from ottla.serdes.framing import header
 from ottla_tables.columns import RECORD
@@ -318,6 +319,33 @@ def test_protobuf_messages_of_all_versions_have_the_fields_of_the_latest() -> No
     assert values_of(rows) == [{"offset": 0, **columns, "price": 0}, {"offset": 1, **columns, "price": 1.5}]
     assert pa.types.is_timestamp(rows.batch.schema.field("due").type)
     assert rows.dead is None
+
+
+DATES = """syntax = "proto3"; package google.type;
+message Dates { repeated Date days = 1; } message Date { int32 year = 1; int32 month = 2; int32 day = 3; }
+"""
+
+
+def test_partial_dates_of_protobuf_have_their_parts() -> None:
+    def encoded(*parts: int) -> bytes:
+        day = bytearray()
+        for tag, part in enumerate(parts, 1):
+            day.append(8 * tag)
+            write_uvarint(day, part)
+        return b"\x0a" + bytes([len(day)]) + day
+
+    registry = MemoryRegistry()
+    registry.add(DATES, "PROTOBUF")
+    legal = [(2024, 2, 29), (0, 2, 29), (2026, 0, 0), (2026, 11, 0), (0, 0, 0), (0, 12, 0)]
+    illegal = [(2026, 2, 29), (2026, 13, 0), (2026, 0, 5), (10_000, 1, 1), (0, 4, 31)]
+    values = [b"".join(encoded(*parts) for parts in legal), *(encoded(*parts) for parts in illegal)]
+    rows = RegistryConverter(registry, "t", pa.schema([])).convert(records(*(header(1) + b"\0" + v for v in values)))
+    (row,) = rows.batch.to_pylist()
+    assert [tuple(day.values()) for day in row["days"]] == [
+        (date(2024, 2, 29), 2024, 2, 29),
+        *((None, *parts) for parts in legal[1:]),
+    ]
+    assert [dead["offset"] for dead in rows.dead.to_pylist()] == list(range(1, 1 + len(illegal)))
 
 
 def test_json_values_have_the_fields_of_their_schema() -> None:
