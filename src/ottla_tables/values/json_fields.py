@@ -17,11 +17,10 @@ import pyarrow.json as pj
 from ottla.errors import ConfigurationError
 from ottla_tables.columns import MICROS, RECORD
 from ottla_tables.values.arrow_types import grown
+from ottla_tables.values.column_names import column_of, field_of
 from ottla_tables.values.rows import Rows, by_halves
 
 RECORD_COLUMNS: Final = ("offset", "partition", "timestamp", "key")
-PREFIX: Final = "value_"
-"""Prefix of the columns of fields that have the same name as a column of the record."""
 TYPES: Final = {
     "boolean": pa.bool_(),
     "bigint": pa.int64(),
@@ -57,6 +56,10 @@ def declared_fields(text: str) -> Any:
                 f"ottla.table.schema: {part.strip()!r} is not NAME TYPE, with one of the types {', '.join(TYPES)}"
             )
         fields.append(pa.field(match[1], TYPES[match[2].lower()]))
+    try:
+        _check_case(fields)
+    except pa.ArrowInvalid as error:
+        raise ConfigurationError(f"ottla.table.schema: {error}") from None
     return pa.schema(fields)
 
 
@@ -72,7 +75,7 @@ class JsonConverter:
     def __init__(self, fields: Any | None, table: Any, *, widens: bool = True) -> None:
         self._infers = fields is None
         self._own = [field for field in RECORD if field.name in RECORD_COLUMNS]
-        stored = {f.name.removeprefix(PREFIX): f.type for f in table if f.name not in RECORD.names}
+        stored = {field_of(f.name): f.type for f in table if f.name not in RECORD.names}
         if fields is None:
             self._fields = pa.schema(stored)
         else:
@@ -82,7 +85,7 @@ class JsonConverter:
     @property
     def schema(self) -> Any:
         """The columns of the rows."""
-        return pa.schema([*self._own, *(pa.field(_column(field.name), field.type) for field in self._fields)])
+        return pa.schema([*self._own, *(pa.field(column_of(field.name), field.type) for field in self._fields)])
 
     def convert(self, records: Any) -> Rows:
         """Return rows with the fields of the values. New fields get columns, if fields are inferred."""
@@ -105,7 +108,10 @@ class JsonConverter:
             if sum(map(_field_count, inferred.schema.types)) > MAX_FIELDS:
                 raise pa.ArrowInvalid(f"the values have more than {MAX_FIELDS} fields")
             new = [_stable(field) for field in inferred.schema if field.name not in self._fields.names]
-            self._fields = pa.schema([*self._fields, *(field for field in new if field is not None)])
+            fields = pa.schema([*self._fields, *(field for field in new if field is not None)])
+            if new:
+                _check_case(fields)
+            self._fields = fields
             return part
 
         return by_halves(records, parse, RECORD)
@@ -160,12 +166,23 @@ def _check_depth(texts: Any) -> None:
                 raise pa.ArrowInvalid(f"the value is nested more than {MAX_DEPTH} levels deep")
 
 
+def _check_case(fields: Any) -> None:
+    """Raise ArrowInvalid if names differ in case only: Delta's columns may not, and those of SQL are ambiguous then."""
+    names: dict[str, str] = {}
+    for field in fields:
+        name = field.name.lower()
+        if name in names:
+            raise pa.ArrowInvalid(f"the fields {names[name]} and {field.name} differ in case only")
+        names[name] = field.name
+        kind = field.type
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            _check_case(kind)
+
+
 def _field_count(kind: Any) -> int:
     return 1 + sum(_field_count(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _column(name: str) -> str:
-    return PREFIX + name if name in RECORD.names else name
 
 
 def _stable(field: Any) -> Any:

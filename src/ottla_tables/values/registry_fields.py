@@ -23,7 +23,8 @@ from ottla.serdes.framing import HEADER_BYTES, schema_id_of
 from ottla_tables.columns import RECORD
 from ottla_tables.errors import TableError
 from ottla_tables.values.arrow_types import column_type, conformed, grown
-from ottla_tables.values.json_fields import PREFIX, RECORD_COLUMNS
+from ottla_tables.values.column_names import column_of
+from ottla_tables.values.json_fields import RECORD_COLUMNS
 from ottla_tables.values.rows import DEAD_LETTER, Rows, by_halves, dead_letters
 from ottla_tables.values.value_schema import VALUE, Decode, ValueSchema
 
@@ -196,8 +197,9 @@ def _by_schema(records: Any) -> Iterator[tuple[int | None, Any]]:
         yield schema_id, records.filter(by_id.is_null() if schema_id is None else pc.equal(by_id, schema_id))
 
 
-def _column(name: str) -> str:
-    return PREFIX + name if name in RECORD.names and name != VALUE else name
+def _column(field: str) -> str:
+    # A value that is no record has this column.
+    return field if field == VALUE else column_of(field)
 
 
 def _named(name: str, column: Any, kind: Any) -> Any:

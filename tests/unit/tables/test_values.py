@@ -82,6 +82,32 @@ def test_columns_get_the_wider_types_that_are_declared_later(broker: Broker, tmp
         assert [row["n"] for row in world.rows()] == [*(n for _, n in expected), 3]
 
 
+def test_each_field_has_its_own_column_whichever_comes_first(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "names", tmp_path, format="delta", schema="json") as world:
+        values: list[dict[str, Any]] = [
+            {"value_offset": 1, "value_total": 2, "KEY": 3},
+            {"offset": 4, "value_offset": 5, "value_value_offset": 6, "value": 7, "headers": 8, "value_total": 9},
+            {"Value_Total": 10},
+            {"part": {"x": 11, "X": 12}},
+        ]
+        for value in values:
+            world.send(json.dumps(value).encode())
+            assert world.write() == 1  # by another writer, which knows the names of the columns only
+        record_columns = ("offset", "partition", "timestamp", "key")
+        rows = [{n: v for n, v in row.items() if n not in record_columns and v is not None} for row in world.rows()]
+        assert rows == [
+            {"value_value_offset": 1, "value_total": 2, "value_KEY": 3},
+            {
+                **{"value_offset": 4, "value_value_offset": 5, "value_value_value_offset": 6},
+                **{"value_value": 7, "value_headers": 8, "value_total": 9},
+            },
+        ]
+        assert [row["error"] for row in world.rows(SUFFIX)] == [
+            "the fields value_total and Value_Total differ in case only",
+            "the fields x and X differ in case only",
+        ]
+
+
 def test_record_is_in_one_table_after_a_crash_between_the_commits(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +167,8 @@ def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
 def test_declaration_without_a_known_type_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'id number' is not NAME TYPE"):
         declared_fields("id number")
+    with pytest.raises(ConfigurationError, match="the fields id and ID differ in case only"):
+        declared_fields("id int,ID bigint")
 
 
 def test_values_that_exhaust_the_stack_or_the_schema_are_dead_letters(broker: Broker, tmp_path: Path) -> None:
