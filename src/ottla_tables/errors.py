@@ -11,3 +11,7 @@ class TableError(KafkaError):
 
 class CommitConflictError(TableError):
     """Another writer has changed the table since it was loaded."""
+
+
+class MissingTableError(TableError):
+    """A topic has no table yet, and a reader does not create it."""

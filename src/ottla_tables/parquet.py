@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla_tables.formats.parquet_table import present_path
 from ottla_tables.formats.table import Table, WrittenFile
 from ottla_tables.partitioning import split
 from ottla_tables.values.arrow_types import conformed
@@ -174,7 +175,7 @@ def read_batches(files: FileSystems, path: str, columns: list[str] | None = None
     """Yield the rows of a file, with a bounded amount of memory. `columns`: None for all."""
     path = path.removeprefix("file://")
     if "://" not in path:
-        source: Any = path
+        source: Any = present_path(path)
     else:
         file_system, key = files.file_system(path)
         source = file_system.open_input_file(key)

@@ -16,7 +16,7 @@ from ottla_tables.values.rows import BytesConverter, RowConverter
 class TopicRead(NamedTuple):
     """A version of a table and ranges of the log, which have each record that was committed at one moment once.
 
-    `table`: None if the topic has none. `starts` and `ends`: the offsets of the log.
+    `table`: None if the topic has none so far. `starts` and `ends`: the offsets of the log.
     """
 
     table: Table | None
@@ -27,27 +27,28 @@ class TopicRead(NamedTuple):
 
 
 def plan_read(topic: TableTopic, lookup: Lookup, tables: TableFactory, converters: ConverterFactory) -> TopicRead:
-    """Load the newest version of the topic's table and the offsets after it. Raises KafkaError."""
+    """Load the newest version of the topic's table and the offsets after it. Nothing is created. Raises KafkaError."""
     config = topic.config
     table: Table | None = None
     converter: RowConverter = BytesConverter()
     snapshot = Snapshot((), {})
     # First the table, then the end of the log: between them, the table only grows from what the log has.
     if config.ottla_table_format != "none":
-        columns = converters.initial_schema(topic.name, config.ottla_table_schema)
-        table = tables.open(TableIdentity(topic.name, topic.topic_id), config, columns)
-        converter = converters.converter(topic.name, config.ottla_table_schema, table.schema, widens=table.widens)
-        snapshot = table.load()
+        table = tables.open_existing(TableIdentity(topic.name, topic.topic_id), config)
+        columns, widens = (None, True) if table is None else (table.schema, table.widens)
+        converter = converters.converter(topic.name, config.ottla_table_schema, columns, widens=widens)
+        snapshot = snapshot if table is None else table.load()
     leaders = lookup.leaders(topic.name)
     ends = lookup.offsets(leaders, committed=True)
     firsts = lookup.offsets(leaders, EARLIEST)
     starts = {tp: snapshot.offsets.get(tp.partition, firsts.get(tp, 0)) for tp in ends}
-    if table is not None and not snapshot.offsets and (deleted := [tp for tp in ends if firsts.get(tp, 0) > 0]):
-        # Another machine may have the table, and this one has just created an empty one.
+    has_table = config.ottla_table_format != "none"
+    if has_table and not snapshot.offsets and (deleted := [tp for tp in ends if firsts.get(tp, 0) > 0]):
         raise TableError(
-            f"the table of {topic.name} is empty, and records of {deleted[0]} before offset {firsts[deleted[0]]} are "
-            "not in the log: if the table is on another machine, set its directory, or ottla.table.location to a URL; "
-            "if it is new, wait until `ottla tables run` has written to it"
+            f"the topic {topic.name} has {'no table' if table is None else 'an empty table'}, and its log begins at "
+            f"offset {firsts[deleted[0]]} of {deleted[0]}. If nothing has written the table yet, run `ottla tables "
+            "run` on the broker's machine. If the table is on another machine, set its directory (--directory, or "
+            "Spark's option ottla.table.directory), or the topic config ottla.table.location to a URL"
         )
     for tp, start in starts.items():
         if start < firsts.get(tp, 0):

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from ottla.clock import now_ms
-from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     Commit,
     PartitionField,
@@ -47,7 +47,7 @@ class DeltaLakeTable:
     def __init__(
         self,
         location: str,
-        schema: Any,
+        schema: Any | None,
         partition_by: tuple[str, ...],
         owner: TableIdentity,
         store: ObjectStore,
@@ -59,7 +59,9 @@ class DeltaLakeTable:
         self._offsets: dict[int, int] = {}
         try:
             self._table = self._open()
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if schema is None:
+                raise MissingTableError(f"there is no Delta table at {location}") from error
             if "://" not in self._location:
                 Path(self._location).mkdir(parents=True, exist_ok=True)
             DeltaTable.create(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.config.topic import TableConfig
+from ottla_tables.errors import MissingTableError
 from ottla_tables.formats.table import Table, TableIdentity
 from ottla_tables.object_store import ObjectStore
 from ottla_tables.values.factory import REGISTRY_PREFIX
@@ -27,17 +28,33 @@ class TableFactory:
         self.directory = directory.absolute()
         self.properties = properties
         self._store = object_store(properties)
-        self._catalogs: dict[str, Any] = {}
+        self._catalogs: dict[tuple[str, bool], Any] = {}
 
-    def open(self, owner: TableIdentity, config: TableConfig, schema: Any, suffix: str = "") -> Table:
-        """Open the table of a topic. `suffix`: appended to its name and location, for a second table of the topic."""
+    def open_existing(self, owner: TableIdentity, config: TableConfig) -> Table | None:
+        """Open the table of a topic to read it; None if there is none. Neither table nor catalog is created."""
+        try:
+            return self.open(owner, config, None)
+        except MissingTableError:
+            return None
+
+    def open(self, owner: TableIdentity, config: TableConfig, schema: Any | None, suffix: str = "") -> Table:
+        """Open the table of a topic.
+
+        Args:
+            owner: the topic.
+            config: its configs.
+            schema: the columns of a table that does not exist yet; None to raise MissingTableError instead.
+            suffix: appended to the table's name and location, for a second table of the topic.
+        """
         name = table_name(owner.topic) + suffix
         location = (config.ottla_table_location.rstrip("/") or str(self.directory / name.removesuffix(suffix))) + suffix
         partition_by = config.ottla_table_partition_by
         if config.ottla_table_format == "iceberg":
             from ottla_tables.formats.iceberg import IcebergTable
 
-            return IcebergTable(self._catalog(config), name, location, schema, partition_by, owner)
+            return IcebergTable(
+                self._catalog(config, creates=schema is not None), name, location, schema, partition_by, owner
+            )
         if config.ottla_table_format == "delta":
             from ottla_tables.formats.delta import DeltaLakeTable
 
@@ -46,13 +63,13 @@ class TableFactory:
 
         return ParquetTable(location, schema, partition_by, owner)
 
-    def _catalog(self, config: TableConfig) -> Any:
+    def _catalog(self, config: TableConfig, *, creates: bool) -> Any:
         from ottla_tables.formats.iceberg import open_catalog
 
         url = config.ottla_table_catalog or f"sqlite:///{self.directory / CATALOG_FILE}"
-        if url not in self._catalogs:
-            self._catalogs[url] = open_catalog(url, self._store.properties)
-        return self._catalogs[url]
+        if (url, creates) not in self._catalogs:
+            self._catalogs[url, creates] = open_catalog(url, self._store.properties, creates=creates)
+        return self._catalogs[url, creates]
 
 
 def object_store(properties: Mapping[str, str]) -> ObjectStore:

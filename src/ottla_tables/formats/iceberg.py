@@ -28,7 +28,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import ListType, MapType, StructType
 
 from ottla.errors import ConfigurationError
-from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     OFFSETS_PROPERTY,
     Commit,
@@ -60,19 +60,42 @@ _PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
 FIELD_ID: Final = "PARQUET:field_id"
 
 
-def open_catalog(url: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog by the URL of a REST catalog, or an SQLAlchemy URL. Raises TableError if it cannot be opened."""
+def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = True) -> Catalog:
+    """Open a catalog by the URL of a REST catalog, or an SQLAlchemy URL.
+
+    Raises TableError if it cannot be opened, and MissingTableError if it does not exist and is not to be created.
+    """
     kind = "rest" if url.startswith(("http://", "https://")) else "sql"
     if url.startswith("sqlite:///"):
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        _check_file(Path(url.removeprefix("sqlite:///")), creates)
+    own = {"type": kind, "uri": url, **({} if creates else {"init_catalog_tables": "false"})}
     for attempt in range(OPEN_ATTEMPTS):
         try:
-            return load_catalog(NAMESPACE, **{"type": kind, "uri": url, **properties})
+            catalog = load_catalog(NAMESPACE, **own, **properties)
+            if kind == "sql" and not creates:
+                _check_tables(catalog)
+            return catalog
+        except MissingTableError:
+            raise
         except Exception as error:  # SQLAlchemy and REST clients have no common class of errors
             # Another process may be creating the catalog's own tables: then they exist in the next attempt.
             if attempt == OPEN_ATTEMPTS - 1:
                 raise TableError(f"the catalog {_without_password(url)} cannot be opened: {error}") from error
     raise AssertionError("unreachable")
+
+
+def _check_file(path: Path, creates: bool) -> None:
+    if creates:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.exists():
+        raise MissingTableError(f"the catalog {path} does not exist")
+
+
+def _check_tables(catalog: Any) -> None:
+    from sqlalchemy import inspect
+
+    if not inspect(catalog.engine).has_table("iceberg_tables"):
+        raise MissingTableError("the catalog has no tables")
 
 
 def _without_password(url: str) -> str:
@@ -89,7 +112,7 @@ class IcebergTable:
         catalog: Catalog,
         name: str,
         location: str,
-        schema: Any,
+        schema: Any | None,
         partition_by: tuple[str, ...],
         owner: TableIdentity,
     ) -> None:
@@ -98,7 +121,9 @@ class IcebergTable:
         self._store: ObjectStore | None = None
         try:
             self._table = catalog.load_table(self._identifier)
-        except NoSuchTableError:
+        except NoSuchTableError as error:
+            if schema is None:
+                raise MissingTableError(f"{NAMESPACE}.{name}: {error}") from error
             self._table = self._create(schema, location, partition_by, _properties(schema, owner))
         owner.check(self._table.properties, f"the Iceberg table {NAMESPACE}.{name}")
         self._base = self._table.current_snapshot()

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
 from ottla.storage.files import sync_directory
-from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     OFFSETS_PROPERTY,
     Commit,
@@ -45,16 +45,20 @@ class ParquetTable:
 
     widens = True
 
-    def __init__(self, location: str, schema: Any, partition_by: tuple[str, ...], owner: TableIdentity) -> None:
+    def __init__(self, location: str, schema: Any | None, partition_by: tuple[str, ...], owner: TableIdentity) -> None:
         self._directory = local_directory(location)
         self._owner = owner
         self._version = 0
         self._manifest: dict[str, Any] = {**owner.properties, OFFSETS_PROPERTY: {}, "files": []}
-        self._schema = schema
+        self._is_writable = schema is not None
+        self._schema = pa.schema([]) if schema is None else schema
         self._partition_by = partition_by
         self.load()
         owner.check(self._manifest, str(self._directory))
-        (self._directory / MANIFESTS).mkdir(parents=True, exist_ok=True)
+        if self._is_writable:
+            (self._directory / MANIFESTS).mkdir(parents=True, exist_ok=True)
+        elif not self._version:
+            raise MissingTableError(f"there is no manifest in {self._directory / MANIFESTS}")
 
     @property
     def schema(self) -> Any:
@@ -72,7 +76,7 @@ class ParquetTable:
         return {int(partition): offset for partition, offset in self._manifest[OFFSETS_PROPERTY].items()}
 
     def load(self) -> Snapshot:
-        """Load the newest manifest, and complete its commit if that was interrupted."""
+        """Load the newest manifest. If its commit was interrupted, complete it, unless the table is only read."""
         for version in sorted(self._versions(), reverse=True):
             try:
                 self._manifest = json.loads(self._path(version).read_bytes())
@@ -85,7 +89,8 @@ class ParquetTable:
         if "schema" in self._manifest:
             stored = pa.ipc.read_schema(pa.py_buffer(b64decode(self._manifest["schema"])))
             self._schema = grown_schema(stored, self._schema)
-        self._rename()
+        if self._is_writable:
+            self._rename()
         files = tuple(
             TableFile(str(self._existing(file["path"])), file["rows"], file["size"], file["path"])
             for file in self._manifest["files"]
@@ -99,7 +104,7 @@ class ParquetTable:
         return self._directory / MANIFESTS / f"{version:020d}.json"
 
     def _existing(self, name: str) -> Path:
-        """Return the path of a file under its committed name, or its earlier one if this process may not rename it."""
+        """Return the path of a file under its committed name, or its earlier one if it was not renamed yet."""
         path = self._directory / name
         uncommitted = path.with_name(path.name + UNCOMMITTED)
         return path if path.exists() or not uncommitted.exists() else uncommitted
@@ -192,6 +197,12 @@ def local_directory(location: str) -> Path:
             "commit on object stores as well"
         )
     return Path(path)
+
+
+def present_path(path: str) -> str:
+    """Return the name that a file has now: the writer may have renamed it since its table was loaded."""
+    names = (path, path.removesuffix(UNCOMMITTED), path + REMOVED)
+    return next((name for name in names if Path(name).exists()), path)
 
 
 def _sync(path: Path | str) -> None:

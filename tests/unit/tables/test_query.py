@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.tables.topics import TableWorld, table_world
@@ -119,5 +120,30 @@ def test_query_with_the_directory_of_another_machine_is_an_error_if_records_are_
         world.admin.delete_records({TopicPartition("away", 0): 3})
         world.send(b"4")
         assert list(engine(world).run(query).rows) == [("1",), ("2",), ("3",), ("4",)]
-        with pytest.raises(TableError, match="before offset 3 are not in the log: if the table is on another machine"):
+        with pytest.raises(TableError, match="the topic away has no table, and its log begins at offset 3 of away-0"):
             elsewhere.run(query)
+        assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "delta", "parquet"])
+def test_query_changes_neither_catalog_nor_table(broker: Broker, tmp_path: Path, table_format: str) -> None:
+    def check(*expected: tuple[int]) -> None:
+        before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+        query = f'select n from "{world.topic}" order by 1'
+        assert list(engine(world).run(query).rows) == list(expected)
+        assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+    configs: Any = {"format": table_format, "schema": "json", "mode": "upsert"}
+    with table_world(broker, f"untouched-{table_format}", tmp_path, **configs) as world:
+        world.send(b'{"n": 1}', key=b"a")
+        check((1,))  # there is no catalog
+        with table_world(broker, f"other-{table_format}", tmp_path, **configs) as other:
+            other.send(b'{"n": 1}')
+            other.write()
+        check((1,))  # there is a catalog without the table
+        world.write()
+        if table_format == "parquet":  # as if the writer was killed while it committed
+            (file,) = world.snapshot().files
+            Path(file.path).rename(file.path + ".uncommitted")
+        world.send(b'{"n": 2}', key=b"b")
+        check((1,), (2,))
