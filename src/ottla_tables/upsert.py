@@ -18,17 +18,17 @@ from ottla_tables.parquet import aligned, read_batches
 from ottla_tables.values.rows import Rows
 
 
-class Upserts:
-    """The records of one commit in offset order, in memory (at most flush.bytes)."""
+class NewestKeys:
+    """The keys of records, which are added in offset order."""
 
     def __init__(self) -> None:
-        self._rows: list[Any] = []
         self._keys: dict[tuple[int, bytes | None], int] = {}
         """The offset of the last record of each partition and key; -1 for a tombstone."""
+        self._distinct: Any = None
 
     def add(self, rows: Rows, records: Any) -> None:
-        """Add records, and the rows and dead letters that they were converted to."""
-        self._rows.append(rows.batch)
+        """Add records, and the rows and dead letters that they were converted to. Dead letters replace no row."""
+        self._distinct = None
         if rows.dead is not None:
             records = without(records, rows.dead.column("offset"))
         columns = (records.column(name) for name in ("partition", "key", "offset"))
@@ -36,13 +36,47 @@ class Upserts:
         for partition, key, offset, is_tombstone in zip(*(c.to_pylist() for c in (*columns, tombstones)), strict=True):
             self._keys[partition, key] = -1 if is_tombstone else offset
 
+    @property
+    def rows(self) -> set[tuple[int, int]]:
+        """The partitions and offsets of the newest row of each key."""
+        return {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
+
+    def others(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of other keys."""
+        for batch in batches:
+            yield batch.filter(pc.invert(self.mask(batch)))
+
+    def mask(self, batch: Any) -> Any:
+        """Return which rows have one of the keys, in the same partition."""
+        if self._distinct is None:
+            self._distinct = pa.array(list({key for _, key in self._keys}), pa.binary())
+        column = batch.column("key").cast(pa.binary())
+        candidates = pc.fill_null(pc.is_in(column, self._distinct), False)
+        if not pc.any(candidates).as_py():
+            return candidates
+        pairs = zip(batch.column("partition").to_pylist(), batch.column("key").to_pylist(), strict=True)
+        return pa.array([(partition, _bytes(key)) in self._keys for partition, key in pairs], pa.bool_())
+
+
+class Upserts:
+    """The records of one commit in offset order, in memory (at most flush.bytes)."""
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+        self._keys = NewestKeys()
+
+    def add(self, rows: Rows, records: Any) -> None:
+        """Add records, and the rows and dead letters that they were converted to."""
+        self._rows.append(rows.batch)
+        self._keys.add(rows, records)
+
     def rows(self) -> Iterator[Any]:
         """Yield a batch with the newest row of each key."""
         if not self._rows:
             return
         schema = self._rows[-1].schema
         table = pa.Table.from_batches([aligned(rows, schema) for rows in self._rows])
-        last = {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
+        last = self._keys.rows
         pairs = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
         newest = table.filter(pa.array([pair in last for pair in pairs], pa.bool_())).select(schema.names)
         batches = newest.combine_chunks().to_batches()
@@ -50,30 +84,10 @@ class Upserts:
 
     def replaced(self, table: Table) -> Iterator[tuple[TableFile, Iterator[Any]]]:
         """Load the table, and yield the files that have rows of these keys, with their other rows."""
-        keys, columns = self._distinct_keys(), ["partition", "key"]
+        columns = ["partition", "key"]
         for file in table.load().files:
-            if any(pc.any(self._mask(batch, keys)).as_py() for batch in read_batches(table, file.path, columns)):
-                yield file, self._without(read_batches(table, file.path), keys)
-
-    def others(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows of other keys."""
-        return self._without(batches, self._distinct_keys())
-
-    def _without(self, batches: Iterable[Any], keys: Any) -> Iterator[Any]:
-        for batch in batches:
-            yield batch.filter(pc.invert(self._mask(batch, keys)))
-
-    def _distinct_keys(self) -> Any:
-        return pa.array(list({key for _, key in self._keys}), pa.binary())
-
-    def _mask(self, batch: Any, keys: Any) -> Any:
-        """Return which rows have one of the keys, in the same partition."""
-        column = batch.column("key").cast(pa.binary())
-        candidates = pc.fill_null(pc.is_in(column, keys), False)
-        if not pc.any(candidates).as_py():
-            return candidates
-        pairs = zip(batch.column("partition").to_pylist(), batch.column("key").to_pylist(), strict=True)
-        return pa.array([(partition, _bytes(key)) in self._keys for partition, key in pairs], pa.bool_())
+            if any(pc.any(self._keys.mask(batch)).as_py() for batch in read_batches(table, file.path, columns)):
+                yield file, self._keys.others(read_batches(table, file.path))
 
 
 def _bytes(key: str | bytes | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ pytest.importorskip("pyiceberg")
 from tests.unit.tables.topics import TableWorld, table_world
 
 from ottla import Broker, TopicPartition
+from ottla_tables.log import tail
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +76,50 @@ def test_reads_while_producing_and_flushing_are_exact_to_an_offset(
         values = {(row.partition, row.offset): row.value for row in read(spark, world, tmp_path).collect()}
         assert values[0, 899] == b"old 899"
         assert values[1, 0] == b"50"
+
+
+def test_tasks_of_files_read_the_log_once_per_worker(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ottla.spark.options.options import read_options
+    from ottla_tables.spark import source as module
+
+    with table_world(
+        broker, "tasks", tmp_path, format="parquet", schema="text", mode="upsert", partition_by="key", compact_files="0"
+    ) as world:
+        for number in range(6):
+            world.send(b"%d" % number, key=b"k%d" % number)
+        world.write()
+        world.send(b"newer", key=b"k1")
+        world.send(None, key=b"k2")
+        reads = []
+
+        def read_tail(*args: Any) -> Any:
+            reads.append(args)
+            return tail.read_tail(*args)
+
+        monkeypatch.setattr(module, "read_tail", read_tail)
+        options = {
+            **{"kafka.bootstrap.servers": world.servers, "subscribe": "tasks"},
+            **{"ottla.table": "true", "ottla.table.directory": str(tmp_path)},
+        }
+        source = module.TableSource(read_options(options, streaming=False))
+        assert len(world.snapshot().files) == 6
+        for task_bytes, tasks, files in ((module.TASK_BYTES, 2, 6), (1, 7, 1)):
+            monkeypatch.setattr(module, "TASK_BYTES", task_bytes)
+            reader = source.reader(source.schema())
+            partitions: Any = [pickle.loads(pickle.dumps(partition)) for partition in reader.partitions()]
+            assert len(partitions) == tasks
+            assert len(partitions[0].paths) == files
+            rows = [row for task in partitions for batch in reader.read(task) for row in batch.to_pylist()]
+            values = sorted((row["key"], row["value"]) for row in rows)
+            assert values == [("k0", "0"), ("k1", "newer"), *((f"k{n}", f"{n}") for n in (3, 4, 5))]
+        assert len(reads) == 3, "the keys are remembered, and the rows are read with each query"
+        world.send(b"newest", key=b"k3")
+        partitions = reader.partitions()
+        rows = [row for task in partitions for batch in reader.read(task) for row in batch.to_pylist()]
+        assert ("k3", "newest") in [(row["key"], row["value"]) for row in rows]
+        assert len(rows) == 5
 
 
 def test_upserts_have_the_last_row_of_each_key(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
 """`spark.read.format("ottla").option("ottla.table", "true")`: the table of a topic and the log after it, as one.
 
 The driver plans a task per file of the table, and one per partition of the log, whose offsets begin where the table
-ends. Tables with a row per key have one task for the log; the tasks of files leave out the keys that it has.
+ends. Tables with a row per key have one task for the log; the tasks of files leave out the keys that it has. So that
+the log is not read for each file, these tasks have several files, and a worker remembers the keys for its next task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -24,14 +25,17 @@ from ottla.spark.environment.python_workers import keep_what_is_loaded
 from ottla.spark.options.options import SourceOptions, connection_options
 from ottla_tables.columns import record_batch
 from ottla_tables.formats.factory import TableFactory, object_store
+from ottla_tables.formats.table import TableFile
 from ottla_tables.log.lookup import Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
 from ottla_tables.parquet import aligned, read_batches
 from ottla_tables.reading import TopicRead, plan_read
-from ottla_tables.upsert import Upserts
+from ottla_tables.upsert import NewestKeys, Upserts
 from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.rows import Rows
 
+TASK_BYTES: Final = 128 << 20
+"""Maximum size of the files of a task that needs keys of the log: the default of spark.sql.files.maxPartitionBytes."""
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -48,7 +52,7 @@ class LogPartition(InputPartition):
 
     def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any, widens: bool) -> None:
         super().__init__(None)
-        self.widens = widens
+        self.topic_id, self.widens = topic.topic_id, widens
         self.starts, self.ends = dict(starts), dict(ends)
         self.topic, self.schema = topic.name, topic.config.ottla_table_schema
         self.is_upsert = topic.config.ottla_table_mode == "upsert"
@@ -56,19 +60,39 @@ class LogPartition(InputPartition):
 
 
 class FilePartition(InputPartition):
-    """The task that reads a file of the table.
+    """The task that reads files of the table.
 
     Args:
-        path: of the file.
+        paths: of the files.
         columns: the schema of the table.
-        newer: records that replace rows of the file; None if there are none.
+        newer: records that replace rows of the files; None if there are none.
     """
 
-    def __init__(self, path: str, columns: Any, newer: LogPartition | None) -> None:
+    def __init__(self, paths: Sequence[str], columns: Any, newer: LogPartition | None) -> None:
         super().__init__(None)
-        self.path = path
+        self.paths = paths
         self.columns = columns
         self.newer = newer
+
+
+class LastKeys:
+    """The keys of the range of the log that was read last."""
+
+    def __init__(self) -> None:
+        self._range: object = None
+        self._keys = NewestKeys()
+
+    def get(self, log_range: object, read: Callable[[], NewestKeys]) -> NewestKeys:
+        """Return the keys of a range. `read`: reads them, if it is another range than the last one."""
+        if log_range != self._range:
+            self._range = None  # if it fails
+            self._keys = read()
+            self._range = log_range
+        return self._keys
+
+
+LAST_KEYS: Final = LastKeys()
+"""Of this process: a worker runs one task at a time, and many of a query."""
 
 
 class TableSource:
@@ -105,15 +129,17 @@ class TableSource:
             widens = read.table is not None and read.table.widens
             log = [LogPartition({tp: starts[tp] for tp in part}, part, topic, columns, widens) for part in ranges]
             newer = log[0] if log and log[0].is_upsert else None
-            return [*(FilePartition(file.path, columns, newer) for file in read.snapshot.files), *log]
+            groups = _groups(read.snapshot.files, 0 if newer is None else TASK_BYTES)
+            return [*(FilePartition([file.path for file in group], columns, newer) for group in groups), *log]
 
     def rows(self, partition: FilePartition | LogPartition) -> Iterator[Any]:
         """Yield the rows of a task."""
         if isinstance(partition, FilePartition):
-            batches = read_batches(object_store(self._properties), partition.path)
-            return batches if partition.newer is None else self._newer(partition.newer).others(batches)
+            store = object_store(self._properties)
+            batches = (batch for path in partition.paths for batch in read_batches(store, path))
+            return batches if partition.newer is None else self._newer_keys(partition.newer).others(batches)
         if partition.is_upsert:
-            return self._newer(partition).rows()
+            return self._newest(partition).rows()
         return (rows.batch for rows, _ in self._log(partition))
 
     @contextmanager
@@ -137,7 +163,17 @@ class TableSource:
             records = record_batch(decoded, number)
             yield converter.convert(records), records
 
-    def _newer(self, partition: LogPartition) -> Upserts:
+    def _newer_keys(self, partition: LogPartition) -> NewestKeys:
+        def read() -> NewestKeys:
+            keys = NewestKeys()
+            for rows, records in self._log(partition):
+                keys.add(rows, records)
+            return keys
+
+        log_range = (self._kafka, partition.topic_id, partition.schema, partition.starts, partition.ends)
+        return LAST_KEYS.get(log_range, read)
+
+    def _newest(self, partition: LogPartition) -> Upserts:
         upserts = Upserts()
         for rows, records in self._log(partition):
             upserts.add(rows, records)
@@ -163,6 +199,19 @@ class TableReader(DataSourceReader):
         keep_what_is_loaded()
         schema = pa.schema([partition.columns.field(name) for name in self._schema.names])
         return (aligned(rows, schema) for rows in self._source.rows(partition) if rows.num_rows)
+
+
+def _groups(files: Iterable[TableFile], max_bytes: int) -> list[list[TableFile]]:
+    """Return files in groups of at most this size, or of one file."""
+    groups: list[list[TableFile]] = []
+    size = 0
+    for file in files:
+        if not groups or size + file.size > max_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += file.size
+    return groups
 
 
 def _spark_schema(columns: Any) -> StructType:
