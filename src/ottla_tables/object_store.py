@@ -14,6 +14,8 @@ S3_VARIABLES: Final = {
     "s3.session-token": ("AWS_SESSION_TOKEN",),
 }
 """The properties for S3, and the environment variables that replace them. The first is delta-rs' option as well."""
+S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+"""They belong together: a session token of the environment does not fit another key."""
 
 
 class ObjectStore:
@@ -26,7 +28,10 @@ class ObjectStore:
 
     def __init__(self, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
         self.properties = dict(properties)
+        from_properties = properties.get(S3_CREDENTIALS[0]) or not environment.get("AWS_ACCESS_KEY_ID")
         for name, variables in S3_VARIABLES.items():
+            if from_properties and name in S3_CREDENTIALS:
+                continue
             values = (environment[variable] for variable in variables if environment.get(variable))
             if (value := self.properties.get(name) or next(values, None)) is not None:
                 self.properties[name] = value

@@ -8,7 +8,7 @@ application's version since the table was loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -89,6 +89,11 @@ class DeltaLakeTable:
     def partition_fields(self) -> tuple[PartitionField, ...]:
         """The partition columns."""
         return identity_fields(self.schema, self._table.metadata().partition_columns)
+
+    @property
+    def store_properties(self) -> Mapping[str, str]:
+        """The properties of the object store."""
+        return self._store.properties
 
     @property
     def offsets(self) -> dict[int, int]:

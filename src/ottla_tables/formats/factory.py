@@ -10,7 +10,7 @@ from typing import Any, Final
 from ottla.config.topic import TableConfig
 from ottla_tables.errors import MissingTableError
 from ottla_tables.formats.table import Table, TableIdentity
-from ottla_tables.object_store import ObjectStore
+from ottla_tables.object_store import S3_CREDENTIALS, ObjectStore
 from ottla_tables.values.factory import REGISTRY_PREFIX
 
 CATALOG_FILE: Final = "catalog.db"
@@ -27,7 +27,8 @@ class TableFactory:
     def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
         self.directory = directory.absolute()
         self.properties = properties
-        self._store = object_store(properties)
+        others = {name: value for name, value in properties.items() if not name.startswith(REGISTRY_PREFIX)}
+        self._store = ObjectStore(others)
         self._catalogs: dict[tuple[str, bool], Any] = {}
 
     def open_existing(self, owner: TableIdentity, config: TableConfig) -> Table | None:
@@ -64,17 +65,17 @@ class TableFactory:
         return ParquetTable(location, schema, partition_by, owner)
 
     def _catalog(self, config: TableConfig, *, creates: bool) -> Any:
-        from ottla_tables.formats.iceberg import open_catalog
+        from ottla_tables.formats.iceberg import is_rest, open_catalog
 
         url = config.ottla_table_catalog or f"sqlite:///{self.directory / CATALOG_FILE}"
         if (url, creates) not in self._catalogs:
-            self._catalogs[url, creates] = open_catalog(url, self._store.properties, creates=creates)
+            properties = self._store.properties
+            if is_rest(url):
+                # The catalog may send credentials with a table. Those of the environment would be mixed with them.
+                own = self.properties
+                properties = {n: value for n, value in properties.items() if n in own or n not in S3_CREDENTIALS}
+            self._catalogs[url, creates] = open_catalog(url, properties, creates=creates)
         return self._catalogs[url, creates]
-
-
-def object_store(properties: Mapping[str, str]) -> ObjectStore:
-    """Return the access to object stores with the properties of --catalog-config."""
-    return ObjectStore({name: value for name, value in properties.items() if not name.startswith(REGISTRY_PREFIX)})
 
 
 def table_name(topic: str) -> str:

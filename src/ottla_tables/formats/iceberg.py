@@ -65,7 +65,7 @@ def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = Tru
 
     Raises TableError if it cannot be opened, and MissingTableError if it does not exist and is not to be created.
     """
-    kind = "rest" if url.startswith(("http://", "https://")) else "sql"
+    kind = "rest" if is_rest(url) else "sql"
     if url.startswith("sqlite:///"):
         _check_file(Path(url.removeprefix("sqlite:///")), creates)
     own = {"type": kind, "uri": url, **({} if creates else {"init_catalog_tables": "false"})}
@@ -82,6 +82,11 @@ def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = Tru
             if attempt == OPEN_ATTEMPTS - 1:
                 raise TableError(f"the catalog {_without_password(url)} cannot be opened: {error}") from error
     raise AssertionError("unreachable")
+
+
+def is_rest(url: str) -> bool:
+    """Return whether a catalog is a REST catalog."""
+    return url.startswith(("http://", "https://"))
 
 
 def _check_file(path: Path, creates: bool) -> None:
@@ -197,9 +202,15 @@ class IcebergTable:
         path = "/".join(filter(None, (self._table.location(), "data", directory, name)))
         return path, self._table.io.new_output(path).create()
 
+    @property
+    def store_properties(self) -> Mapping[str, str]:
+        """The properties of the catalog, with the credentials that it has sent with the last load."""
+        properties: Mapping[str, str] = self._table.io.properties
+        return properties
+
     def file_system(self, path: str) -> tuple[Any, str]:
         """Return the Arrow file system of a file, and the path in it."""
-        properties = self._table.io.properties  # a REST catalog may send credentials with each load
+        properties = self.store_properties
         if self._store is None or self._store.properties != properties:
             self._store = ObjectStore(properties, {})
         return self._store.file_system(path)

@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +69,11 @@ class ParquetTable:
     def partition_fields(self) -> tuple[PartitionField, ...]:
         """The partition columns."""
         return identity_fields(self._schema, self._partition_by)
+
+    @property
+    def store_properties(self) -> Mapping[str, str]:
+        """None: the files are in a directory."""
+        return {}
 
     @property
     def offsets(self) -> dict[int, int]:

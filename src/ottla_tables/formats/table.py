@@ -75,6 +75,13 @@ class Table(Protocol):
         ...
 
     @property
+    def store_properties(self) -> Mapping[str, str]:
+        """The properties of the object store with the files, for readers in other processes. A catalog may have sent
+        credentials with the last load.
+        """
+        ...
+
+    @property
     def offsets(self) -> dict[int, int]:
         """The offsets of the version that the next commit is based on: of the last load or commit."""
         ...

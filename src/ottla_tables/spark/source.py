@@ -24,10 +24,11 @@ from ottla.model import TopicPartition
 from ottla.spark.environment.python_workers import keep_what_is_loaded
 from ottla.spark.options.options import SourceOptions, connection_options
 from ottla_tables.columns import record_batch
-from ottla_tables.formats.factory import TableFactory, object_store
+from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import TableFile
 from ottla_tables.log.lookup import Lookup, TableTopic
 from ottla_tables.log.tail import read_tail
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.parquet import aligned, read_batches
 from ottla_tables.reading import TopicRead, plan_read
 from ottla_tables.upsert import NewestKeys, Upserts
@@ -66,13 +67,21 @@ class FilePartition(InputPartition):
         paths: of the files.
         columns: the schema of the table.
         newer: records that replace rows of the files; None if there are none.
+        store: the properties of their object store.
     """
 
-    def __init__(self, paths: Sequence[str], columns: Any, newer: LogPartition | None) -> None:
+    def __init__(
+        self, paths: Sequence[str], columns: Any, newer: LogPartition | None, store: Mapping[str, str]
+    ) -> None:
         super().__init__(None)
         self.paths = paths
+        self.store = dict(store)
         self.columns = columns
         self.newer = newer
+
+    def __repr__(self) -> str:
+        # Spark may log it: without credentials.
+        return f"FilePartition(paths={self.paths!r})"
 
 
 class LastKeys:
@@ -127,15 +136,17 @@ class TableSource:
                 ranges = [ends]
             starts, columns = read.starts, read.converter.schema
             widens = read.table is not None and read.table.widens
+            store = {} if read.table is None else read.table.store_properties
             log = [LogPartition({tp: starts[tp] for tp in part}, part, topic, columns, widens) for part in ranges]
             newer = log[0] if log and log[0].is_upsert else None
             groups = _groups(read.snapshot.files, 0 if newer is None else TASK_BYTES)
-            return [*(FilePartition([file.path for file in group], columns, newer) for group in groups), *log]
+            files = (FilePartition([file.path for file in group], columns, newer, store) for group in groups)
+            return [*files, *log]
 
     def rows(self, partition: FilePartition | LogPartition) -> Iterator[Any]:
         """Yield the rows of a task."""
         if isinstance(partition, FilePartition):
-            store = object_store(self._properties)
+            store = ObjectStore(partition.store)
             batches = (batch for path in partition.paths for batch in read_batches(store, path))
             return batches if partition.newer is None else self._newer_keys(partition.newer).others(batches)
         if partition.is_upsert:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ from tests.unit.pipelines.conftest import postgresql_url as postgresql_url
 from tests.unit.tables.topics import TableWorld, table_world
 
 from ottla import Broker
+from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla_tables.errors import TableError
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.query.engine import QueryEngine
 from ottla_tables.service import TableService
 
@@ -121,6 +125,65 @@ def test_iceberg_in_s3_with_a_rest_catalog(
     broker: Broker, tmp_path: Path, s3: dict[str, str], rest_catalog: str
 ) -> None:
     check_iceberg(broker, "rest", tmp_path, s3, rest_catalog)
+
+
+class VendingCatalog:
+    """A REST catalog that has one table, and sends credentials with it. A WSGI application."""
+
+    def __init__(self, metadata: str, location: str, credentials: dict[str, str]) -> None:
+        self._metadata = json.loads(metadata)
+        self._location = location
+        self._credentials = credentials
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        response: dict[str, Any] = {"defaults": {}, "overrides": {}}
+        if environ["PATH_INFO"].endswith("/tables/vended"):
+            response = {
+                "metadata-location": self._location,
+                "metadata": self._metadata,
+                "config": {},
+                "storage-credentials": [{"prefix": f"s3://{BUCKET}/", "config": self._credentials}],
+            }
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(response).encode()]
+
+
+def test_spark_tasks_read_with_the_credentials_that_a_catalog_sends(
+    broker: Broker, tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    from werkzeug.serving import make_server
+
+    from ottla.spark.options.options import read_options
+    from ottla_tables.spark.source import TableSource
+
+    location = f"s3://{BUCKET}/vended"
+    with table_world(broker, "vended", tmp_path, s3, format="iceberg", location=location) as world:
+        world.send(b"in a file")
+        write_all(world.service())
+        world.send(b"in the log")
+        table: Any = world.table()
+        catalog = VendingCatalog(table._table.metadata.model_dump_json(), table._table.metadata_location, s3)
+        server = make_server("127.0.0.1", 0, catalog, threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            resource = ConfigResource(TOPIC, "vended")
+            world.admin.incremental_alter_configs({resource: {"ottla.table.catalog": url}})
+            options = {"kafka.bootstrap.servers": world.servers, "subscribe": "vended", "ottla.table": "true"}
+            source = TableSource(read_options(options, streaming=False))
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+                monkeypatch.setenv(name, "of another store")
+            reader = source.reader(source.schema())
+            tasks: Any = [pickle.loads(pickle.dumps(partition)) for partition in reader.partitions()]
+            assert s3["s3.secret-access-key"] not in repr(tasks)
+            assert tasks[0].store.items() >= s3.items()
+            assert "s3.session-token" not in ObjectStore(tasks[0].store).properties
+            values = [row["value"] for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+            assert values == [b"in a file", b"in the log"]
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 def check_iceberg(broker: Broker, name: str, directory: Path, properties: dict[str, str], catalog: str) -> None:
