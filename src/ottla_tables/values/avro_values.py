@@ -1,4 +1,5 @@
-"""Columns of Avro values: types by the schema, values by fastavro.
+"""Columns of Avro values: types by the schema, values of records by `avro_batches`, and by fastavro what that leaves
+out, such as arrays.
 
 Numbers with a logical type are decoded as numbers, which Arrow takes for times: Python's objects for them would take
 half of the time.
@@ -17,6 +18,13 @@ import pyarrow as pa
 
 from ottla.serdes import Schema, SchemaRegistryClient
 from ottla.serdes.framing import HEADER_BYTES
+from ottla_tables.values.avro_batches import (
+    BatchDecoder,
+    MalformedBatchError,
+    Resolution,
+    UnsupportedTypeError,
+    expanded,
+)
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
 
 MAX_PRECISION: Final = 38
@@ -70,6 +78,7 @@ class AvroValues:
         self._registry = registry
         self._latest = latest
         schema, self._named = self._parsed(latest, _unchanged)
+        self._schema = schema
         kind = _Types(self._named).type(schema)
         if kind is None:
             raise UnsupportedSchemaError("values of the type null have no columns")
@@ -100,7 +109,9 @@ class AvroValues:
         original, named = self._parsed(writer, _unchanged)
         _Types(named).type(original)  # data of recursive types could exhaust the stack
         # Of a time in other units than the latest, fastavro makes an object.
-        change = _logical if self._differs(_logical_types(original, named)) else _physical
+        has_other_units = self._differs(_logical_types(original, named))
+        change = _logical if has_other_units else _physical
+        decode_batch = None if has_other_units else self._batch_decoder(original, named)
         own, latest = self._parsed(writer, change), self._parsed(self._latest, change)
         schema, reader = own[0], None if own == latest else latest[0]
         is_bytes = _kind(schema) == "bytes"
@@ -111,6 +122,11 @@ class AvroValues:
         options: dict[str, Any] = NAMED_RECORDS if self._has_unions else {}
 
         def decode(values: Any) -> list[Any]:
+            if decode_batch is not None:
+                try:
+                    return decode_batch(values)
+                except (MalformedBatchError, pa.ArrowInvalid):
+                    pass  # of the rows, fastavro says which ones, and why
             _, offsets, data = values.buffers()
             ends = memoryview(offsets).cast("i")[values.offset : values.offset + len(values) + 1]
             first = ends[0]
@@ -133,6 +149,18 @@ class AvroValues:
             return arrays(objects if is_record else [{VALUE: value} for value in objects], self.fields)
 
         return decode
+
+    def _batch_decoder(self, writer: Any, named: Mapping[str, Any]) -> Decode | None:
+        """Return a decoder of all rows at once; None for schemas and changes of them that are left to fastavro."""
+        if not self._is_record:
+            return None
+        try:
+            decoder = BatchDecoder(writer, named, lambda schema: _Types(named).type(schema), _branch_name)
+            kinds = {field.name: field.type for field in self.fields}
+            resolution = Resolution(expanded(writer, named), expanded(self._schema, self._named), kinds)
+        except UnsupportedTypeError:
+            return None
+        return lambda values: resolution.arrays(decoder.decode(values), len(values))
 
     def _differs(self, logical_types: Iterable[tuple[str, Any]]) -> bool:
         """Return whether the latest schema has other logical types, such as times in other units.

@@ -6,12 +6,16 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
+from random import Random
 from struct import pack
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from fastavro import parse_schema, schemaless_writer
+from fastavro.utils import generate_many
 from tests.unit.registry.registries import serve_registry
 from tests.unit.tables.topics import TableWorld, table_world
 
@@ -25,6 +29,7 @@ from ottla_tables.columns import RECORD
 from ottla_tables.dead_letters import SUFFIX
 from ottla_tables.errors import TableError
 from ottla_tables.query.engine import QueryEngine
+from ottla_tables.values.avro_values import AvroValues
 from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.registry_fields import RegistryConverter
 from ottla_tables.values.rows import Rows
@@ -224,6 +229,77 @@ def test_columns_get_wider_numbers_of_a_newer_schema_without_changing_a_value() 
     errors = [row["error"] for row in rows.dead.to_pylist()]
     assert "price: " in errors[0]
     assert errors[1] == "number: the double is not a float"
+
+
+def avro_type(random: Random, depth: int = 0) -> Any:
+    """Return a random type with a decoder for batches."""
+    names = ("boolean", "int", "long", "float", "double", "bytes", "string", "null")
+    logical = {"date": "int", "timestamp-millis": "long", "local-timestamp-micros": "long", "uuid": "string"}
+    name = f"N{random.random()}".replace(".", "_")
+    choices: list[Any] = [
+        *names,
+        *({"type": kind, "logicalType": logical_type} for logical_type, kind in logical.items()),
+        {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3},
+        {"type": "fixed", "name": name, "size": 5, "logicalType": "decimal", "precision": 9, "scale": 1},
+        {"type": "fixed", "name": name, "size": 3},
+        {"type": "enum", "name": name, "symbols": ["A", "B", "C"]},
+    ]
+    if depth < 2:
+        parts = [{"name": f"p{i}", "type": avro_type(random, depth + 1)} for i in range(3)]
+        inner = {"type": "record", "name": name, "fields": [*parts, {"name": "last", "type": "int"}]}
+        choices += [inner, ["null", "string"], ["double", "null"], ["null", inner], ["null", "long", "string", inner]]
+    return random.choice(choices)
+
+
+def dead_offsets(rows: Rows) -> list[int]:
+    return [] if rows.dead is None else rows.dead.column("offset").to_pylist()
+
+
+def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, batched, batch_decoder = Random(1), 0, AvroValues._batch_decoder
+
+    def no_decoder(self: AvroValues, *schemas: Any) -> None:
+        nonlocal batched
+        batched += batch_decoder(self, *schemas) is not None
+
+    for _ in range(10):
+        fields = [{"name": f"f{i}", "type": avro_type(random)} for i in range(4)]
+        writer: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, *fields]}
+        retained = [field for field in fields if random.random() < 0.8]
+        added = {"name": "added", "type": ["null", "long"], "default": None}
+        latest = {
+            **writer,
+            "fields": [added, *reversed(retained), {"name": "n", "type": random.choice(["int", "long"])}],
+        }
+        registry = MemoryRegistry()
+        registry.add(json.dumps(writer))
+        registry.add(json.dumps(latest))
+        encoded, parsed = [], parse_schema(writer)
+        for value in generate_many(parsed, 12):
+            buffer = BytesIO()
+            schemaless_writer(buffer, parsed, value)
+            data = bytearray(header(1) + buffer.getvalue())
+            if random.random() < 0.1 and len(data) > 5:
+                place = random.randrange(5, len(data))
+                damaged = [
+                    data[:place],
+                    data + b"\0",
+                    bytes(data[:place]) + bytes([random.randrange(256)]) + data[place + 1 :],
+                ]
+                data = bytearray(random.choice(damaged))
+            encoded.append(bytes(data))
+        values = records(*encoded)
+        rows = RegistryConverter(registry, "t", pa.schema([])).convert(values)
+        with monkeypatch.context() as patch:
+            patch.setattr(AvroValues, "_batch_decoder", no_decoder)
+            expected = RegistryConverter(registry, "t", pa.schema([])).convert(values)
+        rows.batch.validate(full=True)
+        assert rows.batch.schema == expected.batch.schema
+        for column, other in zip(rows.batch.columns, expected.batch.columns, strict=True):
+            # As text, too: nan is not equal to itself.
+            assert column.equals(other) or repr(column.to_pylist()) == repr(other.to_pylist())
+        assert dead_offsets(rows) == dead_offsets(expected)
+    assert batched > 7, "most schemas are decoded in batches"
 
 
 def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dead_letters() -> None:
