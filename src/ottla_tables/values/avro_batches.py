@@ -21,6 +21,7 @@ MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
 """Average length of texts up to which they are copied by an index per byte."""
 DECIMAL_BYTES: Final = 16
+COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
 """Reads a value per row: takes the batch, the rows' positions and ends, and returns an Arrow array and the positions
@@ -131,12 +132,12 @@ class BatchDecoder:
         return arrays
 
     def _step(self, schema: Any) -> Step:
-        if isinstance(schema, str):
-            schema = self._named.get(schema, schema)
+        if isinstance(schema, str) and schema not in PRIMITIVES:
+            schema = self._named[schema]
         if isinstance(schema, list):
             return self._union(schema)
         kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, (dict, list)) or kind in self._named:
+        if not isinstance(kind, str) or kind not in (*PRIMITIVES, *COMPLEX):
             return self._step(kind)
         column = self._type_of(schema)
         if kind in ("record", "error"):
@@ -386,12 +387,12 @@ def _base(schema: Any) -> tuple[bool, Any]:
 def expanded(schema: Any, named: Mapping[str, Any]) -> Any:
     """Return a schema with definitions in place of the names of types. It must not contain itself."""
     if isinstance(schema, str):
-        return expanded(named[schema], named) if schema in named else schema
+        return schema if schema in PRIMITIVES else expanded(named[schema], named)
     if isinstance(schema, list):
         return [expanded(branch, named) for branch in schema]
     changed = dict(schema)
     for part in ("type", "items", "values"):
-        if part in changed:
+        if part in changed and changed[part] not in COMPLEX:
             changed[part] = expanded(changed[part], named)
     if "fields" in changed:
         changed["fields"] = [{**field, "type": expanded(field["type"], named)} for field in changed["fields"]]

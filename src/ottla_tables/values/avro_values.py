@@ -131,7 +131,7 @@ class AvroValues:
             ends = memoryview(offsets).cast("i")[values.offset : values.offset + len(values) + 1]
             first = ends[0]
             # Without the values after these: a malformed one would read all of them.
-            stream = io.BytesIO(memoryview(data)[first : ends[-1]] if data is not None else b"")
+            stream = _Values(memoryview(data)[first : ends[-1]] if data is not None else b"")
             objects: list[Any] = []
             for start, end in pairwise(end - first for end in ends):
                 if is_bytes:  # without its length, as Confluent's serializers write it
@@ -177,6 +177,13 @@ class AvroValues:
                     if str(name).startswith("decimal"):
                         raise ValueError(f"{path} is {kind}, and in the latest schema {latest}")
         return differs
+
+
+class _Values(io.BytesIO):
+    """The values of a batch, as fastavro names them in the errors of dead letters."""
+
+    def __repr__(self) -> str:
+        return "the value"
 
 
 def _unchanged(schema: Any) -> Any:

@@ -132,7 +132,7 @@ class RegistryConverter:
             raise TableError(f"the schema registry has no subject {self._subject}, which the columns come from")
         try:
             return self._values.decoder(writer)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return f"schema {schema_id}: {error}"
 
     def _refresh(self) -> None:
@@ -147,7 +147,7 @@ class RegistryConverter:
             return
         try:
             self._values = open_schema(self._registry, latest.schema)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TableError(f"{self._subject}, version {latest.version}: {error}") from error
         self._latest = latest
         self._decoders.clear()

@@ -262,7 +262,7 @@ def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPa
         nonlocal batched
         batched += batch_decoder(self, *schemas) is not None
 
-    for _ in range(10):
+    for _ in range(6):
         fields = [{"name": f"f{i}", "type": avro_type(random)} for i in range(4)]
         writer: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, *fields]}
         retained = [field for field in fields if random.random() < 0.8]
@@ -299,7 +299,7 @@ def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPa
             # As text, too: nan is not equal to itself.
             assert column.equals(other) or repr(column.to_pylist()) == repr(other.to_pylist())
         assert dead_offsets(rows) == dead_offsets(expected)
-    assert batched > 7, "most schemas are decoded in batches"
+    assert batched > 3, "most schemas are decoded in batches"
 
 
 def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dead_letters() -> None:
@@ -506,6 +506,12 @@ def test_an_unavailable_registry_and_unsupported_schemas_stop_the_writer_instead
         registry.add(schema)
         with pytest.raises(TableError, match="t-value, version"):
             converter.convert(records(header(len(registry.versions))))
+    fixed = {"type": "fixed", "name": "record", "size": 1}
+    named = record(("first", {"type": "enum", "name": "map", "symbols": ["A"]}), ("second", "map"), ("third", fixed))
+    value = records(header(registry.add(named)) + b"\0\0x")
+    assert values_of(converter.convert(value)) == [{"offset": 0, "first": "A", "second": "A", "third": b"x"}]
+    with pytest.raises(TableError, match="recursion"):
+        converter.convert(records(header(registry.add(record(("e", {**fixed, "name": "fixed"}))))))
 
 
 def test_credentials_go_to_the_configured_registry_only(tmp_path: Path) -> None:
