@@ -1,8 +1,8 @@
 """Decodes a batch of Avro records field by field, all rows at once, with NumPy: several times as fast as row by row.
 
 A position per row moves through the values. Each field is read at the positions of all rows, and becomes an Arrow array
-without Python's objects. Arrays and maps have no decoder here. For a value that is not as its schema says, the decoder
-raises MalformedBatchError: fastavro then reads the batch again, and says what is wrong.
+without Python's objects. Arrays and maps are read item by item, of all rows that have one more. For a value that is not
+as its schema says, the decoder raises MalformedBatchError: fastavro then reads the batch again, and says what is wrong.
 
 PyPI has pyruhvro for this, which calls itself experimental, and does not notice values that are too long or too short.
 """
@@ -21,6 +21,8 @@ MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
 """Average length of texts up to which they are copied by an index per byte."""
 DECIMAL_BYTES: Final = 16
+MAX_ITEMS: Final = 1000
+"""Maximum number of items in the arrays and maps of a value: each further one costs as much as a field."""
 COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
@@ -42,6 +44,13 @@ class Batch:
 
     def __init__(self, data: Any) -> None:
         self.data = np.frombuffer(data, np.uint8)
+        self._items = 0
+
+    def count_item(self) -> None:
+        """Count an item of an array or a map, of all rows. Raises MalformedBatchError if there are too many."""
+        self._items += 1
+        if self._items > MAX_ITEMS:
+            raise MalformedBatchError("long arrays are left to fastavro")
 
     def longs(self, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         """Read zigzag varints of up to 64 bits."""
@@ -150,7 +159,37 @@ class BatchDecoder:
             return _sized(schema["size"])
         if kind == "enum":
             return _enum(schema["symbols"])
+        if kind == "array":
+            return self._list(self._step(schema["items"]), column)
+        if kind == "map":
+            return self._map(self._step(schema["values"]), column)
         raise UnsupportedTypeError(f"{kind} has no decoder for batches")
+
+    def _list(self, step: Step, column: Any) -> Step:
+        def array(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
+            items, at = _items(batch, at, ends, step)
+            return pa.ListArray.from_arrays(items.offsets, items.array(column.value_type), column), at
+
+        return array
+
+    def _map(self, step: Step, column: Any) -> Step:
+        entry = pa.struct([("key", pa.string()), ("value", column.item_type)])
+        read_key = _string(pa.string())
+
+        def read_entry(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
+            key, at = read_key(batch, at, ends)
+            value, at = step(batch, at, ends)
+            return pa.StructArray.from_arrays([key, value], fields=list(entry)), at
+
+        def mapping(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
+            items, at = _items(batch, at, ends, read_entry)
+            entries = items.array(entry)
+            keys = pa.table([_array(items.rows, pa.int64()), entries.field(0)], names=["row", "key"])
+            if keys.group_by(["row", "key"]).aggregate([]).num_rows != keys.num_rows:
+                raise MalformedBatchError("a key is there twice, which is left to fastavro")
+            return pa.MapArray.from_arrays(items.offsets, entries.field(0), entries.field(1), column), at
+
+        return mapping
 
     def _record(self, schema: Mapping[str, Any], column: Any) -> Step:
         steps = [self._step(field["type"]) for field in schema["fields"]]
@@ -192,6 +231,46 @@ class BatchDecoder:
             return pa.StructArray.from_arrays(arrays, fields=fields, mask=_array(is_null, pa.bool_())), at
 
         return union if present else _null_union(len(branches))
+
+
+class _Items:
+    """The items of arrays or maps. `parts`: the next item of each row that has one. `owners`: the rows of each part."""
+
+    def __init__(self, parts: list[Any], owners: list[Any], rows: int) -> None:
+        self._parts = parts
+        owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
+        self._order = np.argsort(owner, kind="stable")
+        self.rows = owner[self._order]
+        self.offsets = _array(np.searchsorted(self.rows, np.arange(rows + 1)).astype(np.int32), pa.int32())
+
+    def array(self, kind: Any) -> Any:
+        """Return the items of all rows, one row after the other."""
+        if not self._parts:
+            return pa.nulls(0, kind)
+        return pa.concat_arrays(self._parts).take(_array(self._order, pa.int64()))
+
+
+def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_Items, Positions]:
+    """Read blocks of items, up to an empty one."""
+    at, blocks = at.copy(), np.arange(len(at))
+    parts: list[Any] = []
+    owners: list[Any] = []
+    while blocks.size:
+        counts, at[blocks] = batch.longs(at[blocks], ends[blocks])
+        sized = blocks[counts < 0]  # has its size in bytes, too
+        _, at[sized] = batch.longs(at[sized], ends[sized])
+        if (counts == np.iinfo(np.int64).min).any():
+            raise MalformedBatchError("a block has no such number of items")
+        blocks, left = blocks[counts != 0], np.abs(counts[counts != 0])
+        rows = blocks
+        while rows.size:
+            batch.count_item()
+            part, at[rows] = step(batch, at[rows], ends[rows])
+            parts.append(part)
+            owners.append(rows)
+            left = left - 1
+            rows, left = rows[left > 0], left[left > 0]
+    return _Items(parts, owners, len(at)), at
 
 
 def _array(numbers: Any, kind: Any, validity: Any = None) -> Any:
@@ -326,75 +405,3 @@ PRIMITIVES: Final[Mapping[str, Callable[[Any], Step]]] = {
     "bytes": _bytes,
     "string": _string,
 }
-
-PROMOTIONS: Final = (["int", "long"], ["int", "double"], ["float", "double"])
-"""The promotions of Avro that are exact."""
-Resolve = Callable[[Mapping[str, Any], int], Any]
-
-
-class Resolution:
-    """Makes the fields of the latest schema of a record from those of the writer's.
-
-    Both schemas have no references to named types, as `expanded` returns them. `kinds`: the Arrow types of the latest
-    fields. Raises UnsupportedTypeError for other changes than added and removed fields, exact promotions and null.
-    """
-
-    def __init__(self, writer: Any, latest: Any, kinds: Mapping[str, Any]) -> None:
-        if writer["name"] != latest["name"]:
-            raise UnsupportedTypeError("the records have different names")
-        fields = {field["name"]: field for field in writer["fields"]}
-        self._resolves = [
-            _resolve(fields.get(field["name"]), field, kinds[field["name"]])
-            for field in latest["fields"]
-            if field["name"] in kinds
-        ]
-
-    def arrays(self, fields: Mapping[str, Any], rows: int) -> list[Any]:
-        """Return an array per field of the latest schema."""
-        return [resolve(fields, rows) for resolve in self._resolves]
-
-
-def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
-    name = latest["name"]
-    if "aliases" in latest:
-        raise UnsupportedTypeError(f"{name} has aliases")
-    if writer is None:
-        default = latest.get("default", ...)
-        is_scalar = default is None or isinstance(default, (bool, int, float, str))
-        if not is_scalar or not (pa.types.is_primitive(kind) or pa.types.is_string(kind)):
-            raise UnsupportedTypeError(f"the default of {name} is left to fastavro")
-        value = pa.array([default], kind)
-        return lambda fields, rows: value.take(_array(np.zeros(rows, np.int64), pa.int64()))
-    (is_nullable, base), (may_be_null, latest_base) = _base(writer["type"]), _base(latest["type"])
-    if is_nullable and not may_be_null:
-        raise UnsupportedTypeError(f"{name} may not be null any more")
-    if base == latest_base:
-        return lambda fields, rows: fields[name]
-    if not any([base, latest_base] == promotion for promotion in PROMOTIONS):
-        raise UnsupportedTypeError(f"{name} has another type")
-    return lambda fields, rows: fields[name].cast(kind)
-
-
-def _base(schema: Any) -> tuple[bool, Any]:
-    """Return whether values may be null, and the type of others."""
-    if isinstance(schema, list):
-        others = [branch for branch in schema if branch != "null"]
-        if len(others) == 1:
-            return len(schema) > 1, others[0]
-    return False, schema
-
-
-def expanded(schema: Any, named: Mapping[str, Any]) -> Any:
-    """Return a schema with definitions in place of the names of types. It must not contain itself."""
-    if isinstance(schema, str):
-        return schema if schema in PRIMITIVES else expanded(named[schema], named)
-    if isinstance(schema, list):
-        return [expanded(branch, named) for branch in schema]
-    changed = dict(schema)
-    for part in ("type", "items", "values"):
-        if part in changed and changed[part] not in COMPLEX:
-            changed[part] = expanded(changed[part], named)
-    if "fields" in changed:
-        changed["fields"] = [{**field, "type": expanded(field["type"], named)} for field in changed["fields"]]
-    # {"type": "long"} is "long"
-    return changed["type"] if changed.keys() == {"type"} else changed

@@ -1,5 +1,5 @@
 """Columns of Avro values: types by the schema, values of records by `avro_batches`, and by fastavro what that leaves
-out, such as arrays.
+out.
 
 Numbers with a logical type are decoded as numbers, which Arrow takes for times: Python's objects for them would take
 half of the time.
@@ -18,13 +18,8 @@ import pyarrow as pa
 
 from ottla.serdes import Schema, SchemaRegistryClient
 from ottla.serdes.framing import HEADER_BYTES
-from ottla_tables.values.avro_batches import (
-    BatchDecoder,
-    MalformedBatchError,
-    Resolution,
-    UnsupportedTypeError,
-    expanded,
-)
+from ottla_tables.values.avro_batches import BatchDecoder, MalformedBatchError, UnsupportedTypeError
+from ottla_tables.values.avro_resolution import Resolution, expanded
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
 
 MAX_PRECISION: Final = 38
