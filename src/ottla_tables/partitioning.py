@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -37,6 +38,16 @@ TRANSFORMS: Final[dict[str, Callable[[Any], Any]]] = {
     "hour": _hours,
 }
 """Iceberg's transforms of columns: years, months, days and hours count from 1970."""
+
+
+PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
+"""A column of ottla.table.partition.by with a transform, such as `day(timestamp)`."""
+
+
+def source_column(text: str) -> str:
+    """Return the column that a part of ottla.table.partition.by is computed from."""
+    match = PARTITION.fullmatch(text)
+    return match["source"] if match else text
 
 
 def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[PartitionField, ...]:

@@ -11,6 +11,7 @@ from ottla.config.topic import TableConfig
 from ottla_tables.errors import MissingTableError
 from ottla_tables.formats.table import Table, TableIdentity
 from ottla_tables.object_store import S3_CREDENTIALS, ObjectStore
+from ottla_tables.partitioning import source_column
 from ottla_tables.values.factory import REGISTRY_PREFIX
 
 CATALOG_FILE: Final = "catalog.db"
@@ -50,6 +51,8 @@ class TableFactory:
         name = table_name(owner.topic) + suffix
         location = (config.ottla_table_location.rstrip("/") or str(self.directory / name.removesuffix(suffix))) + suffix
         partition_by = config.ottla_table_partition_by
+        if suffix and schema is not None:  # dead letters have no fields of values
+            partition_by = tuple(text for text in partition_by if source_column(text) in schema.names)
         if config.ottla_table_format == "iceberg":
             from ottla_tables.formats.iceberg import IcebergTable
 

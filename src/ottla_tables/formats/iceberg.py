@@ -41,7 +41,7 @@ from ottla_tables.formats.table import (
     parse_offsets,
 )
 from ottla_tables.object_store import ObjectStore
-from ottla_tables.partitioning import TRANSFORMS
+from ottla_tables.partitioning import PARTITION, TRANSFORMS
 
 NAMESPACE: Final = "ottla"
 OPEN_ATTEMPTS: Final = 3
@@ -56,7 +56,6 @@ PROPERTIES: Final = {
 }
 VALUE_METRICS: Final = {"write.metadata.metrics.column.value": "counts"}
 """No bounds of values. Java's catalogs reject the property in tables without the column."""
-_PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
 FIELD_ID: Final = "PARQUET:field_id"
 
 
@@ -304,7 +303,7 @@ def _properties(schema: Any, owner: TableIdentity) -> dict[str, str]:
 
 def _add_fields(update: Any, partition_by: tuple[str, ...]) -> None:
     for text in partition_by:
-        match = _PARTITION.fullmatch(text)
+        match = PARTITION.fullmatch(text)
         source, transform = (match["source"], match["transform"]) if match else (text, "identity")
         name = f"{source}_{transform.partition('[')[0]}" if match else None
         try:

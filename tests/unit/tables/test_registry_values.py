@@ -314,7 +314,7 @@ def test_avro_arrays_have_their_items_in_any_number_of_blocks() -> None:
     values = [header(1) + part + whole for part in (b"\0", two_blocks, long) for whole in maps]
     bad = header(1) + (b"\xff" * 9 + b"\x01\x02\x02") + b"\0\0"  # -2 ** 63 items
     rows = RegistryConverter(registry, "t", pa.schema([])).convert(records(*values, bad))
-    lists = ([], [1, 2, 3], [1] * 2000)
+    lists: Any = ([], [1, 2, 3], [1] * 2000)
     by_key: list[Any] = [[], [("a", [1, 2, 3])], [("a", [4])], [("b", [1] * 2000)]]
     assert [(row["list"], row["by"]) for row in rows.batch.to_pylist()] == [(a, b) for a in lists for b in by_key]
     assert dead_offsets(rows) == [len(values)]

@@ -82,6 +82,29 @@ def test_columns_get_the_wider_types_that_are_declared_later(broker: Broker, tmp
         assert [row["n"] for row in world.rows()] == [*(n for _, n in expected), 3]
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_tables_are_partitioned_by_a_field_whose_type_gets_wider(
+    broker: Broker, tmp_path: Path, table_format: str
+) -> None:
+    name, big = f"parts-{table_format}", 1 << 40
+    configs: Any = {"format": table_format, "partition_by": "n", "mode": "upsert", "compact_files": "2"}
+    with table_world(broker, name, tmp_path, schema="json:n int", **configs) as world:
+        for key in (b"a", b"b", b"c"):
+            world.send(b'{"n": 1}', key=key)
+        world.send(b"bad", key=b"d")
+        world.write()
+        declared = {"ottla.table.schema": "json:n bigint"}
+        world.admin.incremental_alter_configs({ConfigResource(TOPIC, name): declared})
+        expected = [(b"a", 1 if table_format == "delta" else big), (b"b", 1), (b"c", 2), (b"d", 1)]
+        for key, number in ((b"a", big), (b"c", 2), (b"d", 1)):
+            world.send(b'{"n": %d}' % number, key=key)
+            world.write()
+        assert sorted((row["key"], row["n"]) for row in world.rows()) == expected
+        engine = QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
+        assert list(engine.run(f'select key, n from "{name}" order by 1').rows) == expected
+        assert len(world.rows(SUFFIX)) == (2 if table_format == "delta" else 1)
+
+
 def test_each_field_has_its_own_column_whichever_comes_first(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "names", tmp_path, format="delta", schema="json") as world:
         values: list[dict[str, Any]] = [
