@@ -2,7 +2,7 @@
 
 A position per row moves through the values. Each field is read at the positions of all rows, and becomes an Arrow array
 without Python's objects. Arrays and maps are read item by item, of all rows that have one more. For a value that is not
-as its schema says, the decoder raises MalformedBatchError: fastavro then reads the batch again, and says what is wrong.
+as its schema says, the decoder raises MalformedBatchError: fastavro then reads these values, and says what is wrong.
 
 PyPI has pyruhvro for this, which calls itself experimental, and does not notice values that are too long or too short.
 """
@@ -10,17 +10,21 @@ PyPI has pyruhvro for this, which calls itself experimental, and does not notice
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.serdes.framing import HEADER_BYTES
 
+EARLY: Final = "the value ends too early"
 MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
 """Average length of texts up to which they are copied by an index per byte."""
 DECIMAL_BYTES: Final = 16
+DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
 """Maximum number of items in the arrays and maps of a value: each further one costs as much as a field."""
 COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
@@ -32,7 +36,23 @@ after the values. The array is None for a null, which has no bytes.
 
 
 class MalformedBatchError(ValueError):
-    """A value of the batch is not as its schema says, or has a part that is left to fastavro."""
+    """A value of the batch is not as its schema says, or has a part that is left to fastavro.
+
+    `rows`: the numbers of these rows; None if any row may be one.
+    """
+
+    def __init__(self, message: str, rows: Any = None) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def among(self, rows: Any) -> MalformedBatchError:
+        """Return the error of a part of the batch that had only these rows."""
+        return MalformedBatchError(str(self), None if self.rows is None else rows[self.rows])
+
+
+def _check(is_malformed: Any, message: str) -> None:
+    if is_malformed.any():
+        raise MalformedBatchError(message, np.flatnonzero(is_malformed))
 
 
 class UnsupportedTypeError(ValueError):
@@ -54,8 +74,7 @@ class Batch:
 
     def longs(self, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         """Read zigzag varints of up to 64 bits."""
-        if (at >= ends).any():
-            raise MalformedBatchError("the value ends too early")
+        _check(at >= ends, EARLY)
         byte = self.data[at]
         numbers = (byte & 0x7F).astype(np.uint64)
         at = at + 1
@@ -63,11 +82,12 @@ class Batch:
         shift = 7
         while rows.size:
             positions = at[rows]
-            if (positions >= ends[rows]).any():
-                raise MalformedBatchError("the value ends too early")
+            is_early = positions >= ends[rows]
+            if is_early.any():
+                raise MalformedBatchError(EARLY, rows[is_early])
             byte = self.data[positions]
             if shift + 7 > MAX_VARINT_BITS and (byte > 1).any():
-                raise MalformedBatchError("a number has more than 64 bits")
+                raise MalformedBatchError("a number has more than 64 bits", rows[byte > 1])
             numbers[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[rows] = positions + 1
             rows = rows[byte >= 0x80]
@@ -78,8 +98,7 @@ class Batch:
         """Read numbers of a fixed size, such as `<f8`."""
         dtype = np.dtype(kind)
         after = at + dtype.itemsize
-        if (after > ends).any():
-            raise MalformedBatchError("the value ends too early")
+        _check(after > ends, EARLY)
         count = len(self.data) - dtype.itemsize + 1
         windows: Any = np.ndarray((max(count, 0),), dtype, self.data, strides=(1,))
         return windows[at] if len(at) else np.empty(0, dtype), after
@@ -87,8 +106,7 @@ class Batch:
     def binary(self, at: Positions, lengths: Any, ends: Positions) -> tuple[Any, Positions]:
         """Return bytes as an Arrow array."""
         after = at + lengths
-        if (lengths < 0).any() or (after > ends).any() or (after < at).any():
-            raise MalformedBatchError("the value ends too early")
+        _check((lengths < 0) | (after > ends) | (after < at), EARLY)
         offsets = np.zeros(len(at) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         total = int(offsets[-1])
@@ -136,8 +154,7 @@ class BatchDecoder:
         arrays = {}
         for name, step in zip(self._names, self._steps, strict=True):
             arrays[name], at = step(batch, at, ends)
-        if (at != ends).any():
-            raise MalformedBatchError("the value is longer or shorter than its schema says")
+        _check(at != ends, "the value is longer or shorter than its schema says")
         return arrays
 
     def _step(self, schema: Any) -> Step:
@@ -213,8 +230,7 @@ class BatchDecoder:
 
         def union(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
             numbers, at = batch.longs(at, ends)
-            if ((numbers < 0) | (numbers >= len(branches))).any():
-                raise MalformedBatchError("the union has no such branch")
+            _check((numbers < 0) | (numbers >= len(branches)), "the union has no such branch")
             arrays = []
             for number in present:
                 is_branch = numbers == number
@@ -222,7 +238,7 @@ class BatchDecoder:
                     array, at = steps[number](batch, at, ends)
                 else:
                     rows = np.flatnonzero(is_branch)
-                    array, at[rows] = steps[number](batch, at[rows], ends[rows])
+                    array, at[rows] = _among(rows, steps[number], batch, at, ends)
                     array = array.take(_array(np.cumsum(is_branch) - 1, pa.int64(), is_branch))
                 arrays.append(array)
             if len(present) == 1:
@@ -231,6 +247,22 @@ class BatchDecoder:
             return pa.StructArray.from_arrays(arrays, fields=fields, mask=_array(is_null, pa.bool_())), at
 
         return union if present else _null_union(len(branches))
+
+
+def _among(rows: Any, step: Step, batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
+    """Read the values of some rows."""
+    try:
+        return step(batch, at[rows], ends[rows])
+    except MalformedBatchError as error:
+        raise error.among(rows) from None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Items:
@@ -256,16 +288,17 @@ def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_I
     parts: list[Any] = []
     owners: list[Any] = []
     while blocks.size:
-        counts, at[blocks] = batch.longs(at[blocks], ends[blocks])
+        counts, at[blocks] = _among(blocks, Batch.longs, batch, at, ends)
         sized = blocks[counts < 0]  # has its size in bytes, too
-        _, at[sized] = batch.longs(at[sized], ends[sized])
-        if (counts == np.iinfo(np.int64).min).any():
-            raise MalformedBatchError("a block has no such number of items")
+        _, at[sized] = _among(sized, Batch.longs, batch, at, ends)
+        is_endless = counts == np.iinfo(np.int64).min  # which has no absolute value
+        if is_endless.any():
+            raise MalformedBatchError("a block has no such number of items", blocks[is_endless])
         blocks, left = blocks[counts != 0], np.abs(counts[counts != 0])
         rows = blocks
         while rows.size:
             batch.count_item()
-            part, at[rows] = step(batch, at[rows], ends[rows])
+            part, at[rows] = _among(rows, step, batch, at, ends)
             parts.append(part)
             owners.append(rows)
             left = left - 1
@@ -289,8 +322,7 @@ def _null(kind: Any) -> Step:
 def _null_union(branches: int) -> Step:
     def union(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         numbers, at = batch.longs(at, ends)
-        if ((numbers < 0) | (numbers >= branches)).any():
-            raise MalformedBatchError("the union has no such branch")
+        _check((numbers < 0) | (numbers >= branches), "the union has no such branch")
         return None, at
 
     return union
@@ -308,8 +340,7 @@ def _int(kind: Any) -> Step:
     def integer(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         numbers, at = batch.longs(at, ends)
         narrow = numbers.astype(np.int32)
-        if (narrow != numbers).any():
-            raise MalformedBatchError("an int has more than 32 bits")
+        _check(narrow != numbers, "an int has more than 32 bits")
         return _array(narrow, kind), at
 
     return integer
@@ -344,8 +375,7 @@ def _sized(size: int | None) -> Step:
     def sized(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         lengths, at = batch.longs(at, ends) if size is None else (np.full(len(at), size, np.int64), at)
         # So that their sum has no more than 64 bits.
-        if (lengths > len(batch.data)).any():
-            raise MalformedBatchError("the value ends too early")
+        _check(lengths > len(batch.data), EARLY)
         return batch.binary(at, lengths, ends)
 
     return sized
@@ -356,7 +386,11 @@ def _string(kind: Any) -> Step:
 
     def string(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         array, at = read(batch, at, ends)
-        return array.cast(pa.string()), at  # raises ArrowInvalid for malformed UTF-8
+        try:
+            return array.cast(pa.string()), at
+        except pa.ArrowInvalid:
+            is_malformed = np.fromiter((not _is_utf8(text) for text in array.to_pylist()), bool, len(array))
+            raise MalformedBatchError("malformed UTF-8", np.flatnonzero(is_malformed)) from None
 
     return string
 
@@ -366,8 +400,7 @@ def _enum(symbols: Sequence[str]) -> Step:
 
     def enum(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         numbers, at = batch.longs(at, ends)
-        if ((numbers < 0) | (numbers >= len(names))).any():
-            raise MalformedBatchError("the enum has no such symbol")
+        _check((numbers < 0) | (numbers >= len(names)), "the enum has no such symbol")
         return names.take(_array(numbers, pa.int64())), at
 
     return enum
@@ -375,14 +408,15 @@ def _enum(symbols: Sequence[str]) -> Step:
 
 def _decimals(read: Step, kind: Any) -> Step:
     widest = pa.decimal128(38, kind.scale)
+    largest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, DECIMALS)
+    limits = [pa.array([limit], widest)[0] for limit in (largest.copy_negate(), largest)]
 
     def decimals(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         array, at = read(batch, at, ends)
         offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1].astype(np.int64)
         data = np.frombuffer(array.buffers()[2], np.uint8)
         lengths = np.diff(offsets)
-        if (lengths > DECIMAL_BYTES).any():
-            raise MalformedBatchError("long decimals are left to fastavro")
+        _check(lengths > DECIMAL_BYTES, "long decimals are left to fastavro")
         digits = np.zeros((len(array), DECIMAL_BYTES), np.uint8)
         rows = np.flatnonzero(lengths)
         digits[rows] = np.where(data[offsets[rows]] >= 0x80, 0xFF, 0)[:, None]  # the sign
@@ -390,7 +424,11 @@ def _decimals(read: Step, kind: Any) -> Step:
             rows = np.flatnonzero(lengths > place)
             digits[rows, place] = data[offsets[rows + 1] - 1 - place]
         wide = pa.Array.from_buffers(widest, len(array), [None, pa.py_buffer(digits)])
-        return wide.cast(kind), at  # raises ArrowInvalid for too many digits
+        is_out = pc.or_(pc.less(wide, limits[0]), pc.greater(wide, limits[1]))
+        if pc.any(is_out).as_py():
+            rows = pc.indices_nonzero(is_out)
+            raise MalformedBatchError("the decimal has too many digits", np.frombuffer(rows.buffers()[1], np.uint64))
+        return wide.cast(kind), at
 
     return decimals
 

@@ -20,6 +20,7 @@ from ottla.serdes import Schema, SchemaRegistryClient
 from ottla.serdes.framing import HEADER_BYTES
 from ottla_tables.values.avro_batches import BatchDecoder, MalformedBatchError, UnsupportedTypeError
 from ottla_tables.values.avro_resolution import Resolution, expanded
+from ottla_tables.values.rows import InvalidRowsError
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
 
 MAX_PRECISION: Final = 38
@@ -120,8 +121,9 @@ class AvroValues:
             if decode_batch is not None:
                 try:
                     return decode_batch(values)
-                except (MalformedBatchError, pa.ArrowInvalid):
-                    pass  # of the rows, fastavro says which ones, and why
+                except MalformedBatchError as error:
+                    if error.rows is not None and len(values) > 1:  # of each one, fastavro says why
+                        raise InvalidRowsError(str(error), pa.array(error.rows.tolist(), pa.int64())) from error
             _, offsets, data = values.buffers()
             ends = memoryview(offsets).cast("i")[values.offset : values.offset + len(values) + 1]
             first = ends[0]

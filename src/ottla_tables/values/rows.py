@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla_tables.columns import RECORD
 
 ERROR: Final = pa.field("error", pa.string())
 DEAD_LETTER: Final = pa.schema([*RECORD, ERROR])
 """The columns of dead letters: those of the record, and the error."""
+
+
+MAX_SELECTIONS: Final = 20
+"""Maximum number of times that a conversion names invalid records of a batch, before the batch is halved."""
+
+
+class InvalidRowsError(pa.ArrowInvalid):
+    """Some records of a batch cannot be converted with the others: those with these numbers, an Arrow array."""
+
+    def __init__(self, message: str, rows: Any) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class Rows(NamedTuple):
@@ -63,30 +76,52 @@ class TextConverter:
 def by_halves(records: Any, convert: Any, schema: Any) -> Rows:
     """Convert records. If that fails, convert each half, and so on, so that only invalid records become dead letters.
 
-    `convert` raises pa.ArrowInvalid if a record cannot be converted.
+    `convert` raises pa.ArrowInvalid if a record cannot be converted, and InvalidRowsError if it knows which ones: those
+    are converted one by one.
     """
     good: list[Any] = []
     bad: list[Any] = []
     _halve(records, convert, good, bad)
     if len(good) == 1 and not bad:
         return Rows(good[0])
-    batches = pa.Table.from_batches(good, schema).combine_chunks().to_batches()
+    batches = _in_order(good, schema).to_batches()
     empty = [pa.array([], field.type) for field in schema]
     rows = batches[0] if batches else pa.RecordBatch.from_arrays(empty, schema=schema)
-    dead = pa.Table.from_batches(bad, DEAD_LETTER).combine_chunks().to_batches()[0] if bad else None
+    dead = _in_order(bad, DEAD_LETTER).to_batches()[0] if bad else None
     return Rows(rows, dead)
 
 
-def _halve(records: Any, convert: Any, good: list[Any], bad: list[Any]) -> None:
+def _in_order(batches: list[Any], schema: Any) -> Any:
+    """Return batches as one, in the order of the offsets."""
+    table = pa.Table.from_batches(batches, schema).combine_chunks()
+    offsets = table.column("offset")
+    if len(offsets) > 1 and not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
+        table = table.sort_by("offset").combine_chunks()
+    return table
+
+
+def _halve(records: Any, convert: Any, good: list[Any], bad: list[Any], selections: int = MAX_SELECTIONS) -> None:
     try:
         good.append(convert(records))
-    except pa.ArrowInvalid as error:
-        if records.num_rows == 1:
-            bad.append(dead_letters(records, str(error)))
+        return
+    except InvalidRowsError as error:
+        reason = str(error)
+        if selections and records.num_rows > 1:
+            is_invalid = pc.is_in(records.column("offset"), records.column("offset").take(error.rows))
+            invalid, others = records.filter(is_invalid), records.filter(pc.invert(is_invalid))
+            for row in range(invalid.num_rows):
+                _halve(invalid.slice(row, 1), convert, good, bad)
+            if others.num_rows:
+                _halve(others, convert, good, bad, selections - 1)
             return
-        middle = records.num_rows // 2
-        _halve(records.slice(0, middle), convert, good, bad)
-        _halve(records.slice(middle), convert, good, bad)
+    except pa.ArrowInvalid as error:
+        reason = str(error)
+    if records.num_rows == 1:
+        bad.append(dead_letters(records, reason))
+        return
+    middle = records.num_rows // 2
+    _halve(records.slice(0, middle), convert, good, bad)
+    _halve(records.slice(middle), convert, good, bad)
 
 
 def dead_letters(records: Any, error: str) -> Any:

@@ -240,6 +240,7 @@ def avro_type(random: Random, depth: int = 0) -> Any:
         *names,
         *({"type": kind, "logicalType": logical_type} for logical_type, kind in logical.items()),
         {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3},
+        {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 38},
         {"type": "fixed", "name": name, "size": 5, "logicalType": "decimal", "precision": 9, "scale": 1},
         {"type": "fixed", "name": name, "size": 3},
         {"type": "enum", "name": name, "symbols": ["A", "B", "C"]},
