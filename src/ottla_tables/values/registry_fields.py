@@ -25,7 +25,7 @@ from ottla_tables.errors import TableError
 from ottla_tables.values.arrow_types import column_type, conformed, grown
 from ottla_tables.values.column_names import column_of
 from ottla_tables.values.json_fields import RECORD_COLUMNS
-from ottla_tables.values.rows import DEAD_LETTER, Rows, by_halves, dead_letters
+from ottla_tables.values.rows import DEAD_LETTER, InvalidRowsError, Rows, by_halves, dead_letters
 from ottla_tables.values.value_schema import VALUE, Decode, ValueSchema
 
 SUBJECT_NOT_FOUND: Final = (404, 40401, 40402)
@@ -164,7 +164,7 @@ class RegistryConverter:
             assert self._values is not None, "there is a decoder"
             try:
                 columns = decode(records.column("value"))
-            except (MemoryError, pa.ArrowInvalid):
+            except (MemoryError, InvalidRowsError, pa.ArrowInvalid):
                 raise
             except Exception as error:  # decoders raise errors of many classes for malformed values
                 raise pa.ArrowInvalid(f"{type(error).__name__}: {error}") from error

@@ -18,7 +18,7 @@ MAX_SELECTIONS: Final = 20
 """Maximum number of times that a conversion names invalid records of a batch, before the batch is halved."""
 
 
-class InvalidRowsError(pa.ArrowInvalid):
+class InvalidRowsError(ValueError):
     """Some records of a batch cannot be converted with the others: those with these numbers, an Arrow array."""
 
     def __init__(self, message: str, rows: Any) -> None:
