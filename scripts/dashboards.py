@@ -265,6 +265,17 @@ GROUPS_PANELS: Final = (
         ),
     ),
     Panel(
+        "Groups that rebalance most, in 10 minutes",
+        "short",
+        (
+            Query(
+                "topk(10, sum by (consumergroup) (increase("
+                f'kafka_consumergroup_rebalances_total{{{JOB},consumergroup=~"$group"}}[10m])))',
+                "{{consumergroup}}",
+            ),
+        ),
+    ),
+    Panel(
         "Offset commits",
         "cps",
         (Query(_rate("kafka_server_group_coordinator_metrics_offset_commit_count", JOB, "instance"), "{{instance}}"),),

@@ -6,9 +6,10 @@ A broker may have ten thousand partitions, so they are counted in slices, and ot
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SLICE_SECONDS: Final = 0.0005
 """Seconds on the event loop after which other tasks may run."""
+MAX_REBALANCED_GROUPS: Final = 10_000
+"""Maximum number of groups whose rebalances are reported: those that had most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,8 @@ class Scrape:
         self.groups = GroupCounts()
         self.members: dict[str, int] = {}
         """The number of members by group."""
+        self.rebalances: Mapping[str, int] = {}
+        """The number of rebalances by group."""
         self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 
@@ -173,6 +178,15 @@ class Scrape:
             counts.offsets += len(runtime.offsets.by_group.get(group.id, ()))
             if pace.is_over:
                 await pace.rest()
+        self.rebalances = dict(runtime.stats.by_group)
+        if len(self.rebalances) > MAX_REBALANCED_GROUPS:
+            rank = asyncio.get_running_loop().run_in_executor
+            self.rebalances = await rank(None, most_rebalanced, self.rebalances, MAX_REBALANCED_GROUPS)
+
+
+def most_rebalanced(rebalances: Mapping[str, int], number: int) -> dict[str, int]:
+    """Return the groups with the most rebalances."""
+    return dict(heapq.nlargest(number, rebalances.items(), key=lambda item: item[1]))
 
 
 def is_under_replicated(partition: Partition) -> bool:

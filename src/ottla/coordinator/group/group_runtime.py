@@ -19,6 +19,7 @@ from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
+from ottla.coordinator.group.group_stats import GroupStats
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.pending_offsets import OffsetKey, OpenTransaction
 from ottla.coordinator.group.streams.internal_topics import StreamsInternalTopics
@@ -41,32 +42,6 @@ G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
 RETRY_SECONDS: Final = 0.5
 """Time in seconds until a timer whose records could not be appended fires again, as in Kafka's `CoordinatorRuntime`."""
-REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
-"""Group types by the number of the record type that a rebalance writes: a new generation, or a new group epoch."""
-
-
-class GroupStats:
-    """Numbers of records that this broker has appended for groups, by their meaning."""
-
-    __slots__ = ("offset_commits", "offset_expirations", "offset_tombstones", "rebalances")
-
-    def __init__(self) -> None:
-        self.offset_commits = 0
-        self.offset_tombstones = 0
-        """Number of deleted offsets, including expired ones."""
-        self.offset_expirations = 0
-        self.rebalances = dict.fromkeys(REBALANCE_RECORDS.values(), 0)
-        """The number of rebalances by group type."""
-
-    def on_append(self, key: bytes, value: bytes | None, *, is_offset: bool) -> None:
-        """Count a record that was appended."""
-        if is_offset:
-            self.offset_commits += value is not None
-            self.offset_tombstones += value is None
-        elif value is not None:
-            group_type = REBALANCE_RECORDS.get(int.from_bytes(key[:2], "big"))
-            if group_type is not None:
-                self.rebalances[group_type] += 1
 
 
 class GroupRuntime(CoordinatorRuntime):
@@ -86,7 +61,7 @@ class GroupRuntime(CoordinatorRuntime):
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
         self.streams_topics = StreamsInternalTopics(clock.monotonic)
-        self.stats = GroupStats()
+        self.stats = GroupStats(clock.monotonic)
 
     def close(self) -> None:
         """Stop the timers.
@@ -209,7 +184,7 @@ class GroupRuntime(CoordinatorRuntime):
         except errors.MessageTooLargeError:
             raise errors.InvalidCommitOffsetSizeError from None
         for record in new:
-            self.replay(record.key, record.value, live=True)
+            self._replay_appended(group_id, record)
         return committed
 
     def _respond_when(self, committed: asyncio.Future[None], result: CoordinatorResult) -> None:
@@ -259,6 +234,7 @@ class GroupRuntime(CoordinatorRuntime):
         for group in self._by_id.drop(index).values():
             self._respond(self.groups.unload(group), None)
             self._deadlines.discard(group.id)
+            self.stats.remove(group.id)
         self._by_group.drop(index)
         self.offsets.pending.drop(index)
 
@@ -270,15 +246,24 @@ class GroupRuntime(CoordinatorRuntime):
             self.offsets.set(key.group_id, key.tp, committed)
         return ended.keys()
 
-    def replay(self, key: bytes, value: bytes | None, *, live: bool = False) -> None:
-        """Apply a record of an offset or a group. `live`: this broker has just appended it."""
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record of an offset or a group, while its partition is being loaded."""
         group_id, tp = records.read_key(key) or (None, None)
-        if live:
-            self.stats.on_append(key, value, is_offset=tp is not None)
         if group_id is not None and tp is not None:
             self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
         else:
-            self.groups.replay(key, value, live=live)
+            self.groups.replay(key, value, live=False)
+
+    def _replay_appended(self, group_id: str, record: CoordinatorRecord) -> None:
+        """Apply and count a record that this broker has just appended."""
+        key, value = record
+        _, tp = records.read_key(key) or (None, None)
+        if tp is not None:
+            self.stats.on_offset(value)
+            self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
+        else:
+            self.stats.on_group_record(group_id, key, value)
+            self.groups.replay(key, value, live=True)
 
     def _replay_pending(self, transaction: OpenTransaction, key: bytes, value: bytes | None) -> None:
         """Keep an offset as pending until its transaction ends."""

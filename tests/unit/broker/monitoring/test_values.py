@@ -15,7 +15,7 @@ from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, 
 from ottla.broker.monitoring import group_lag
 from ottla.broker.monitoring.event_loop_time import EventLoopTime
 from ottla.broker.monitoring.request_stats import QUEUE_SAMPLING, RequestStats
-from ottla.broker.monitoring.scrape import SLICE_SECONDS, Scrape
+from ottla.broker.monitoring.scrape import SLICE_SECONDS, Scrape, most_rebalanced
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -229,9 +229,16 @@ def test_committed_offsets_and_groups_are_counted(tmp_path: Path) -> None:
         assert metrics.value("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 1
         assert metrics.value("kafka_coordinator_group_groupmetadatamanager_numgroupsstable") == 1
         assert metrics.value(GROUPS + "group_completed_rebalance_count") == 1
+        assert metrics.value(GROUPS + "group_completed_rebalance_rate") == pytest.approx(1 / 30)
+        assert metrics.value("kafka_consumergroup_rebalances_total", consumergroup="g") == 1
         assert metrics.value(GROUPS + "num_partitions", state="active") == 3
 
     with_broker(test, tmp_path)
+
+
+def test_groups_with_the_most_rebalances_are_reported() -> None:
+    rebalances = {f"g{i}": i for i in range(10)}
+    assert most_rebalanced(rebalances, 2) == {"g9": 9, "g8": 8}
 
 
 def test_pass_over_very_many_partitions_lets_other_tasks_run(tmp_path: Path) -> None:

@@ -66,9 +66,24 @@ def rebalances_of(group_type: str) -> Source:
 
     def source(scrape: Scrape) -> int:
         runtime = scrape.context.coordinators.existing_groups
-        return 0 if runtime is None else runtime.stats.rebalances[group_type]
+        return 0 if runtime is None else runtime.stats.rebalances[group_type].count
 
     return source
+
+
+def rebalance_rate_of(group_type: str) -> Source:
+    """Return a function that returns the rebalances per second of groups of a type."""
+
+    def source(scrape: Scrape) -> float:
+        runtime = scrape.context.coordinators.existing_groups
+        return 0.0 if runtime is None else runtime.stats.rebalances_per_second(group_type)
+
+    return source
+
+
+def group_rebalances(scrape: Scrape) -> Samples:
+    for group_id, number in scrape.rebalances.items():
+        yield (group_id,), number
 
 
 def lag(scrape: Scrape) -> Samples:

@@ -88,6 +88,16 @@ def read_offset(value: bytes) -> CommittedOffset:
     return CommittedOffset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
 
 
+def read_generation(value: bytes) -> int | None:
+    """Return the generation of a group metadata value; None if the group has no members.
+
+    The members, of which a group may have a thousand, are not decoded.
+    """
+    after_type = 4 + int.from_bytes(value[2:4], "big", signed=True)
+    protocol_length = int.from_bytes(value[after_type + 4 : after_type + 6], "big", signed=True)
+    return None if protocol_length < 0 else int.from_bytes(value[after_type : after_type + 4], "big", signed=True)
+
+
 def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
     """Decode a group metadata value into a group. The sessions of its members start at `now`."""
     v = decode_versioned(GroupMetadataValue, value)
