@@ -14,9 +14,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ottla_console.cluster.byte_rates import BytePages
+from ottla_console.cluster import byte_rates, quota_usage
 from ottla_console.cluster.clients import ClusterClients
 from ottla_console.cluster.collector import Collector
+from ottla_console.cluster.metric_pages import MetricPages
+from ottla_console.cluster.rebalances import REBALANCES
 from ottla_console.cluster.schema_registry import SchemaRegistry
 from ottla_console.routes import ROUTES, endpoint, not_found
 from ottla_console.security.sessions import Sessions
@@ -37,6 +39,7 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 STATIC_CACHE: Final = "max-age=3600"
+BROKER_METRICS: Final = (*byte_rates.COUNTERS, REBALANCES, *quota_usage.NAMES)
 
 
 class SecurityHeaders:
@@ -76,7 +79,9 @@ class SecurityHeaders:
 def create_app(settings: ConsoleSettings) -> Starlette:
     """Return the ASGI application. Raises ConfigurationError if the settings are unsafe."""
     settings.check()
-    pages = BytePages(settings.broker_metrics, settings.broker_metrics_auth) if settings.broker_metrics else None
+    pages = None
+    if settings.broker_metrics:
+        pages = MetricPages(settings.broker_metrics, BROKER_METRICS, settings.broker_metrics_auth)
     collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share, pages)
     registry = settings.schema_registry
     schemas = SchemaRegistry(registry, settings.schema_registry_auth) if registry else None

@@ -129,7 +129,7 @@ COMMAND = Command(
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Repeatable(
             "--broker-metrics HOST:PORT[,…]",
-            "addresses or URLs of the brokers' Prometheus metrics, to show bytes per second",
+            "addresses or URLs of the brokers' Prometheus metrics: bytes per second, rebalances, quota usage",
         ),
         Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
         Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS"),

@@ -22,8 +22,11 @@ from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import KafkaError, KafkaTimeoutError, SecurityDisabledError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.security.acl import ACL
-from ottla_console.cluster.byte_rates import BytePages
+from ottla_console.cluster.byte_rates import ByteMeter
 from ottla_console.cluster.directories import DirectoryRow, directory_rows
+from ottla_console.cluster.metric_pages import MetricPages
+from ottla_console.cluster.quota_usage import UsageRow, usage_of
+from ottla_console.cluster.rebalances import RecentRebalances
 from ottla_console.cluster.samples import RateMeter, SampleRing
 from ottla_console.cluster.snapshots import (
     AclList,
@@ -144,10 +147,10 @@ class Collector:
         configs: Mapping[str, Any],
         seconds: float = 5.0,
         share: float = BACKGROUND_SHARE,
-        byte_pages: BytePages | None = None,
+        metric_pages: MetricPages | None = None,
     ) -> None:
         self._configs = configs
-        self.byte_pages = byte_pages
+        self.metric_pages = metric_pages
         """The reader of the brokers' Prometheus metrics; None if no addresses are configured."""
         self._seconds = seconds
         self._share = share
@@ -167,8 +170,11 @@ class Collector:
         """Records per second by topic, and of all topics together under `TOTAL`."""
         self.lags = SampleRing()
         """The lag of groups by group id."""
+        self._byte_meter = ByteMeter()
         self.byte_rates = SampleRing()
         """Bytes per second of topics and brokers."""
+        self.rebalances = RecentRebalances()
+        self.quota_usage: list[UsageRow] = []
         self.is_partial = False
         """Whether the cluster has more partitions than can be sampled, so that rates are incomplete."""
 
@@ -249,8 +255,8 @@ class Collector:
             tasks.create_task(self._cluster.run())
             tasks.create_task(self._groups.run())
             tasks.create_task(self._sample(self._sample_rates))
-            if self.byte_pages is not None:
-                tasks.create_task(self._sample(partial(self._sample_bytes, self.byte_pages)))
+            if self.metric_pages is not None:
+                tasks.create_task(self._sample(partial(self._sample_metrics, self.metric_pages)))
 
     @property
     def _client(self) -> KafkaAdminClient:
@@ -306,11 +312,14 @@ class Collector:
         if rates is not None:
             self.rates.append(now, {**rates, TOTAL: sum(rates.values())})
 
-    async def _sample_bytes(self, pages: BytePages, _: ClusterSnapshot) -> None:
+    async def _sample_metrics(self, metrics: MetricPages, _: ClusterSnapshot) -> None:
         now = time.time()
-        rates = await pages.rates(now, list(reversed(self._viewed_topics)))
+        pages = await metrics.read()
+        rates = self._byte_meter.rates(now, pages, list(reversed(self._viewed_topics)))
         if rates is not None:
             self.byte_rates.append(now, rates)
+        self.rebalances.update(now, pages)
+        self.quota_usage = usage_of(pages)
 
     async def _load_groups(self) -> dict[str, GroupRow]:
         listed = await self._client.list_groups(timeout_ms=LOAD_MS, errors={})

@@ -32,7 +32,7 @@ async def listing(page: Page) -> Response:
 
 
 def _traffic(collector: Collector) -> list[TrafficRow]:
-    pages, rates = collector.byte_pages, collector.byte_rates
+    pages, rates = collector.metric_pages, collector.byte_rates
     if pages is None:
         return []
     return [

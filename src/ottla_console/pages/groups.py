@@ -19,7 +19,7 @@ from ottla_console.pages.paging import Slice
 from ottla_console.web.page import BadInputError, Page
 from ottla_console.web.texts import number, parsed_time
 
-ORDERS: Final[dict[str, str]] = {"name": "name", "lag": "lag", "state": "state"}
+ORDERS: Final[dict[str, str]] = {name: name for name in ("name", "lag", "state", "rebalances")}
 RESETS: Final[dict[str, str]] = {
     "earliest": "to the earliest offset",
     "latest": "to the latest offset",
@@ -60,9 +60,19 @@ async def listing(page: Page) -> Response:
         rows.sort(key=lambda row: -1 if row.lag is None else row.lag, reverse=True)
     elif order == "state":
         rows.sort(key=lambda row: row.state)
+    elif order == "rebalances":
+        rows.sort(key=lambda row: collector.rebalances.of(row.group_id) or 0, reverse=True)
     part = Slice.of(page, rows)
     collector.view_groups(row.group_id for row in part.rows)
-    return page.render("groups.html", part=part, search=search, order=order, total=len(groups), lags=collector.lags)
+    return page.render(
+        "groups.html",
+        part=part,
+        search=search,
+        order=order,
+        total=len(groups),
+        lags=collector.lags,
+        rebalances=collector.rebalances if collector.metric_pages is not None else None,
+    )
 
 
 async def group(page: Page) -> Response:
@@ -80,6 +90,7 @@ async def group(page: Page) -> Response:
         owners=owners,
         total=sum(sums) if sums else None,
         points=page.console.collector.lags.points(group_id),
+        rebalances=page.console.collector.rebalances.of(group_id),
         is_share=is_share,
         resets=RESETS,
         shown_lag=lambda value: f"{number(value)} records",

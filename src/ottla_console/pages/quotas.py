@@ -25,7 +25,16 @@ async def listing(page: Page) -> Response:
     """Return the list of quotas."""
     described = await page.admin.describe_client_quotas(None, READ_MS)
     quotas = sorted(described.items(), key=lambda item: [(kind, name or "") for kind, name in item[0]])
-    return page.render("quotas.html", quotas=quotas, entities=ENTITIES, names=NAMES)
+    collector = page.console.collector
+    return page.render(
+        "quotas.html",
+        quotas=quotas,
+        entities=ENTITIES,
+        names=NAMES,
+        usage=[(row, row.limit(described)) for row in collector.quota_usage],
+        has_metrics=collector.metric_pages is not None,
+        failed=collector.metric_pages.errors if collector.metric_pages is not None else {},
+    )
 
 
 async def alter(page: Page) -> Response:

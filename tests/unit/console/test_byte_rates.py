@@ -1,18 +1,16 @@
-"""Bytes per second from the pages of brokers."""
+"""Bytes per second from the metrics of brokers."""
 
 from __future__ import annotations
 
 import re
 import time
 
-import pytest
 from tests.unit.console.consoles import open_console
 
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
-from ottla.errors import ConfigurationError
 from ottla.net.ports import free_port
-from ottla_console.cluster.byte_rates import MAX_TOPICS, BytePages, _chosen, counters_of
+from ottla_console.cluster.byte_rates import MAX_TOPICS, _chosen, counters_of
 
 PAGE = """\
 # TYPE kafka_server_brokertopicmetrics_bytesin_total counter
@@ -42,12 +40,6 @@ def test_viewed_topics_and_the_busiest_ones_have_a_series() -> None:
     assert len(chosen) == MAX_TOPICS + 3
     assert {"in/", "in@a:1", "in/viewed", f"in/t{2 * MAX_TOPICS - 1}"} <= chosen.keys()
     assert "in/t0" not in chosen
-
-
-@pytest.mark.parametrize("address", ["", "file:///etc/passwd", "http://", "http://me:secret@a:1/metrics", "a:1/b?c"])
-def test_address_that_is_no_page_is_rejected(address: str) -> None:
-    with pytest.raises(ConfigurationError, match="--broker-metrics"):
-        BytePages([address])
 
 
 def test_rates_of_a_broker_are_charted_and_a_page_without_an_answer_is_named(

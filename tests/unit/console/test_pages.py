@@ -172,7 +172,9 @@ def test_offsets_are_reset_as_the_preview_says(console: ConsoleBrowser, ottla_br
 
 def test_quota_is_set_and_removed(console: ConsoleBrowser) -> None:
     fields = {"user": "alice", "quota": "producer_byte_rate", "value": "1048576"}
-    assert "1,048,576" in console.post("/quotas/set", fields, form="/quotas")
+    text = console.post("/quotas/set", fields, form="/quotas")
+    assert "1,048,576" in text
+    assert "<code>--broker-metrics</code>" in text, "how to see the usage"
     console.post("/quotas/set", {**fields, "operation": "remove"}, form="/quotas")
     assert "alice" not in console.text("/quotas")
 

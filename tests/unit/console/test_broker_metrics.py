@@ -1,0 +1,116 @@
+"""Quota usage and rebalances from the metrics of brokers."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from tests.unit.console.consoles import ConsoleBrowser, open_console
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla.broker.embedded import Broker
+from ottla.client.admin.quotas import ClientQuotaAlteration
+from ottla.errors import ConfigurationError
+from ottla.net.ports import free_port
+from ottla_console.cluster.metric_pages import MetricPages, MetricSample, samples_of
+from ottla_console.cluster.quota_usage import MAX_ROWS, UsageRow, usage_of
+from ottla_console.cluster.rebalances import REBALANCES, WINDOW_SECONDS, WINDOWS, RecentRebalances
+
+QUOTA_PAGE = """\
+# TYPE kafka_server_quota_byte_rate gauge
+kafka_server_quota_byte_rate{resource="Produce",user="",clientId="importer"} 64634
+kafka_server_quota_byte_rate{resource="Fetch",user="ann",clientId=""} 12.5
+kafka_server_quota_request_time{resource="Request",user="ann",clientId="a \\"b\\" } c"} 1e-3
+kafka_server_quota_throttle_time{resource="Produce",user="",clientId="importer"} 1634.12
+kafka_server_quota_throttle_time{resource="Fetch",user="ann",clientId=""} 0
+kafka_server_quota_byte_rate{resource="Unknown",user="",clientId="x"} 1
+"""
+
+
+def test_labels_are_unescaped() -> None:
+    page = 'm{a="1",b="x \\"y\\" \\\\ }\\n"} -1.5E3 1700000000\nm 2\nm{broken 3\nother 4\n'
+    assert list(samples_of(page, "m")) == [
+        MetricSample("m", {"a": "1", "b": 'x "y" \\ }\n'}, -1500),
+        MetricSample("m", {}, 2),
+    ]
+
+
+@pytest.mark.parametrize("address", ["", "file:///etc/passwd", "http://", "http://me:secret@a:1/metrics", "a:1/b?c"])
+def test_address_that_is_no_page_is_rejected(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="--broker-metrics"):
+        MetricPages([address], [])
+
+
+def test_throttled_clients_come_first_and_have_the_limit_that_applies() -> None:
+    importer, ann, other = usage_of({"a:1": QUOTA_PAGE, "b:1": ""})
+    assert importer == UsageRow("a:1", "producer_byte_rate", "", "importer", 64634, 1634.12)
+    assert (ann.user, ann.rate, ann.throttle_ms) == ("ann", 12.5, 0)
+    assert (other.client_id, other.quota, other.rate) == ('a "b" } c', "request_percentage", 0.001)
+    quotas = {
+        (("client-id", None),): {"producer_byte_rate": 10.0},
+        (("user", None), ("client-id", None)): {"request_percentage": 5.0},
+        (("user", "ann"),): {"consumer_byte_rate": 7.0, "request_percentage": 1.0},
+    }
+    assert [row.limit(quotas) for row in (importer, ann, other)] == [10, 7, 5]
+    quotas[("client-id", "importer"),] = {"producer_byte_rate": 20.0}
+    assert importer.limit(quotas) == 20
+    assert ann.limit({}) is None
+
+
+def test_rows_of_very_many_clients_are_limited() -> None:
+    lines = [
+        f'kafka_server_quota_byte_rate{{resource="Produce",user="",clientId="c{i}"}} {i}' for i in range(MAX_ROWS + 10)
+    ]
+    rows = usage_of({"a:1": "\n".join(lines)})
+    assert len(rows) == MAX_ROWS
+    assert rows[0].client_id == f"c{MAX_ROWS + 9}"
+
+
+def counters(**groups: int) -> str:
+    return "other 1\n" + "".join(f'{REBALANCES}{{consumergroup="{name}"}} {n}\n' for name, n in groups.items())
+
+
+def test_rebalances_of_ten_minutes_are_added_up_over_brokers_and_restarts() -> None:
+    recent = RecentRebalances()
+    recent.update(0, {"a": "other 1\n", "b": ""})
+    assert recent.of("g") is None
+    recent.update(10, {"a": counters(g=3), "b": counters(h=100)})
+    assert (recent.of("g"), recent.of("h")) == (3, 0)
+    recent.update(70, {"a": "", "b": counters(h=101)})  # a does not respond
+    recent.update(80, {"a": counters(g=5), "b": counters(h=2)})  # b has restarted
+    assert (recent.of("g"), recent.of("h"), recent.of("missing")) == (5, 3, 0)
+    recent.update(100, {"a": counters(), "b": counters(h=2, g=1)})  # b coordinates g now
+    assert recent.of("g") == 6
+    recent.update(10 + WINDOWS * WINDOW_SECONDS, {"a": counters(), "b": counters(h=2, g=1)})
+    assert (recent.of("g"), recent.of("h")) == (3, 3)
+    recent.update(1000 + WINDOWS * WINDOW_SECONDS, {"a": counters(), "b": counters(h=2, g=1)})
+    assert recent.of("g") == 0
+
+
+def wait_for(browser: ConsoleBrowser, path: str, pattern: str) -> None:
+    deadline, text = time.monotonic() + 30, ""
+    while re.search(pattern, text) is None:
+        assert time.monotonic() < deadline, text
+        text = browser.text(path)
+
+
+def test_throttled_client_and_rebalancing_group_are_shown() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    configs = {"ottla.http.listener": address, "group.initial.rebalance.delay.ms": "0"}
+    with Broker(configs) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        servers = broker.bootstrap_servers
+        admin.alter_client_quotas([ClientQuotaAlteration({"client-id": "importer"}, {"producer_byte_rate": 100.0})])
+        with open_console(servers, broker_metrics=(address,)) as browser:
+            assert "No client with a quota" in browser.text("/quotas")
+            with KafkaProducer(bootstrap_servers=servers, client_id="importer") as producer:
+                producer.send("visits", b"v" * 1000)
+            throttled = r'importer</td>.*<td class="n">100</td>.*<span class="badge bad">throttled</span> [\d.,]+ ms'
+            wait_for(browser, "/quotas", throttled)
+            wait_for(browser, "/groups", "no groups yet")
+            with KafkaConsumer(
+                "visits", bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest"
+            ) as c:
+                c.poll(timeout_ms=10_000)
+                wait_for(browser, "/group?id=billing", r"<dt>Rebalances</dt><dd>1</dd>")
+            wait_for(browser, "/groups?order=rebalances", r'billing</a></th>.*<td class="n">[1-9]\d*</td>')
