@@ -173,6 +173,20 @@ BROKERS_PANELS: Final = (
         "ottla_log_directory_free_bytes",
         legend="{{instance}} {{logDirectory}}",
     ),
+    Panel(
+        "Time of flushes, 99 %",
+        "ms",
+        (Query(f'ottla_log_flush_time_ms{{{BROKER},quantile="0.99"}}', "{{instance}} {{logDirectory}}"),),
+    ),
+    Panel(
+        "Slow flushes that producers waited for",
+        "short",
+        (
+            Query(
+                f"increase(ottla_log_flush_slow_total{{{BROKER}}}[$__rate_interval])", "{{instance}} {{logDirectory}}"
+            ),
+        ),
+    ),
     _gauge("Memory", "bytes", "process_resident_memory_bytes"),
     Panel("CPU", "short", (Query(f"rate(process_cpu_seconds_total{{{BROKER}}}[$__rate_interval])", "{{instance}}"),)),
 )

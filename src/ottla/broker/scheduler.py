@@ -29,6 +29,8 @@ failures_log = logging.getLogger("ottla.broker.failures")
 limit_repeated_errors(failures_log)
 
 MIN_CLEANER_PAUSE_SECONDS = 0.1
+CHECK_FLUSHES_MS = 5_000
+"""Interval in milliseconds between checks for flushes that do not return."""
 DELETE_FILES_MS = 10_000
 """Interval in milliseconds between removals of deleted files."""
 REST_MS = 60_000
@@ -72,6 +74,7 @@ class BackgroundTasks:
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_flush_scheduler_interval_ms, self.flush_old),
             (max(1, config.replica_lag_time_max_ms // 2), self.check_isr),
+            (CHECK_FLUSHES_MS, self.check_flushes),
             (DELETE_FILES_MS, self.delete_files),
             (REST_MS, self.close_idle_files),
             (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
@@ -154,6 +157,11 @@ class BackgroundTasks:
             partition_log = partition.log
             if partition_log.unflushed_messages and now - partition_log.last_flush_ms >= partition_log.config.flush_ms:
                 partition.flush_in_background()
+
+    def check_flushes(self) -> None:
+        """Warn if a disk hangs in a flush that producers wait for."""
+        for log_dir in self._usable():
+            log_dir.flusher.check()
 
     def forget_silent_producers(self) -> None:
         """Remove the state of producers that have been inactive for `producer.id.expiration.ms`."""

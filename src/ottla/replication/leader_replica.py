@@ -105,6 +105,16 @@ class LeaderReplica:
         if self._submission is not None:
             self._submission.cancel()
 
+    def followers_behind(self, offset: int) -> list[int]:
+        """Return the ids of the followers in the ISR that have not fetched up to `offset`."""
+        if self.state is None:
+            return []
+        return sorted(
+            replica.id
+            for replica in self.state.replicas.values()
+            if replica.id in self.state.maximal_isr and replica.log_end < offset
+        )
+
     def fail_waiters(self, error: KafkaError) -> None:
         self._deletions.fail_all(error)
         self._confirmations.fail_all(error)

@@ -78,6 +78,7 @@ class Partition:
         """Whether this broker is the leader that `image` names."""
         self.min_insync_replicas = min_insync_replicas
         self._workers = workers
+        self._flush_workers: Executor = workers if log.flusher is None else log.flusher.workers
         self._flush: asyncio.Future[None] | None = None
         self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
         self._append_waiters: dict[Waiter, None] = {}
@@ -372,9 +373,9 @@ class Partition:
 
     async def flush(self) -> None:
         """Flush all records that have been written so far. If the disk fails, take the partition out of service."""
-        end = self.log.written_end_offset
+        flush = functools.partial(self.log.flush, self.log.written_end_offset, is_awaited=True)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
+            await asyncio.get_running_loop().run_in_executor(self._flush_workers, flush)
         except errors.KafkaStorageError as error:
             self.fail(error)
         else:
@@ -406,7 +407,7 @@ class Partition:
         If that fails, take the partition out of service.
         """
         loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._workers, self.log.flush, up_to)
+        done = loop.run_in_executor(self._flush_workers, self.log.flush, up_to)
         done.add_done_callback(self._on_background_flush)
 
     def _on_background_flush(self, done: asyncio.Future[None]) -> None:
@@ -432,7 +433,8 @@ class Partition:
         if self._flush is not None:
             return
         end, position = self.log.written_end_offset, self.log.size
-        self._flush = asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
+        flush = functools.partial(self.log.flush, end, is_awaited=True)
+        self._flush = asyncio.get_running_loop().run_in_executor(self._flush_workers, flush)
         self._flush.add_done_callback(lambda done: self._on_flushed(done, end, position))
 
     def _flush_again(self) -> None:
@@ -461,6 +463,16 @@ class Partition:
         log = self.log
         end = log.written_end_offset
         return end if end - log.recovery_point < log.config.flush_messages else log.recovery_point
+
+    def uncommitted_reason(self) -> str:
+        """Return why the last appended records are not committed yet, for an error message."""
+        end = self.log.log_end_offset
+        if self._local_end_offset < end:
+            return f"the disk of {self.log.dir.parent} has not written them yet"
+        behind = self.leader_replica.followers_behind(end)
+        if behind:
+            return f"these in-sync replicas have not fetched them yet: {', '.join(map(str, behind))}"
+        return "the ISR is changing"
 
     def maybe_advance_high_watermark(self, gained: int) -> None:
         """Advance the high watermark as far as possible, and complete the requests that wait for it.

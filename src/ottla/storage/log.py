@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
-from ottla.latency import LatencyHistogram
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC, BatchHeader, assign
@@ -41,6 +40,7 @@ from ottla.storage.files import (
     sync_file,
 )
 from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs, write_tiered
+from ottla.storage.log_flusher import LogFlusher
 from ottla.storage.pending_writes import PendingWrites
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
@@ -110,18 +110,19 @@ class Log:
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
         writer: AppendWriter | None = None,
-        flush_times: LatencyHistogram | None = None,
+        flusher: LogFlusher | None = None,
         begin_lower_checkpoint: BeginWrite | None = None,
     ) -> None:
         """`load_producers`: rebuilds the producer state from snapshots and batches after a truncation.
 
-        `writer`: writes appends; None: write directly. `flush_times`: records the durations of flushes.
+        `writer`: writes appends; None: write directly. `flusher`: measures flushes.
         `begin_lower_checkpoint`: returns a function that lowers the checkpointed recovery point to this log's; None if
         it is not higher.
         """
         self.dir = directory
         self._load_producers = load_producers
-        self._flush_times = flush_times
+        self.flusher = flusher
+        """The flusher of the log directory; None if this log is not in one."""
         self._begin_lower_checkpoint = begin_lower_checkpoint
         self.topic_partition = topic_partition
         self.config = config
@@ -654,9 +655,9 @@ class Log:
 
     # Durability
 
-    def flush(self, up_to: int | None = None) -> None:
+    def flush(self, up_to: int | None = None, *, is_awaited: bool = False) -> None:
         """Wait until all records before `up_to` (None: the written end offset) are on disk, and advance the recovery
-        point to it.
+        point to it. `is_awaited`: acknowledgements wait for it.
 
         May be called in a worker thread. Raises KafkaStorageError, and then does not advance the recovery point.
         """
@@ -666,17 +667,11 @@ class Log:
             end = min(up_to, end)
         if end <= self.recovery_point:
             return
-        began = time.perf_counter()
-        first = self.segment_number(self.recovery_point)
-        dirty = [segment for segment in self.segments[first:] if segment.base_offset < end]
+        flusher = self.flusher
+        measured = nullcontext() if flusher is None else flusher.measured(self.topic_partition, is_awaited=is_awaited)
         try:
-            for segment in dirty:
-                segment.sync()
-            self.leader_epochs.sync()
-            sync_directory(self.dir)
-            if not self._is_in_directory:
-                sync_directory(self.dir.parent)
-                self._is_in_directory = True
+            with measured:
+                self._sync(end)
         except OSError as error:
             if self._abandoned:
                 # the log was deleted, or moved to another directory, during the flush: there is nothing to flush
@@ -686,8 +681,17 @@ class Log:
             if cuts == self.cuts:
                 self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self.clock.now_ms()
-        if self._flush_times is not None:
-            self._flush_times.record(time.perf_counter() - began)
+
+    def _sync(self, end: int) -> None:
+        """Wait until the files of records between the recovery point and `end` are on disk. Raises OSError."""
+        first = self.segment_number(self.recovery_point)
+        for segment in [segment for segment in self.segments[first:] if segment.base_offset < end]:
+            segment.sync()
+        self.leader_epochs.sync()
+        sync_directory(self.dir)
+        if not self._is_in_directory:
+            sync_directory(self.dir.parent)
+            self._is_in_directory = True
 
     def close(self) -> None:
         """Flush, write the producer snapshot and the indexes, and close the files, so that the next start needs no

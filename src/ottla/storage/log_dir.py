@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla import errors, names
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
-from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
 from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
+from ottla.storage.log_flusher import LogFlusher
 from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
@@ -74,8 +74,7 @@ class LogDir:
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
         self.writer = writer
-        self.flush_times = LatencyHistogram()
-        """Durations of flushes of the logs in this directory."""
+        self.flusher = LogFlusher(path)
         self.cleaner_passes = 0
         """The number of completed cleaner passes."""
         self.logs: dict[TopicPartition, Log] = {}
@@ -289,7 +288,7 @@ class LogDir:
                 compacted_below=compacted_below,
                 producer_expiration_ms=self.producer_expiration_ms,
                 writer=self.writer,
-                flush_times=self.flush_times,
+                flusher=self.flusher,
                 begin_lower_checkpoint=self._begin_lower_checkpoint,
             )
             if not compacted_below:
@@ -337,7 +336,7 @@ class LogDir:
             clock=self.clock,
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
-            flush_times=self.flush_times,
+            flusher=self.flusher,
             begin_lower_checkpoint=self._begin_lower_checkpoint,
         )
 
@@ -368,7 +367,7 @@ class LogDir:
             clean=True,
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
-            flush_times=self.flush_times,
+            flusher=self.flusher,
             begin_lower_checkpoint=self._begin_lower_checkpoint,
         )
         return adopted
@@ -604,6 +603,7 @@ class LogDir:
         if self._lock_fd < 0:
             return
         try:
+            self.flusher.close()
             self._close()
         finally:
             if self.writer is not None:

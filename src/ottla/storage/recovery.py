@@ -15,7 +15,6 @@ from pathlib import Path
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
 from ottla.errors import CorruptMessageError, KafkaStorageError
-from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
@@ -25,6 +24,7 @@ from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import LogFile, storage_error
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.log import BeginWrite, Log
+from ottla.storage.log_flusher import LogFlusher
 from ottla.storage.partition_metadata import read_topic_id
 from ottla.storage.producer_state import BATCHES_KEPT, read_marker, snapshots_in
 from ottla.storage.scan import headers, walk
@@ -59,7 +59,7 @@ def open_log(
     compacted_below: bool = False,
     producer_expiration_ms: int = 86_400_000,
     writer: AppendWriter | None = None,
-    flush_times: LatencyHistogram | None = None,
+    flusher: LogFlusher | None = None,
     begin_lower_checkpoint: BeginWrite | None = None,
 ) -> Log:
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
@@ -77,7 +77,7 @@ def open_log(
         clock=clock,
         producer_expiration_ms=producer_expiration_ms,
         writer=writer,
-        flush_times=flush_times,
+        flusher=flusher,
         begin_lower_checkpoint=begin_lower_checkpoint,
     )
     try:

@@ -145,6 +145,14 @@ def test_confirm_leadership_alone_in_sync_returns_none(tmp_path: Path) -> None:
     with_partition(test, tmp_path, image=image)
 
 
+def test_reason_for_uncommitted_records_names_the_followers(tmp_path: Path) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        partition.append(view(b"a"))
+        assert partition.uncommitted_reason() == "these in-sync replicas have not fetched them yet: 1"
+
+    with_partition(test, tmp_path, image=replace(IMAGE_OF_TWO, replicas=(0, 1, 2)))
+
+
 def test_single_replica_satisfies_min_insync_replicas(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         assert partition.append(view(b"a")).base_offset == 0

@@ -330,7 +330,7 @@ async def _when_safe(
     timeout_ms = request.timeout_ms
     await wait_all([wait.future for wait in waits], timeout_ms)
     for wait in waits:
-        error = wait.future.exception() if wait.future.done() else errors.RequestTimedOutError()
+        error = wait.future.exception() if wait.future.done() else _timed_out(wait, timeout_ms, context)
         error = error or wait.failure
         if error is not None:
             wait.response.error_code = errors.code_of(error)
@@ -339,6 +339,15 @@ async def _when_safe(
             if isinstance(error, errors.KafkaError):
                 context.broker.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
     return _with_leaders(response, request, context)
+
+
+def _timed_out(wait: Wait, timeout_ms: int, context: RequestContext) -> errors.RequestTimedOutError:
+    tp = wait.topic_partition
+    partition = context.broker.partitions.get(tp)
+    reason = "the partition was removed" if partition is None else partition.uncommitted_reason()
+    return errors.RequestTimedOutError(
+        f"the records of {tp} are not committed within timeout.ms={timeout_ms}: {reason}"
+    )
 
 
 def _with_leaders(response: ProduceResponse, request: ProduceRequest, context: RequestContext) -> ProduceResponse:

@@ -703,6 +703,27 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         logs.flush_times,
     ),
     BrokerMetric(
+        "ottla:type=log-flush#time-ms",
+        SUMMARY,
+        DIRECTORY,
+        "Flushes of the logs in a log directory, in milliseconds.",
+        logs.directory_flush_times,
+    ),
+    BrokerMetric(
+        "ottla:type=log-flush#slow-total",
+        COUNTER,
+        DIRECTORY,
+        "Flushes that producers waited for longer than 500 ms (flush.messages).",
+        logs.slow_flushes,
+    ),
+    BrokerMetric(
+        "ottla:type=log-flush#longest-running-seconds",
+        GAUGE,
+        DIRECTORY,
+        "Time since the start of the oldest flush that has not returned; 0 if there is none. Grows if the disk hangs.",
+        logs.longest_running_flush,
+    ),
+    BrokerMetric(
         f"{_LOGS}OfflineLogDirectoryCount",
         GAUGE,
         NONE,

@@ -34,8 +34,23 @@ def segments(scrape: Scrape) -> Samples:
 def flush_times(scrape: Scrape) -> Samples:
     merged = LatencySnapshot()
     for log_dir in scrape.context.partitions.log_dirs:
-        merged = merged.merged(log_dir.flush_times.snapshot(scrape.now))
+        merged = merged.merged(log_dir.flusher.times.snapshot(scrape.now))
     yield (), merged
+
+
+def directory_flush_times(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        yield (str(log_dir.path),), log_dir.flusher.times.snapshot(scrape.now)
+
+
+def slow_flushes(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        yield (str(log_dir.path),), log_dir.flusher.slow_flushes
+
+
+def longest_running_flush(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        yield (str(log_dir.path),), log_dir.flusher.longest_running_seconds()
 
 
 def offline_directories(scrape: Scrape) -> int:
