@@ -211,6 +211,34 @@ def test_rebalance_removes_members_that_do_not_rejoin() -> None:
     assert {m.member_id for m in world.answers["one"].members} == {one.member_id, world.answers["new"].member_id}
 
 
+def test_members_that_a_rebalance_waits_for_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "ottla.coordinator.group")
+    world = World()
+    one, two, three = world.stable(3, session=1_800_000)
+    world.join("one", one.member_id, session=1_800_000)
+    caplog.clear()
+    world.pass_time(9_000)
+    assert caplog.messages == []
+    world.leave("left", MemberIdentity(member_id=three.member_id, reason="consumer poll timeout has expired."))
+    assert world.group.next_deadline() == world.clock.monotonic() + 1
+    world.pass_time(1_000)
+    world.pass_time(1_000)
+    assert caplog.messages == [
+        f"Removed member {three.member_id} (/127.0.0.1) from group g, which is rebalancing: it leaves: consumer poll "
+        "timeout has expired.",
+        "The rebalance of group g has waited for 10 s for 1 of 2 members, which have not joined again: "
+        f"{two.member_id} (/127.0.0.1). They do not call poll(), and are removed after 60 s "
+        "(max.poll.interval.ms)",
+    ]
+    world.pass_time(49_000)
+    caplog.clear()
+    world.pass_time(15_000)
+    assert caplog.messages == [
+        f"The rebalance of group g has waited for 75 s, now for its leader {one.member_id} (/127.0.0.1), which has not "
+        "sent the assignment; it is removed after 60 s"
+    ]
+
+
 def test_rebalance_removes_members_that_do_not_sync() -> None:
     world = World()
     world.join("a", session=1_800_000)

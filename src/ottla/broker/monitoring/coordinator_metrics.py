@@ -170,6 +170,13 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         coordinators.group_rebalances,
     ),
     BrokerMetric(
+        f"{_LAGS}rebalance-seconds",
+        GAUGE,
+        GROUP,
+        "Time since the start of the rebalance of a classic group; only of groups that are rebalancing.",
+        coordinators.rebalance_seconds,
+    ),
+    BrokerMetric(
         "ottla:type=consumer-groups#omitted-offsets",
         GAUGE,
         NONE,

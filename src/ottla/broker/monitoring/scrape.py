@@ -124,6 +124,8 @@ class Scrape:
         """The number of members by group."""
         self.rebalances: Mapping[str, int] = {}
         """The number of rebalances by group."""
+        self.rebalance_seconds: dict[str, float] = {}
+        """The time since the start of the rebalance of each group that is rebalancing."""
         self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 
@@ -173,6 +175,9 @@ class Scrape:
         counts = self.groups
         for group in list(runtime.groups.by_id.values()):
             self.members[group.id] = group.member_count
+            seconds = runtime.rebalance_seconds(group)
+            if seconds is not None:
+                self.rebalance_seconds[group.id] = seconds
             counts.by_type[group.type] += 1
             counts.by_state[group.type, str(group.state_name)] += 1
             counts.offsets += len(runtime.offsets.by_group.get(group.id, ()))

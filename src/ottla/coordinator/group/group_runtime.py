@@ -16,6 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
@@ -87,6 +88,12 @@ class GroupRuntime(CoordinatorRuntime):
             what = "not found" if group is None else f"is not a {group_type.TYPE} group"
             raise errors.GroupIdNotFoundError(f"Group {group_id} {what}.")
         return group
+
+    def rebalance_seconds(self, group: Group) -> float | None:
+        """Return the time since the start of a classic group's rebalance; None if it is not rebalancing."""
+        if not isinstance(group, ClassicGroup) or not group.is_rebalancing:
+            return None
+        return self._clock.monotonic() - group.rebalance_began
 
     def response_future(self) -> asyncio.Future[Response]:
         """Return a future for a response that `execute` sends."""

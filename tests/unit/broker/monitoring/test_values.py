@@ -231,6 +231,12 @@ def test_committed_offsets_and_groups_are_counted(tmp_path: Path) -> None:
         assert metrics.value(GROUPS + "group_completed_rebalance_count") == 1
         assert metrics.value(GROUPS + "group_completed_rebalance_rate") == pytest.approx(1 / 30)
         assert metrics.value("kafka_consumergroup_rebalances_total", consumergroup="g") == 1
+        assert "kafka_consumergroup_rebalance_seconds" not in metrics.names
+        joining = asyncio.ensure_future(join(client))
+        while "kafka_consumergroup_rebalance_seconds" not in metrics.names:
+            metrics = await scraped(client.node)
+        assert 0 <= metrics.value("kafka_consumergroup_rebalance_seconds", consumergroup="g") < 10
+        joining.cancel()
         assert metrics.value(GROUPS + "num_partitions", state="active") == 3
 
     with_broker(test, tmp_path)

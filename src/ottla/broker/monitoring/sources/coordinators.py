@@ -86,6 +86,11 @@ def group_rebalances(scrape: Scrape) -> Samples:
         yield (group_id,), number
 
 
+def rebalance_seconds(scrape: Scrape) -> Samples:
+    for group_id, seconds in scrape.rebalance_seconds.items():
+        yield (group_id,), seconds
+
+
 def lag(scrape: Scrape) -> Samples:
     for (group_id, (topic, partition), _), behind in scrape.lags.lags:
         yield (group_id, topic, str(partition)), behind

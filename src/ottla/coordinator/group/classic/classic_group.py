@@ -109,6 +109,8 @@ class ClassicGroup:
     initial: bool = False
     """Whether this is the first rebalance of an empty group, which waits for more members."""
     rebalance_began: float = 0.0
+    report_at: float = NEVER
+    """The time at which the log names the members that the rebalance waits for."""
     joined_since: bool = False
     """Whether a new member has joined since the initial delay was started or last extended."""
     sync_deadline: float = NEVER
@@ -128,6 +130,11 @@ class ClassicGroup:
     @property
     def state_name(self) -> str:
         return self.state
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance has started and is not completed."""
+        return self.state in (ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING)
 
     def transition_to(self, state: ClassicGroupState) -> None:
         """Change the state. Raises IllegalStateError for a transition that is not in the table."""
@@ -318,7 +325,7 @@ class ClassicGroup:
         return None
 
     def next_deadline(self) -> float:
-        return min(self.deadline, self.sync_deadline, self.members_due)
+        return min(self.deadline, self.sync_deadline, self.members_due, self.report_at)
 
     def update_members_due(self) -> None:
         """Set `members_due` to the exact time at which the next member or pending id expires."""

@@ -171,6 +171,8 @@ class ClassicGroups:
                 self._rebalance.remove(group, member, result, "has not sent SyncGroup within the rebalance timeout")
         if group.state is ClassicGroupState.PREPARING:
             self._rebalance.try_complete(group, result)
+        if group.report_at <= now:
+            self._rebalance.report(group)
         group.update_members_due()
         return result
 

@@ -8,6 +8,7 @@ Without I/O: responses and records go into the result.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from ottla import errors
 from ottla.clock import Clock
@@ -16,12 +17,16 @@ from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
-from ottla.logs import RateLimitFilter
+from ottla.logs import RateLimitFilter, listed
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 log = logging.getLogger("ottla.coordinator.group")
 log.addFilter(RateLimitFilter(per_window=500))
+
+REPORT_SECONDS: Final = 10.0
+"""Time in seconds after which the log names the members that a rebalance waits for."""
+MAX_LISTED: Final = 5
 
 
 class ClassicRebalance:
@@ -48,6 +53,7 @@ class ClassicRebalance:
         group.initial = group.state is ClassicGroupState.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
         group.rebalance_began = now
         group.joined_since = False
+        group.report_at = now + REPORT_SECONDS
         wait = group.rebalance_timeout
         if group.initial:
             wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
@@ -100,7 +106,7 @@ class ClassicRebalance:
             group.deadline = now + group.rebalance_timeout
             return
         group.generation += 1
-        group.deadline = NEVER
+        group.deadline = group.report_at = NEVER
         if not joined:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
@@ -112,6 +118,7 @@ class ClassicRebalance:
             group.leader = joined[0].id
         group.protocol = group.choose_protocol()
         group.transition_to(ClassicGroupState.COMPLETING)
+        group.report_at = now + REPORT_SECONDS
         group.sync_deadline = now + group.rebalance_timeout
         log.info(
             "The members of group %s have joined: generation=%d members=%d protocol=%s leader=%s after %.1f s",
@@ -133,6 +140,7 @@ class ClassicRebalance:
         """Apply the leader's assignment, and answer the pending SyncGroup requests."""
         now = self._clock.monotonic()
         group.transition_to(ClassicGroupState.STABLE)
+        group.report_at = NEVER
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         result.records.append(records.group_record(group, self._clock.now_ms()))
@@ -141,6 +149,35 @@ class ClassicRebalance:
                 result.respond(member.awaiting_sync, sync_response(group, member))
                 member.awaiting_sync = None
                 group.touch(member, now)
+
+    def report(self, group: ClassicGroup) -> None:
+        """Log which members a rebalance waits for, once: until then, nothing tells them from the others."""
+        group.report_at = NEVER
+        seconds = self._clock.monotonic() - group.rebalance_began
+        if group.state is ClassicGroupState.COMPLETING and group.leader is not None:
+            leader = group.members[group.leader]
+            log.warning(
+                "The rebalance of group %s has waited for %.0f s, now for its leader %s (%s), which has not sent the "
+                "assignment; it is removed after %g s",
+                group.id,
+                seconds,
+                leader.id,
+                leader.client_host,
+                group.rebalance_timeout,
+            )
+            return
+        absent = [f"{m.id} ({m.client_host})" for m in group.members.values() if m.awaiting_join is None]
+        if group.state is ClassicGroupState.PREPARING and absent:
+            log.warning(
+                "The rebalance of group %s has waited for %.0f s for %d of %d members, which have not joined again: "
+                "%s. They do not call poll(), and are removed after %g s (max.poll.interval.ms)",
+                group.id,
+                seconds,
+                len(absent),
+                len(group.members),
+                listed(absent, MAX_LISTED),
+                group.rebalance_timeout,
+            )
 
     def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult, reason: str) -> None:
         """Remove a member, and start a rebalance of the others. `reason`: for the log."""
@@ -156,6 +193,14 @@ class ClassicRebalance:
         group.remove(member.id)
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             self.prepare(group, result, f"member {member.id} ({member.client_host}) {reason}")
+        else:
+            log.info(
+                "Removed member %s (%s) from group %s, which is rebalancing: it %s",
+                member.id,
+                member.client_host,
+                group.id,
+                reason,
+            )
         if group.state is ClassicGroupState.PREPARING:
             if not group.members and not group.pending:
                 group.initial = False
