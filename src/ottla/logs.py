@@ -38,6 +38,7 @@ LOGGERS: Final = (
     "ottla.replication",
     "ottla.replication.failures",
     "ottla.request",
+    "ottla.request.rejected",
     "ottla.spark",
     "ottla.storage",
     "ottla.storage.compaction.cleaner",

@@ -25,6 +25,9 @@ offsets_log = logging.getLogger("ottla.changes.offsets")
 offsets_log.addFilter(RateLimitFilter())
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
+rejected_log = logging.getLogger("ottla.request.rejected")
+rejected_log.addFilter(RateLimitFilter(per_window=1, key=lambda record: str((record.args or ())[:-1])))
+rejected_log.addFilter(RateLimitFilter(per_window=200))
 
 MAX_THROTTLE_MS = 2**31 - 1
 """The largest value of `throttle_time_ms` in a response."""
@@ -74,6 +77,11 @@ class RequestContext:
         assigns itself partitions may commit all the time.
         """
         offsets_log.info(f"{message}%s", *args, self.by)
+
+    def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
+        """Log that data which the client has sent is invalid. Rate-limited by resource, error and client."""
+        name = errors.for_code(error.code).name
+        rejected_log.info("Rejected a batch for %s%s with %s: %s", resource, self.by, name, error.message)
 
     @property
     def is_broker(self) -> bool:

@@ -86,12 +86,18 @@ class AclList(NamedTuple):
 
 class PartitionLag(NamedTuple):
     """The committed offset of a group in a partition, and the end offset of the partition, which is -1 if it is
-    unknown.
+    unknown, as is its last stable offset: the start of its first open transaction, or its end.
     """
 
     tp: TopicPartition
     committed: int
     end: int
+    stable: int = -1
+
+    @property
+    def waits_for_transaction(self) -> bool:
+        """Whether consumers with `read_committed` cannot read on before a transaction ends."""
+        return 0 <= self.stable <= self.committed < self.end
 
     @property
     def lag(self) -> int | None:

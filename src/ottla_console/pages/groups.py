@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from ottla.client.admin.groups.group_descriptions import GroupDescription
-from ottla.client.admin.topics.offsets import OffsetSpec
+from ottla.client.admin.topics.offsets import IsolationLevel, OffsetSpec
 from ottla.errors import GroupIdNotFoundError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_console.cluster.clients import CHANGE_MS, READ_MS
@@ -121,7 +121,14 @@ async def _type(page: Page, group_id: str) -> str:
 
 async def _lags(page: Page, group_id: str) -> list[PartitionLag]:
     committed = await page.admin.list_consumer_group_offsets(group_id, timeout_ms=READ_MS, errors={})
-    return await lag_of(page.admin, committed, READ_MS)
+    rows = await lag_of(page.admin, committed, READ_MS)
+    behind = [row.tp for row in rows if row.lag]
+    if not behind:
+        return rows
+    stable = await page.admin.list_offsets(
+        dict.fromkeys(behind, OffsetSpec.latest()), READ_MS, IsolationLevel.READ_COMMITTED, errors={}
+    )
+    return [row._replace(stable=stable[row.tp].offset) if row.tp in stable else row for row in rows]
 
 
 async def _share_lags(page: Page, group_id: str) -> list[PartitionLag]:

@@ -152,6 +152,23 @@ def test_streams_group_has_the_partitions_of_its_tasks(
     assert f"{ottla_topic}-words-repartition-0" in text
 
 
+def test_partition_in_which_a_group_waits_for_a_transaction_is_marked(
+    console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    servers, path = ottla_broker.bootstrap_servers, f"/group?id={ottla_topic}"
+    with (
+        KafkaProducer(bootstrap_servers=servers, transactional_id=ottla_topic) as producer,
+        KafkaAdminClient(bootstrap_servers=servers) as admin,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ottla_topic, b"v").get(10)
+        admin.alter_consumer_group_offsets(ottla_topic, {TopicPartition(ottla_topic, 0): 0})
+        assert "open transaction" in console.text(path)
+        producer.commit_transaction()
+    assert "open transaction" not in console.text(path)
+
+
 def test_offsets_are_reset_as_the_preview_says(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:
     produce(ottla_broker, ottla_topic, *(b"v" for _ in range(10)))
     group, tp = f"group/{ottla_topic} & co", TopicPartition(ottla_topic, 0)

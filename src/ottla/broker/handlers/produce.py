@@ -78,6 +78,15 @@ COMPRESSED_AT_ONCE = 4
 """Number of compressed batches in a request above which other requests are processed in between."""
 NOT_ASKED = VerificationResult()
 """The result if no verification was necessary."""
+INVALID_DATA = (
+    errors.MessageTooLargeError,
+    errors.CorruptMessageError,
+    errors.InvalidRecordError,
+    errors.InvalidTimestampError,
+    errors.UnsupportedCompressionTypeError,
+    errors.UnsupportedForMessageFormatError,
+)
+"""Errors of batches that are never accepted as they are, so that the owner of the client has to do something."""
 CONFIRM_SECONDS = 2.0
 """Maximum time in seconds to confirm the leadership before the producer gets an error that only the leader may
 return.
@@ -410,6 +419,8 @@ def _rejected(
     if header is not None:
         partitions.rejected_batches.add(tp, header, error)
     partitions.topic_stats.get(tp.topic).on_rejected(error, 0 if data.records is None else len(data.records))
+    if isinstance(error, INVALID_DATA):
+        context.log_rejection(tp, error)
     return _failed(data.index, error)
 
 

@@ -61,7 +61,11 @@ def test_duplicate_of_an_idempotent_producer_is_not_counted_again(tmp_path: Path
     with_broker(test, tmp_path)
 
 
-def test_rejected_batches_are_counted_by_their_reason(tmp_path: Path) -> None:
+def test_rejected_batches_are_counted_by_their_reason_and_logged_with_their_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla.request.rejected")
+
     async def test(client: Asker) -> None:
         await create(client, "t", cleanup_policy="compact", max_message_bytes="1000")
         corrupt = batch(b"a")
@@ -71,13 +75,22 @@ def test_rejected_batches_are_counted_by_their_reason(tmp_path: Path) -> None:
             await client.ask(produce_request(data), 9)
             for data in (corrupt, bytearray(large), batch(b"no key", key=None))
         ]
+        await client.ask(produce_request(bytearray(large)), 9)
         assert all(answer.responses[0].partition_responses[0].error_code for answer in answers)
         metrics = await scraped(client.node)
         assert per_topic(metrics, "invalidmessagecrcrecords_total") == ([1], [1])
-        assert per_topic(metrics, "bytesrejected_total") == ([len(large)], [len(large)])
+        assert per_topic(metrics, "bytesrejected_total") == ([2 * len(large)], [2 * len(large)])
         assert per_topic(metrics, "nokeycompactedtopicrecords_total") == ([1], [1])
-        assert per_topic(metrics, "failedproducerequests_total") == ([3], [3])
+        assert per_topic(metrics, "failedproducerequests_total") == ([4], [4])
         assert per_topic(metrics, "messagesin_total") == ([0], [0])
+        rejected = [record.getMessage() for record in caplog.records if record.name == "ottla.request.rejected"]
+        start = "Rejected a batch for t-0 (requested by User:ANONYMOUS from 127.0.0.1, client_id=tester) with "
+        assert [text.removeprefix(start).partition(":")[0] for text in rejected] == [
+            "CORRUPT_MESSAGE",
+            "MESSAGE_TOO_LARGE",
+            "INVALID_RECORD",
+        ]
+        assert f"a batch of {len(large)} bytes is larger than max.message.bytes=1000" in rejected[1]
 
     with_broker(test, tmp_path)
 
