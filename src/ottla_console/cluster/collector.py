@@ -24,6 +24,7 @@ from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.security.acl import ACL
 from ottla_console.cluster.byte_rates import ByteMeter
 from ottla_console.cluster.directories import DirectoryRow, directory_rows
+from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import MetricPages
 from ottla_console.cluster.quota_usage import UsageRow, usage_of
 from ottla_console.cluster.rebalances import RecentRebalances
@@ -175,6 +176,7 @@ class Collector:
         """Bytes per second of topics and brokers."""
         self.rebalances = RecentRebalances()
         self.quota_usage: list[UsageRow] = []
+        self.flushes: list[FlushRow] = []
         self.is_partial = False
         """Whether the cluster has more partitions than can be sampled, so that rates are incomplete."""
 
@@ -320,6 +322,7 @@ class Collector:
             self.byte_rates.append(now, rates)
         self.rebalances.update(now, pages)
         self.quota_usage = usage_of(pages)
+        self.flushes = flush_rows(pages)
 
     async def _load_groups(self) -> dict[str, GroupRow]:
         listed = await self._client.list_groups(timeout_ms=LOAD_MS, errors={})

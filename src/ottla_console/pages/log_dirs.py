@@ -9,4 +9,5 @@ from ottla_console.web.page import Page
 
 async def listing(page: Page) -> Response:
     """Return the list of log directories."""
-    return page.render("log_dirs.html", directories=await page.console.collector.directories())
+    collector = page.console.collector
+    return page.render("log_dirs.html", directories=await collector.directories(), flushes=collector.flushes)

@@ -13,6 +13,7 @@ from ottla.broker.embedded import Broker
 from ottla.client.admin.quotas import ClientQuotaAlteration
 from ottla.errors import ConfigurationError
 from ottla.net.ports import free_port
+from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import MetricPages, MetricSample, samples_of
 from ottla_console.cluster.quota_usage import MAX_ROWS, UsageRow, usage_of
 from ottla_console.cluster.rebalances import REBALANCES, WINDOW_SECONDS, WINDOWS, RecentRebalances
@@ -95,6 +96,25 @@ def wait_for(browser: ConsoleBrowser, path: str, pattern: str) -> None:
         text = browser.text(path)
 
 
+FLUSH_PAGE = """\
+ottla_log_flush_time_ms{logDirectory="/data/b",quantile="0.99"} 812.5
+ottla_log_flush_time_ms_count{logDirectory="/data/b"} 7
+ottla_log_flush_time_ms_count{logDirectory="/data/a"} 0
+ottla_log_flush_slow_total{logDirectory="/data/b"} 2
+ottla_log_flush_longest_running_seconds{logDirectory="/data/a"} 0
+"""
+
+
+def test_slow_and_hanging_directories_come_first() -> None:
+    hanging = 'ottla_log_flush_longest_running_seconds{logDirectory="/data/a"} 42\n'
+    hangs, slow, fast = flush_rows({"a:1": FLUSH_PAGE, "b:1": hanging})
+    assert (hangs.address, hangs.directory, hangs.hangs, hangs.is_slow) == ("b:1", "/data/a", True, True)
+    assert slow == FlushRow("a:1", "/data/b", 7, 812.5, 2, 0)
+    assert (slow.hangs, slow.is_slow) == (False, True)
+    assert fast == FlushRow("a:1", "/data/a", 0, None, 0, 0)
+    assert not fast.is_slow
+
+
 def test_throttled_client_and_rebalancing_group_are_shown() -> None:
     address = f"127.0.0.1:{free_port()}"
     configs = {"ottla.http.listener": address, "group.initial.rebalance.delay.ms": "0"}
@@ -107,6 +127,7 @@ def test_throttled_client_and_rebalancing_group_are_shown() -> None:
                 producer.send("visits", b"v" * 1000)
             throttled = r'importer</td>.*<td class="n">100</td>.*<span class="badge bad">throttled</span> [\d.,]+ ms'
             wait_for(browser, "/quotas", throttled)
+            wait_for(browser, "/log-dirs", r"99 % in</th>")
             wait_for(browser, "/groups", "no groups yet")
             with KafkaConsumer(
                 "visits", bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest"
