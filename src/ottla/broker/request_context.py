@@ -26,7 +26,7 @@ offsets_log.addFilter(RateLimitFilter())
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
 rejected_log = logging.getLogger("ottla.request.rejected")
-rejected_log.addFilter(RateLimitFilter(per_window=1, key=lambda record: str((record.args or ())[:-1])))
+rejected_log.addFilter(RateLimitFilter(per_window=1, key=lambda record: str(tuple(record.args or ())[:-1])))
 rejected_log.addFilter(RateLimitFilter(per_window=200))
 
 MAX_THROTTLE_MS = 2**31 - 1
@@ -80,7 +80,7 @@ class RequestContext:
 
     def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
         """Log that data which the client has sent is invalid. Rate-limited by resource, error and client."""
-        name = errors.for_code(error.code).name
+        name = errors.for_code(errors.code_of(error)).name
         rejected_log.info("Rejected a batch for %s%s with %s: %s", resource, self.by, name, error.message)
 
     @property

@@ -22,7 +22,7 @@ class FlushRow(NamedTuple):
 
     address: str
     directory: str
-    count: float
+    flushes: float
     """The number of flushes since the broker was started."""
     p99_ms: float | None
     """The 99th percentile of the last one to two minutes; None if there were no flushes."""

@@ -42,7 +42,9 @@ class RecentRebalances:
         before, increases = self._counters.get(address), self._windows[-1][1]
         after = {s.labels.get("consumergroup", ""): s.value for s in samples_of(page, REBALANCES)}
         self._counters[address] = after
-        for group_id, value in after.items() if before is not None else ():
+        if before is None:
+            return
+        for group_id, value in after.items():
             previous = before.get(group_id, 0.0)
             # a counter starts again from zero if the broker has restarted
             grown = value - previous if value >= previous else value

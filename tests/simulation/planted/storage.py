@@ -102,7 +102,7 @@ def fsync_errors_are_ignored() -> None:
 def recovery_points_are_ahead_of_the_fsync() -> None:
     """The recovery point moves to the end of the log although nothing was flushed."""
 
-    def flush(self: Any, up_to: int | None = None) -> None:
+    def flush(self: Any, up_to: int | None = None, *, is_awaited: bool = False) -> None:
         end = self.written_end_offset
         self.recovery_point = max(self.recovery_point, end if up_to is None else min(up_to, end))
 

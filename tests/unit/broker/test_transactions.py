@@ -363,9 +363,9 @@ def test_repeated_request_waits_until_the_first_is_on_disk(tmp_path: Path) -> No
         me = Producer(producer.producer_id, producer.epoch)
         flushing, flush, loop = threading.Event(), log.flush, asyncio.get_running_loop()
 
-        def slow(up_to: int | None = None) -> None:
+        def slow(up_to: int | None = None, *, is_awaited: bool = False) -> None:
             assert flushing.wait(20)
-            flush(up_to)
+            flush(up_to, is_awaited=is_awaited)
 
         log.flush = slow  # type: ignore[method-assign]
         first = loop.create_task(runtime.add_partitions("tx", me, [T0]))
@@ -735,11 +735,11 @@ def test_an_end_whose_request_is_given_up_is_carried_out(tmp_path: Path, monkeyp
     began, go_on = threading.Event(), threading.Event()
     flush = Log.flush
 
-    def held(log: Log, up_to: int | None = None) -> None:
+    def held(log: Log, up_to: int | None = None, *, is_awaited: bool = False) -> None:
         if log.topic_partition.topic == TRANSACTION_STATE:
             began.set()
             go_on.wait(5)
-        flush(log, up_to)
+        flush(log, up_to, is_awaited=is_awaited)
 
     async def test(client: Asker, clock: ManualClock) -> None:
         await create(client)
