@@ -29,7 +29,7 @@ class FlushRow(NamedTuple):
     slow: float
     """The number of flushes that producers have waited for longer than 500 ms."""
     running_seconds: float
-    """How long the oldest flush that has not returned has been running; 0 if there is none."""
+    """The time since the start of the oldest flush that has not returned; 0 if there is none."""
 
     @property
     def is_slow(self) -> bool:

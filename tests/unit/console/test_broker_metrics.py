@@ -93,6 +93,7 @@ def wait_for(browser: ConsoleBrowser, path: str, pattern: str) -> None:
     deadline, text = time.monotonic() + 30, ""
     while re.search(pattern, text) is None:
         assert time.monotonic() < deadline, text
+        time.sleep(0.02)  # for the broker, which is in the same process
         text = browser.text(path)
 
 
@@ -117,7 +118,11 @@ def test_slow_and_hanging_directories_come_first() -> None:
 
 def test_throttled_client_and_rebalancing_group_are_shown() -> None:
     address = f"127.0.0.1:{free_port()}"
-    configs = {"ottla.http.listener": address, "group.initial.rebalance.delay.ms": "0"}
+    configs = {
+        "ottla.http.listener": address,
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+    }
     with Broker(configs) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         servers = broker.bootstrap_servers
         admin.alter_client_quotas([ClientQuotaAlteration({"client-id": "importer"}, {"producer_byte_rate": 100.0})])
