@@ -210,6 +210,35 @@ def sync_file(path: Path) -> None:
         os.close(fd)
 
 
+class SyncedFile:
+    """Waits until a file that seldom changes is on disk, without an fsync if it is there since the last time.
+
+    An fsync of an unchanged file makes the disk write its cache, too: a flush would take several times as long.
+    """
+
+    __slots__ = ("_is_changed", "_path")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_changed = True
+        """Whether the file may not be on disk, as after a start."""
+
+    def changed(self) -> None:
+        """Record that the file was written."""
+        self._is_changed = True
+
+    def sync(self) -> None:
+        """Wait until the file is on disk. Callable from a worker thread: a change meanwhile is for the next call."""
+        if not self._is_changed:
+            return
+        self._is_changed = False
+        try:
+            sync_file(self._path)
+        except BaseException:
+            self._is_changed = True
+            raise
+
+
 def sync_directory(path: Path) -> None:
     """Wait until renamed, created and deleted names in a directory are on disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.errors import KafkaStorageError
-from ottla.storage.files import LogFile, sync_file
+from ottla.storage.files import LogFile, SyncedFile
 
 OFFSET, POSITION = 0, 1
 """The fields of an entry of the offset index: relative offset and position in the `.log`."""
@@ -45,6 +45,7 @@ class Index:
         """Whether the entries in memory differ from those in the file."""
         self.is_built = False
         """Whether this process has added all entries, so that they match the log."""
+        self._synced = SyncedFile(path)
 
     def create(self) -> None:
         """Create an empty index with an empty file."""
@@ -54,6 +55,7 @@ class Index:
         self._unwritten = False
         self.is_built = True
         self.entries = 0
+        self._synced.changed()
 
     def open(self, *, writable: bool) -> None:
         """Open the file; with `writable`, load its entries into memory, so that more can be added.
@@ -137,6 +139,7 @@ class Index:
             file.truncate(0)
             file.write(0, self._data)
             self._unwritten = False
+            self._synced.changed()
 
     def close(self) -> None:
         """Close the file, and drop entries that have not been written."""
@@ -145,7 +148,7 @@ class Index:
 
     def sync(self) -> None:
         """Wait until the file is on disk. Thread-safe."""
-        sync_file(self.path)
+        self._synced.sync()
 
     def _remove_zero_tail(self) -> None:
         """Ignore the zeros after the entries, which remain in the file if Kafka is killed.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.errors import KafkaStorageError
 from ottla.storage.checkpoints import read_lines, write_lines
-from ottla.storage.files import sync_file
+from ottla.storage.files import SyncedFile
 
 
 class EpochEntry(NamedTuple):
@@ -33,6 +33,7 @@ class LeaderEpochs:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: list[EpochEntry] = []
+        self._synced = SyncedFile(path)
 
     def load(self) -> None:
         """Read the file. Raises KafkaStorageError if it is damaged or unsorted."""
@@ -113,8 +114,9 @@ class LeaderEpochs:
     def _replace(self, entries: list[EpochEntry]) -> None:
         # There is no fsync here: Log.flush does it, and recovery reads the epochs of unflushed batches from the log.
         write_lines(self.path, (f"{e.epoch} {e.start_offset}" for e in entries), sync=False)
+        self._synced.changed()
         self.entries = entries
 
     def sync(self) -> None:
         """Wait until the file is on disk. Callable from a worker thread."""
-        sync_file(self.path)
+        self._synced.sync()

@@ -724,3 +724,44 @@ def test_first_flush_makes_the_name_of_the_log_durable(
     log.append(batch(b"a"), leader_epoch=0)
     log.flush()
     assert str(log.dir.parent) in synced
+
+
+def test_flush_waits_only_for_files_that_have_changed(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(segment_bytes=2500)
+    synced: list[str] = []
+    real, fails = os.fsync, False
+
+    def fsync(fd: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        if fails:
+            raise OSError(errno.EIO, "broken")
+        real(fd)
+
+    def flushed(*, epoch: int) -> set[str]:
+        log.append(batch(b"a" * 500), leader_epoch=epoch)
+        synced.clear()
+        log.flush()
+        assert len(synced) == len(set(synced))
+        return set(synced)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    name, base = log.dir.name, "00000000000000000000"
+    epochs = "leader-epoch-checkpoint"
+    assert {f"{base}.log", f"{base}.index", f"{base}.timeindex", epochs, name} <= flushed(epoch=0)
+    assert flushed(epoch=0) == {f"{base}.log", name}
+    assert flushed(epoch=1) == {f"{base}.log", epochs, name}
+    new = f"{3:020}"
+    log.append(batch(b"a" * 1000), leader_epoch=1)  # in a new segment: the indexes of the old one are written
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert {f"{new}.log", f"{new}.index", f"{new}.timeindex", name} <= flushed(epoch=1)
+    assert flushed(epoch=1) == {f"{new}.log", f"{new}.snapshot", name}
+    log.leader_epochs.assign(2, log.log_end_offset)
+    fails = True
+    with pytest.raises(OSError, match="broken"):
+        log.leader_epochs.sync()
+    fails = False
+    synced.clear()
+    log.leader_epochs.sync()
+    assert epochs in synced, "after an error it is tried again"
