@@ -27,6 +27,9 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": False,
     "annotation_typing": False,  # annotations are for mypy; the .pxd beside each module has the types of C
+    # Free-threaded Python keeps its lock off. What threads share is read and written in critical sections; an object
+    # that is not thread-safe by its docstring, such as a scanner, is used by one thread.
+    "freethreading_compatible": True,
 }
 
 

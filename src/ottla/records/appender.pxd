@@ -32,6 +32,8 @@ cdef class OpenBatch:
 cdef class PartitionAppender:
     cdef public OpenBatch open
 
+    cdef OpenBatch current(self)
+
 
 cdef class TopicAppender:
     cdef public long long count
@@ -39,6 +41,8 @@ cdef class TopicAppender:
     cdef public long long version
     cdef public Py_ssize_t sticky_partition
     cdef public Py_ssize_t sticky_left
+
+    cdef object queue_of(self, Py_ssize_t partition)
 
 
 @cython.final

@@ -1,7 +1,9 @@
 """The producers' hot path: from send() to the open batch of a partition, and the future of the record.
 
-The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; the plain form uses
-a lock. With appender.pxd.
+The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; in free-threaded
+Python, where a critical section is more than nothing, that of the batch. The plain form uses a lock. Another thread may
+replace `PartitionAppender.open` and extend `TopicAppender.queues` at any time, so the compiled form reads them by
+`current` and `queue_of`, which hold a reference before the old object is freed. With appender.pxd.
 """
 
 from __future__ import annotations
@@ -201,7 +203,8 @@ class OpenBatch:
         if cython.compiled:
             if timestamp == NOW:
                 timestamp = _now_ms()
-            return self._append(timestamp, key, value, tail)
+            with cython.critical_section(self):
+                return self._append(timestamp, key, value, tail)
         with self.lock:  # type: ignore[union-attr]
             return self._append(time.time_ns() // 1_000_000 if timestamp == NOW else timestamp, key, value, tail)
 
@@ -225,10 +228,11 @@ class OpenBatch:
 
     def close(self) -> None:
         """Close the batch: later calls of `append` return None."""
-        if self.lock is None:
-            self.closed = True
+        if cython.compiled:
+            with cython.critical_section(self):
+                self.closed = True
         else:
-            with self.lock:
+            with self.lock:  # type: ignore[union-attr]
                 self.closed = True
 
 
@@ -240,6 +244,13 @@ class PartitionAppender:
     def __init__(self, batch: OpenBatch) -> None:
         self.open: OpenBatch = batch
         """The batch to which records are appended; a closed one if there is none with room."""
+
+    def current(self) -> OpenBatch:
+        """Return `open`, which another thread may replace meanwhile."""
+        if cython.compiled:
+            with cython.critical_section(self):
+                return self.open
+        return self.open
 
 
 class TopicAppender:
@@ -256,6 +267,13 @@ class TopicAppender:
         self.sticky_partition: int = -1
         """The partition of records without a key, and the bytes that go there until another one is chosen."""
         self.sticky_left: int = 0
+
+    def queue_of(self, partition: int) -> Any:
+        """Return the queue of a partition, while another thread may add some."""
+        if cython.compiled:
+            with cython.critical_section(self.queues):
+                return self.queues[partition]
+        return self.queues[partition]
 
 
 class DirectAppender:
@@ -299,8 +317,8 @@ class DirectAppender:
         timestamp = NOW if timestamp_ms is None else timestamp_ms
         if timestamp < 0 and timestamp_ms is not None:
             return None
-        queue: PartitionAppender = appenders.queues[number]
-        future = queue.open.append(timestamp, key, value, None)
+        queue: PartitionAppender = appenders.queue_of(number)
+        future = queue.current().append(timestamp, key, value, None)
         return number if future is None else future
 
     def sticky(self, appenders: TopicAppender, size: int) -> int:

@@ -14,6 +14,8 @@ cdef class ConsumerRecord:
     cdef int _leader_epoch
     cdef int _timestamp_type
 
+    cdef object _decoded_headers(self)
+
     @cython.locals(record=ConsumerRecord)
     cpdef ConsumerRecord with_data(self, object key, object value)
 

@@ -131,6 +131,12 @@ class ConsumerRecord:
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
         """The headers. A record always returns the same list."""
+        if cython.compiled:
+            with cython.critical_section(self):  # in free-threaded Python, another thread may decode them, too
+                return self._decoded_headers()
+        return self._decoded_headers()
+
+    def _decoded_headers(self) -> list[tuple[str, bytes | None]]:
         headers = self._headers
         if headers is None or type(headers) is bytes:
             headers = [] if headers is None else read_headers(Cursor(headers))
@@ -166,7 +172,11 @@ class ConsumerRecord:
         record._timestamp_type = self._timestamp_type
         record._key = key
         record._value = value
-        record._headers = self._headers
+        if cython.compiled:
+            with cython.critical_section(self):
+                record._headers = self._headers
+        else:
+            record._headers = self._headers
         return record
 
     # The methods of a named tuple

@@ -689,7 +689,8 @@ def test_a_second_thread_is_turned_away(broker: ScriptedBroker) -> None:
         c.assign([TP])
         inside = threading.Thread(target=lambda: c.poll(timeout_ms=1000))
         inside.start()
-        while c._owner is None:
+        while c._use.acquire(blocking=False):  # until the other thread has it
+            c._use.release()
             time.sleep(0.001)
         try:
             c.poll()

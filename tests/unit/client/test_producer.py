@@ -29,6 +29,7 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from ottla.records.appender import RecordFuture
 from ottla.records.batch import read_header
 from ottla.records.decoder import records
 
@@ -387,21 +388,24 @@ def test_batches_are_compressed(broker: ScriptedBroker, codec: str) -> None:
     assert values(broker) == [b"the same again " * 20] * 50
 
 
-def test_many_threads_send_at_once_and_nothing_is_lost(broker: ScriptedBroker) -> None:
+def test_eight_threads_send_at_once_and_each_record_arrives_once_in_order(broker: ScriptedBroker) -> None:
+    futures: list[RecordFuture] = []
+    start = threading.Barrier(8)
     with producer(broker, batch_size=1000) as p:
 
         def send(name: int) -> None:
-            for i in range(500):
-                p.send("t", b"%d-%d" % (name, i))
+            start.wait(10)
+            futures.extend([p.send("t", b"%d-%d" % (name, i)) for i in range(250)])
 
-        threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         p.flush(20)
+    assert sorted(future.get(0).offset for future in futures) == list(range(2000))
     result = values(broker)
     assert len(result) == 2000
-    for n in range(4):
+    for n in range(8):
         own = [v for v in result if v is not None and v.startswith(b"%d-" % n)]
-        assert own == [b"%d-%d" % (n, i) for i in range(500)]
+        assert own == [b"%d-%d" % (n, i) for i in range(250)]

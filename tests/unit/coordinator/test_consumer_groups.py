@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from tests.unit.coordinator.consumer_world import World, assigned, error, topic_
 
 from ottla.coordinator.group.common.consumer_member import MemberState
 from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroupState
-from ottla.errors import KafkaError
+from ottla.errors import InvalidRegularExpressionError, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 ALL = {"t": [0, 1, 2, 3, 4, 5]}
@@ -197,6 +199,12 @@ def test_topic_created_later_is_assigned() -> None:
     assert assigned(world.join("a", "t")) == {}
     world.topics({"t": 2})
     assert assigned(world.beat("a", 1, {})) == {"t": [0, 1]}
+
+
+def test_regex_is_rejected_by_a_broker_without_google_re2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)  # as on free-threaded Python, for which it has no wheel
+    with pytest.raises(InvalidRegularExpressionError, match="lacks google-re2"):
+        regex.check("without-re2.*")
 
 
 def test_regex_matches_whole_topic_names() -> None:

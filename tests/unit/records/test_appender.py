@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,3 +94,36 @@ def test_send_takes_the_general_path_for_what_is_not_plain(hot: SimpleNamespace,
     assert sender.send(record, print) == (record, print)
     assert sender.send("t", bytes(500), partition=1) == (ProducerRecord("t", bytes(500), partition=1), None)
     assert sender.send("t", bytes(500)) == (ProducerRecord("t", bytes(500), partition=2), None)
+
+
+def test_fast_path_appends_each_record_once_while_batches_are_replaced(hot: SimpleNamespace) -> None:
+    def open_batch() -> Any:
+        return hot.appender.OpenBatch(hot.builder.BatchBuilder(bytearray(300)), "outcome")
+
+    opened = [open_batch() for _ in range(3)]
+    topic = hot.appender.TopicAppender(3, [hot.appender.PartitionAppender(batch) for batch in opened])
+    direct = hot.appender.DirectAppender({"t": topic}, print)
+    topic.version = direct.version = 1
+    direct.enabled = True
+    appended: list[int] = []
+    start = threading.Barrier(9)
+
+    def append(thread: int) -> None:
+        start.wait(10)
+        futures = [direct.append("t", b"%d" % n, None, n % 3, None) for n in range(thread, thread + 400)]
+        appended.append(sum(type(future) is hot.appender.RecordFuture for future in futures))
+
+    threads = [threading.Thread(target=append, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    start.wait(10)
+    while any(thread.is_alive() for thread in threads):
+        for queue in topic.queues[:3]:
+            batch = open_batch()
+            opened.append(batch)
+            queue.open.close()
+            queue.open = batch
+        if len(topic.queues) < 5000:
+            topic.queues.append(hot.appender.PartitionAppender(opened[0]))
+    assert len(appended) == 8
+    assert sum(batch.builder.record_count for batch in opened) == sum(appended) > 0

@@ -1,7 +1,9 @@
 import copy
 import gc
 import pickle
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,6 +100,19 @@ def test_record_returns_the_same_headers_each_time(hot: SimpleNamespace, record:
     (bare,) = decode(hot, build(hot, [(NOW, None, b"v")]))
     assert bare.headers == []
     assert bare.headers is bare.headers
+
+
+def test_threads_that_read_a_record_get_the_same_headers(hot: SimpleNamespace) -> None:
+    decoded = decode(hot, build(hot, [(NOW + n, b"k", None, [("h", b"1")] * 3) for n in range(300)]))
+    start = threading.Barrier(8)
+
+    def read(_: int) -> list[int]:
+        start.wait(10)
+        return [id(record.with_data(None, None).headers and record.headers) for record in decoded]
+
+    with ThreadPoolExecutor(8) as threads:
+        first, *others = threads.map(read, range(8))
+    assert all(ids == first for ids in others)
 
 
 def test_record_of_bytes_is_left_out_of_garbage_collection_until_it_has_headers(hot: SimpleNamespace) -> None:

@@ -66,7 +66,8 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         self._io.on_fork = self._forked
         self._refusal: str | None = None
         self._closing = False
-        self._owner: int | None = None
+        self._use = threading.RLock()
+        """Held by the thread that uses the consumer. Reentrant, because listeners may use the consumer, too."""
         self._io.start()
         try:
             self._io.run(self._asynchronous.start())
@@ -134,7 +135,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
                 self._do(self._core.end_iteration)
             return self._poll(timeout_ms / 1000, lambda: self._core.next_records(at_most, self._wake))
         finally:
-            self._owner = None
+            self._use.release()
 
     def _poll(self, timeout: float, next_records: Callable[[], Taken]) -> Taken:
         self._core.poll_metrics.begin()
@@ -181,7 +182,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
                 self._do(self._core.end_iteration)
             return self._poll(timeout_ms / 1000, lambda: self._core.next_columns(self._wake, headers, ends))
         finally:
-            self._owner = None
+            self._use.release()
 
     def wakeup(self) -> None:
         """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.
@@ -210,7 +211,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         try:
             return self._poll(timeout, lambda: self._core.next_records(self.config.max_poll_records, self._wake))
         finally:
-            self._owner = None
+            self._use.release()
 
     # Positions
 
@@ -319,10 +320,8 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     def _enter(self) -> None:
         """Check that no other thread is using the consumer: two concurrent polls would corrupt the positions."""
         self._check_open()
-        me = threading.get_ident()
-        if self._owner is not None and self._owner != me:
+        if not self._use.acquire(blocking=False):
             raise IllegalStateError("the consumer is in use by another thread")
-        self._owner = me
 
     def _forked(self) -> None:
         self._refusal = "the consumer was created before a fork; create a new one in this process"

@@ -54,7 +54,8 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         self._io = IoThread(f"ottla-{self._core.client_id}")
         self._io.on_fork = self._forked
         self._refusal: str | None = None
-        self._owner: int | None = None
+        self._use = threading.RLock()
+        """Held by the thread that polls."""
         self._io.start()
         try:
             self._io.run(self._asynchronous.start())
@@ -92,15 +93,13 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         records are rejected. The next call continues after them.
         """
         self._check_open()
-        me = threading.get_ident()
-        if self._owner is not None and self._owner != me:
+        if not self._use.acquire(blocking=False):
             raise IllegalStateError("the share consumer is in use by another thread")
-        self._owner = me
         try:
             self._io.run(self._core.prepare(timeout_ms / 1000))
             return self._core.take()
         finally:
-            self._owner = None
+            self._use.release()
 
     def wakeup(self) -> None:
         """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.

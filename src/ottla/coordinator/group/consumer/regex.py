@@ -29,8 +29,13 @@ def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(CACHED)
 def _compiled(expression: str) -> Any:
-    import re2
-
+    try:
+        import re2
+    except ImportError:  # there is no wheel of it for free-threaded Python
+        raise InvalidRegularExpressionError(
+            f"SubscribedTopicRegex `{expression}` cannot be evaluated: the broker's Python lacks google-re2"
+            " (pip install google-re2)."
+        ) from None
     options = re2.Options()
     options.log_errors = False
     try:
