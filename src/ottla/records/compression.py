@@ -209,16 +209,18 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Buffer:
     return _grow(cramjam.zstd.decompress_into, data, max_bytes, "zstd")
 
 
-def _grow(into: Callable[[Buffer, memoryview], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
+def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
     """Decompress data of unknown size into a buffer that quadruples until it is enough or `max_bytes`."""
     import cramjam
 
     room = min(max(4 * len(data), 4096), max_bytes)
     while True:
         buffer = _take_buffer(room)
-        out = memoryview(buffer)[:room]
         try:
-            return out[: into(data, out)]
+            written = into(data, buffer)  # on free-threaded Python, cramjam writes to no memoryview
+            if written > max_bytes:  # a reused buffer may be larger
+                raise DecompressedTooLargeError(max_bytes)
+            return memoryview(buffer)[:written]
         except cramjam.DecompressionError as error:
             # The only error that a larger buffer can fix; all others are damage.
             if "failed to write whole buffer" not in str(error):

@@ -8,6 +8,7 @@ does not keep in memory.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ottla.records.batch import BatchHeader
+
+
+_decoding = threading.RLock()
+"""Held in the plain form while the headers of a record are decoded."""
 
 
 class ConsumerRecord:
@@ -134,7 +139,8 @@ class ConsumerRecord:
         if cython.compiled:
             with cython.critical_section(self):  # in free-threaded Python, another thread may decode them, too
                 return self._decoded_headers()
-        return self._decoded_headers()
+        with _decoding:
+            return self._decoded_headers()
 
     def _decoded_headers(self) -> list[tuple[str, bytes | None]]:
         headers = self._headers
