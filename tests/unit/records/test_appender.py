@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.model import ProducerRecord
+from ottla.records.decoder import records
 
 
 @pytest.fixture
@@ -127,3 +129,24 @@ def test_fast_path_appends_each_record_once_while_batches_are_replaced(hot: Simp
             topic.queues.append(hot.appender.PartitionAppender(opened[0]))
     assert len(appended) == 8
     assert sum(batch.builder.record_count for batch in opened) == sum(appended) > 0
+
+
+def test_threads_that_append_to_one_batch_get_a_place_each(hot: SimpleNamespace) -> None:
+    each = 1000 if hot.appender.__file__.endswith(".py") else 8_000
+    builder = hot.builder.BatchBuilder(bytearray(8 * each * 24))
+    batch = hot.appender.OpenBatch(builder, "outcome")
+    start = threading.Barrier(8)
+
+    def append(thread: int) -> None:
+        start.wait(10)
+        value = b"%d" % thread
+        for _ in range(each):
+            batch.append(1, None, value, None)
+
+    threads = [threading.Thread(target=append, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batch.close()
+    assert Counter(record.value for record in records(builder.close())) == {b"%d" % n: each for n in range(8)}
