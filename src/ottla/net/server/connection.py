@@ -568,8 +568,6 @@ class Connection:
                 raise OSError("a log file ended early")
             if sent < piece.nbytes:
                 self._out[0] = UnsentBytes(piece, sent, cached - sent, probed_at)
-                if sent < cached:
-                    raise BlockingIOError  # the socket is full
                 return
         piece.release()
         del self._out[0]
