@@ -554,20 +554,16 @@ class Connection:
 
     def _send_file(self, piece: FileRange) -> None:
         if piece.nbytes > 0:
-            nbytes, now = min(piece.nbytes, FILE_BYTES), time.monotonic()
-            cached, probed_at = 0, now
-            if isinstance(piece, UnsentBytes) and now - piece.probed_at < PROBED_SECONDS:
-                cached, probed_at = piece.cached_nbytes, piece.probed_at
-            if cached < nbytes // 2:
-                cached, probed_at = page_cache.cached_bytes(piece.fileno(), piece.position, nbytes), now
+            rest = self._out[0] = piece if isinstance(piece, UnsentBytes) else UnsentBytes(piece)
+            cached = rest.probe()
             if cached == 0:
-                self._load(piece)
+                self._load(rest)
                 return
-            sent = os.sendfile(self._sock.fileno(), piece.fileno(), piece.position, cached)
+            sent = os.sendfile(self._sock.fileno(), rest.fileno(), rest.position, cached)
             if sent == 0:
                 raise OSError("a log file ended early")
-            if sent < piece.nbytes:
-                self._out[0] = UnsentBytes(piece, sent, cached - sent, probed_at)
+            rest.advance(sent)
+            if rest.nbytes:
                 return
         piece.release()
         del self._out[0]
@@ -623,21 +619,36 @@ def _rounded(nbytes: int) -> int:
 
 
 class UnsentBytes:
-    """The unsent rest of a file range."""
+    """The unsent rest of a file range, and how much of it is known to be in the page cache."""
 
-    __slots__ = ("_whole", "cached_nbytes", "nbytes", "position", "probed_at")
+    __slots__ = ("_cached", "_probed_at", "_whole", "nbytes", "position")
 
-    def __init__(self, whole: FileRange, sent: int, cached_nbytes: int = 0, probed_at: float = 0.0) -> None:
-        """`cached_nbytes`: how many of the unsent bytes were in the page cache at `probed_at`, in monotonic seconds."""
-        # refers to the original range, because a slow peer may read a large one in thousands of pieces
-        self._whole: FileRange = whole._whole if isinstance(whole, UnsentBytes) else whole
-        self.position = whole.position + sent
-        self.nbytes = whole.nbytes - sent
-        self.cached_nbytes = cached_nbytes
-        self.probed_at = probed_at
+    def __init__(self, whole: FileRange) -> None:
+        self._whole = whole
+        self.position = whole.position
+        self.nbytes = whole.nbytes
+        self._cached = 0
+        """The number of bytes that were in the page cache at `_probed_at`, in seconds of `time.monotonic`."""
+        self._probed_at = 0.0
 
     def fileno(self) -> int:
         return self._whole.fileno()
+
+    def probe(self) -> int:
+        """Return how many bytes can be sent without waiting for the disk, at most FILE_BYTES.
+
+        The page cache is not probed again while most of what it had is still unsent.
+        """
+        nbytes, now = min(self.nbytes, FILE_BYTES), time.monotonic()
+        if self._cached < nbytes // 2 or now - self._probed_at > PROBED_SECONDS:
+            self._cached, self._probed_at = page_cache.cached_bytes(self.fileno(), self.position, nbytes), now
+        return self._cached
+
+    def advance(self, sent: int) -> None:
+        """Leave out bytes that were sent."""
+        self.position += sent
+        self.nbytes -= sent
+        self._cached -= sent
 
     def release(self) -> None:
         self._whole.release()

@@ -327,7 +327,8 @@ class TlsConnection(Connection):
         if not read and head.nbytes:
             raise OSError("a log file ended early")
         if len(read) < head.nbytes:
-            self._out[0] = UnsentBytes(head, len(read))
+            rest = self._out[0] = head if isinstance(head, UnsentBytes) else UnsentBytes(head)
+            rest.advance(len(read))
         else:
             head.release()
             del self._out[0]
