@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -206,3 +207,12 @@ def test_regular_expressions_are_validated_without_a_broker(
         main(["consumer-groups", "--validate-regex", regex])
     assert ended.value.code == 0
     assert f"The regular expression `{regex}{words}" in capsys.readouterr().out
+
+
+def test_validate_regex_names_the_package_that_it_requires(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(SystemExit):
+        main(["consumer-groups", "--validate-regex", "a.*"])
+    assert "requires google-re2: pip install google-re2" in capsys.readouterr().err

@@ -241,8 +241,10 @@ class _ValidateRegex(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
-        import re2  # as brokers do
-
+        try:
+            import re2  # as brokers do
+        except ImportError:  # it has no wheels for musllinux and free-threaded Python
+            parser.error("--validate-regex requires google-re2: pip install google-re2")
         settings = re2.Options()
         settings.log_errors = False
         try:
