@@ -283,7 +283,7 @@ def test_members_and_states_of_a_group(
         describe = ["consumer-groups", *at, "--describe", "--group", ottla_topic]
         assert main([*describe, "--members", "--verbose"]) == 0
         row = capsys.readouterr().out.splitlines()[-1]
-        assert row.split()[-1] == f"{ottla_topic}(0)"
+        assert row.split()[-3] == f"{ottla_topic}:0"
         assert main([*describe, "--state"]) == 0
         assert "Stable" in capsys.readouterr().out
         assert main([*describe, "--members", "--json"]) == 0

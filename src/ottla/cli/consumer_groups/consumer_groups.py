@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from ottla.cli.consumer_groups import delete_offsets, reset_offsets
+from ottla.cli.consumer_groups import delete_offsets, descriptions, reset_offsets
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action, CommandFailedError
-from ottla.cli.framework.connection import client_options, connection
+from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
-from ottla.cli.framework.output import Output, coordinator_of, lines
+from ottla.cli.framework.output import Output, aligned
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember, GroupState
-from ottla.client.consumer.consumer import KafkaConsumer
+from ottla.client.admin.groups.group_descriptions import GroupState
 from ottla.errors import ConfigurationError, KafkaError
-from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
 """The states of groups that can be selected."""
 TYPES = ("classic", "consumer")
 """The types of groups that can be selected."""
 ERROR = "Error: Executing consumer group command failed due to {}"
-
-
-class Row(NamedTuple):
-    """A partition that a group reads, or has committed an offset for. Values are None if they are unknown."""
-
-    group: str
-    topic: str
-    partition: int
-    current_offset: int | None
-    log_end_offset: int | None
-    lag: int | None
-    consumer_id: str | None
-    host: str | None
-    client_id: str | None
 
 
 def _states(args: argparse.Namespace) -> set[str]:
@@ -92,8 +75,9 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
         output.text(*(group.group_id for group in groups))
     else:
         cells = {"GROUP": "group_id", "TYPE": "group_type", "STATE": "state"}
-        rows = ([_cell(column, getattr(g, cells[column])) for column in header] for g in groups)
-        output.text(*lines(header, rows))
+        rows = [[_cell(column, getattr(g, cells[column])) for column in header] for g in groups]
+        width = max(15, *(len(g.group_id) for g in groups)) + 10 if groups else 25
+        output.text(*aligned([header, *rows], [width, *(20 for _ in header[1:])]))
     return [g._asdict() for g in groups]
 
 
@@ -110,115 +94,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
     """Print of each group the offsets and lag, the members, or the state."""
-    group_ids = _groups(admin, args)
-    descriptions = admin.describe_consumer_groups(group_ids)
-    nodes = () if args.state is None else admin.describe_cluster().nodes
-    document: list[dict[str, Any]] = []
-    for group_id in group_ids:
-        group = descriptions[group_id]
-        if group.state == "Dead":
-            output.error(f"Error: Consumer group '{group_id}' does not exist.")
-            continue
-        fields: dict[str, Any] = {"group": group.group_id, "state": group.state}
-        if args.members:
-            fields["members"] = [_member_as_json(member) for member in group.members]
-            _print_members(output, group, verbose=args.verbose)
-        elif args.state is not None:
-            fields |= _state(output, group, nodes)
-        else:
-            rows = _offset_rows(admin, group, args)
-            fields["offsets"] = [row._asdict() for row in rows]
-            _print_offsets(output, group, rows)
-        document.append(fields)
-    return document
-
-
-def _member_as_json(member: GroupMember) -> dict[str, Any]:
-    return {
-        "consumer_id": member.member_id,
-        "host": member.client_host,
-        "client_id": member.client_id,
-        "assignment": [tp._asdict() for tp in sorted(member.assignment)],
-    }
-
-
-def _state(output: Output, group: GroupDescription, nodes: Iterable[Node]) -> dict[str, Any]:
-    """Print the coordinator, the assignor and the state of a group, and return them for JSON."""
-    address, coordinator = coordinator_of(group, nodes)
-    header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    row = (
-        group.group_id,
-        f"{address} ({group.coordinator_id})",
-        group.protocol or None,
-        group.state,
-        len(group.members),
-    )
-    output.text("", *lines(header, [row]))
-    return {
-        "coordinator": coordinator,
-        "assignment_strategy": group.protocol or None,
-        "members": len(group.members),
-    }
-
-
-def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
-    committed = admin.list_consumer_group_offsets(group.group_id)
-    owners = {tp: member for member in group.members for tp in member.assignment}
-    partitions = sorted({*committed, *owners})
-    ends = _end_offsets(partitions, args)
-    rows = []
-    for tp in partitions:
-        offset = committed[tp].offset if tp in committed else None
-        end = ends.get(tp)
-        lag = None if offset is None or end is None else max(0, end - offset)
-        owner: GroupMember | None = owners.get(tp)
-        member = (owner.member_id, owner.client_host, owner.client_id) if owner else (None, None, None)
-        rows.append(Row(group.group_id, tp.topic, tp.partition, offset, end, lag, *member))
-    return rows
-
-
-def _end_offsets(partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, int]:
-    if not partitions:
-        return {}
-    with KafkaConsumer({**client_options(args), "enable.auto.commit": False}) as consumer:
-        return consumer.end_offsets(partitions)
-
-
-def _print_offsets(output: Output, group: GroupDescription, rows: list[Row]) -> None:
-    _warn_if_inactive(output, group)
-    if rows:
-        header = tuple(field.upper().replace("_", "-") for field in Row._fields)
-        output.text("", *lines(header, rows))
-
-
-def _print_members(output: Output, group: GroupDescription, *, verbose: bool) -> None:
-    _warn_if_inactive(output, group)
-    if not group.members:
-        return
-    header = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", *(["ASSIGNMENT"] if verbose else [])]
-    rows = []
-    for m in group.members:
-        row: list[object] = [group.group_id, m.member_id, m.client_host, m.client_id, len(m.assignment)]
-        rows.append(row + ([_assignment(m)] if verbose else []))
-    output.text("", *lines(header, rows))
-
-
-def _assignment(member: GroupMember) -> str:
-    topics = sorted({tp.topic for tp in member.assignment})
-    parts = (
-        f"{topic}({','.join(str(tp.partition) for tp in sorted(member.assignment) if tp.topic == topic)})"
-        for topic in topics
-    )
-    return ", ".join(parts) or "-"
-
-
-def _warn_if_inactive(output: Output, group: GroupDescription) -> None:
-    if output.as_json:
-        return
-    if group.state == "Empty":
-        output.warn(f"\nConsumer group '{group.group_id}' has no active members.")
-    elif group.state in ("PreparingRebalance", "CompletingRebalance"):
-        output.warn(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+    return descriptions.describe(admin, _groups(admin, args), args, output)
 
 
 def _reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:

@@ -78,6 +78,14 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
+def aligned(rows: Iterable[Sequence[object]], widths: Sequence[int]) -> list[str]:
+    """Format rows with columns of these widths; longer cells are not cut. None is printed as `-`."""
+    return [
+        " ".join(f"{'-' if cell is None else cell!s:<{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
     """Format a table in which the columns have at least these widths and the last column has none, as in Kafka's tools
     for share groups.

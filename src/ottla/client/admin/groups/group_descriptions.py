@@ -19,6 +19,9 @@ DEAD: Final = "Dead"
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumer groups."""
+UNKNOWN_TYPE: Final = -1
+CONSUMER_TYPE: Final = 1
+"""Values of `member_type` in ConsumerGroupDescribe; 0 is a member with the classic protocol."""
 
 
 class GroupState(StrEnum):
@@ -70,6 +73,8 @@ class GroupMember(NamedTuple):
     target_assignment: tuple[TopicPartition, ...] | None = None
     member_epoch: int | None = None
     rack_id: str | None = None
+    upgraded: bool | None = None
+    """Whether the member of a consumer group uses the protocol of KIP-848; None if the broker does not report it."""
 
 
 class GroupDescription(NamedTuple):
@@ -127,6 +132,7 @@ def epoch_group(group: consumer.DescribedGroup | share.DescribedGroup, coordinat
 
 
 def _epoch_member(member: Any) -> GroupMember:
+    kind = getattr(member, "member_type", UNKNOWN_TYPE)
     target = getattr(member, "target_assignment", None)
     return GroupMember(
         member.member_id,
@@ -137,6 +143,7 @@ def _epoch_member(member: Any) -> GroupMember:
         None if target is None else _partitions(target),
         member.member_epoch,
         member.rack_id,
+        None if kind == UNKNOWN_TYPE else kind == CONSUMER_TYPE,
     )
 
 
