@@ -15,6 +15,7 @@ from ottla import (
     KafkaProducer,
     KafkaShareConsumer,
     NewTopic,
+    TopicPartition,
 )
 from ottla.broker.embedded import Broker
 from ottla.cli.main import main
@@ -36,6 +37,7 @@ def servers() -> Iterator[str]:
             admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
             for number in range(10):
                 producer.send("t", b"x", partition=number % 2)
+            admin.alter_consumer_group_offsets("empty", {TopicPartition("t", 0): 3})
         shared = KafkaShareConsumer("t", bootstrap_servers=servers, group_id="share", client_id="me")
         consumer = KafkaConsumer("t", bootstrap_servers=servers, group_id="consumers", group_protocol="consumer")
         classic = KafkaConsumer("t", bootstrap_servers=servers, group_id="classic", group_instance_id="first")

@@ -39,7 +39,7 @@ def describe(
     quotas = admin.describe_client_quotas(_filter(entities))
     credentials = _credentials(admin, entities)
     for entity, values in quotas.items():
-        text = ", ".join(f"{name}={java_double(value)}" for name, value in values.items())
+        text = ", ".join(f"{name}={java_double(value)}" for name, value in sorted(values.items()))
         output.text(f"Quota configs for {_shown(dict(entity))} are {text}")
     for user, infos in credentials.items():
         text = ", ".join(f"{_name(info)}=iterations={info.iterations}" for info in infos)

@@ -60,7 +60,7 @@ def describe(
 
 
 def _widest(cells: Iterable[object], least: int) -> int:
-    return max(least, *(len(str(cell)) for cell in cells))
+    return max([least, *(len(str(cell)) for cell in cells)])
 
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, ve
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
-    """Return the partitions of the members, those with most partitions first, then those of nobody."""
+    """Return the partitions of the members, those with most partitions first, then those without an owner."""
     committed = admin.list_consumer_group_offsets(group.group_id)
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     owned = [(tp, member) for member in members for tp in sorted(member.assignment)]
@@ -135,8 +135,6 @@ def _print_offsets(output: Output, group: GroupDescription, rows: list[Row], *, 
 def _print_members(output: Output, group: GroupDescription, *, verbose: bool) -> None:
     _warn_if_inactive(output, group)
     members = group.members
-    if not members:
-        return
     columns: dict[str, tuple[list[object], int]] = {
         "GROUP": ([group.group_id for _ in members], WIDTH),
         "CONSUMER-ID": ([m.member_id for m in members], WIDTH),
