@@ -460,12 +460,13 @@ class ControllerMetadata:
 
 
 def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:
-    """Return the error of a code, with a message that starts with `name`; None for code 0."""
+    """Return the error of a code, with a message that names `name`; None for code 0."""
     if not code:
         return None
     error = errors.for_code(code)
     text = message or (error.__doc__ or "").strip()
-    return error(f"{name}: {text}" if name != "" else text)  # the defaults of all brokers have no name
+    is_named = name == "" or f"'{name}'" in text  # the defaults of all brokers have no name
+    return error(text if is_named else f"{name}: {text}")
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
