@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla import page_cache
@@ -216,10 +217,12 @@ class SyncedFile:
     An fsync of an unchanged file makes the disk write its cache, too: a flush would take several times as long.
     """
 
-    __slots__ = ("_is_changed", "_path")
+    __slots__ = ("_is_changed", "_lock", "_path")
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = Lock()
+        """Held during an fsync, because another flush of the log must wait for it, too."""
         self._is_changed = True
         """Whether the file may not be on disk, as after a start."""
 
@@ -229,14 +232,15 @@ class SyncedFile:
 
     def sync(self) -> None:
         """Wait until the file is on disk. Callable from a worker thread: a change meanwhile is for the next call."""
-        if not self._is_changed:
-            return
-        self._is_changed = False
-        try:
-            sync_file(self._path)
-        except BaseException:
-            self._is_changed = True
-            raise
+        with self._lock:
+            if not self._is_changed:
+                return
+            self._is_changed = False
+            try:
+                sync_file(self._path)
+            except BaseException:
+                self._is_changed = True
+                raise
 
 
 def sync_directory(path: Path) -> None:

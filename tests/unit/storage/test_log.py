@@ -2,7 +2,9 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -765,3 +767,29 @@ def test_flush_waits_only_for_files_that_have_changed(
     synced.clear()
     log.leader_epochs.sync()
     assert epochs in synced, "after an error it is tried again"
+
+
+def test_flush_waits_for_an_fsync_that_another_flush_has_begun(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    log.append(batch(b"a"), leader_epoch=3)
+    began, continues = Event(), Event()
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".timeindex"):
+            began.set()
+            assert continues.wait(10)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with ThreadPoolExecutor(2) as workers:
+        first = workers.submit(log.flush)
+        assert began.wait(10)
+        second = workers.submit(log.flush)
+        wait([second], timeout=0.05)
+        assert log.recovery_point == 0
+        continues.set()
+        first.result(), second.result()
+    assert log.recovery_point == 1
