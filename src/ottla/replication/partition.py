@@ -78,7 +78,6 @@ class Partition:
         """Whether this broker is the leader that `image` names."""
         self.min_insync_replicas = min_insync_replicas
         self._workers = workers
-        self._flush_workers: Executor = workers if log.flusher is None else log.flusher.workers
         self._flush: asyncio.Future[None] | None = None
         self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
         self._append_waiters: dict[Waiter, None] = {}
@@ -100,6 +99,11 @@ class Partition:
     @property
     def topic_partition(self) -> TopicPartition:
         return self.log.topic_partition
+
+    @property
+    def _flush_workers(self) -> Executor:
+        """The threads that flush the log: those of its directory, which changes if the log is moved."""
+        return self._workers if self.log.flusher is None else self.log.flusher.workers
 
     @property
     def high_watermark(self) -> int:

@@ -25,6 +25,7 @@ from ottla.replication import partition as partition_module
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.storage.files import ResourcesExhaustedError
+from ottla.storage.log_flusher import LogFlusher
 from ottla.storage.recovery import open_log
 
 IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
@@ -245,6 +246,30 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
             assert wait is not None
             await wait
         log.close()
+
+    asyncio.run(run())
+
+
+def test_log_that_was_moved_is_flushed_by_the_threads_of_its_new_directory(tmp_path: Path) -> None:
+    """The old directory may be on a disk that hangs."""
+
+    async def run() -> None:
+        flushers = [LogFlusher(tmp_path / name) for name in ("a", "b")]
+        old, new = (
+            open_log(tmp_path / flusher_name, TopicPartition("t", 0), LogConfig(), flusher=flusher)
+            for flusher_name, flusher in zip(("a", "b"), flushers, strict=True)
+        )
+        with ThreadPoolExecutor(1) as workers:
+            partition = Partition(old, IMAGE, 1, workers)
+            partition.lead(IMAGE)
+            partition.replace_log(new)
+            partition.append(view(b"a"))
+            flushers[0].close()
+            await partition.flush()
+        assert new.recovery_point == 1
+        flushers[1].close()
+        old.close()
+        new.close()
 
     asyncio.run(run())
 
