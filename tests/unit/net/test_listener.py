@@ -501,3 +501,12 @@ def test_bytes_that_were_found_in_the_page_cache_are_not_looked_up_again(
         assert len(looked_up) <= 2 * len(content) // FILE_BYTES + 2
 
     run(test)
+
+
+def test_last_byte_of_a_file_range_is_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(FILE_BYTES + 1))
+    rest = UnsentBytes(Slice(tmp_path / "log", 0, FILE_BYTES + 1))
+    assert rest.probe() == FILE_BYTES
+    rest.advance(FILE_BYTES)
+    assert rest.probe() == 1
+    rest.release()

@@ -640,7 +640,7 @@ class UnsentBytes:
         The page cache is not probed again while most of what it had is still unsent.
         """
         nbytes, now = min(self.nbytes, FILE_BYTES), time.monotonic()
-        if self._cached < nbytes // 2 or now - self._probed_at > PROBED_SECONDS:
+        if self._cached <= nbytes // 2 or now - self._probed_at > PROBED_SECONDS:
             self._cached, self._probed_at = page_cache.cached_bytes(self.fileno(), self.position, nbytes), now
         return self._cached
 
