@@ -79,7 +79,7 @@ class MetricPages:
 
 def samples_of(page: str, prefix: str) -> Iterator[MetricSample]:
     """Yield the samples whose names begin with `prefix` from a page in Prometheus' text format."""
-    for line in page.splitlines():
+    for line in page.split("\n"):  # splitlines would also split at characters within labels
         if line.startswith(prefix):
             match = LINE.fullmatch(line)
             if match is not None:

@@ -30,6 +30,7 @@ kafka_server_quota_byte_rate{resource="Unknown",user="",clientId="x"} 1
 
 
 def test_labels_are_unescaped() -> None:
+    assert list(samples_of('m{a="x\u2028m 1\r"} 2\n', "m")) == [MetricSample("m", {"a": "x\u2028m 1\r"}, 2)]
     page = 'm{a="1",b="x \\"y\\" \\\\ }\\n"} -1.5E3 1700000000\nm 2\nm{broken 3\nother 4\n'
     assert list(samples_of(page, "m")) == [
         MetricSample("m", {"a": "1", "b": 'x "y" \\ }\n'}, -1500),
