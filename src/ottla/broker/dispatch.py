@@ -119,7 +119,9 @@ class Dispatch:
             entry, request_class = api.entry, api.request
             version = header.api_version
             if version not in api.versions:
-                return self._other_version(header, entry)
+                reply = self._other_version(header, entry)
+                is_logged = 0 < request_log.level <= logging.DEBUG
+                return logged(reply, header, connection, len(frame), began) if is_logged else reply
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
             if entry.inter_broker_since is not None and version >= entry.inter_broker_since:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -28,9 +30,14 @@ def test_request_log_has_a_line_per_request_while_its_own_level_is_debug(
         admin.create_topics([NewTopic("t", 1, 1)])
         assert "ottla.request" not in {record.name for record in caplog.records}
         request_log.setLevel(logging.DEBUG)
+        host, _, port = broker.bootstrap_servers.rpartition(":")
         admin.delete_topics(["t"])
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(struct.pack(">ihhihb", 11, 18, 99, 7, -1, 0))
+            assert client.recv(4)
         request_log.setLevel(logging.NOTSET)
     lines = [record.getMessage() for record in caplog.records if record.name == "ottla.request"]
+    assert sum(line.startswith("ApiVersions version=99 ") for line in lines) == 1, "an unsupported version"
     (line,) = [line for line in lines if line.startswith("DeleteTopics version=")]
     for part in (" client_id=a principal=User:ANONYMOUS peer=127.0.0.1:", " listener=PLAINTEXT request_bytes="):
         assert part in line
