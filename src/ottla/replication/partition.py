@@ -169,6 +169,8 @@ class Partition:
         self.log.listener = None
         log.listener = self
         self.log = log
+        self._flush = None  # that of the old log may hang; the copy is on disk
+        self.maybe_advance_high_watermark(0)
 
     def close(self) -> None:
         """Stop accepting appends and reads. Pending ones fail with NotLeaderOrFollowerError."""
@@ -436,18 +438,20 @@ class Partition:
     def _flush_soon(self) -> None:
         if self._flush is not None:
             return
-        end, position = self.log.written_end_offset, self.log.size
-        flush = functools.partial(self.log.flush, end, is_awaited=True)
+        log, position = self.log, self.log.size
+        flush = functools.partial(log.flush, log.written_end_offset, is_awaited=True)
         self._flush = asyncio.get_running_loop().run_in_executor(self._flush_workers, flush)
-        self._flush.add_done_callback(lambda done: self._on_flushed(done, end, position))
+        self._flush.add_done_callback(lambda done: self._on_flushed(done, log, position))
 
     def _flush_again(self) -> None:
         if not self._closed:
             self._flush_soon()
 
-    def _on_flushed(self, done: asyncio.Future[None], end: int, position: int) -> None:
-        self._flush = None
+    def _on_flushed(self, done: asyncio.Future[None], log: Log, position: int) -> None:
         error = None if done.cancelled() else done.exception()
+        if log is not self.log:
+            return  # it was moved to another directory meanwhile
+        self._flush = None
         if isinstance(error, ResourcesExhaustedError):
             full_log.warning("Cannot flush %s; retrying: %s", self.topic_partition, error)
             asyncio.get_running_loop().call_later(FLUSH_RETRY_SECONDS, self._flush_again)

@@ -8,6 +8,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.unit.replication.partitions import IMAGE, Held, view, with_partition
@@ -25,7 +26,7 @@ from ottla.replication import partition as partition_module
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.storage.files import ResourcesExhaustedError
-from ottla.storage.log_flusher import LogFlusher
+from ottla.storage.log_flusher import THREADS, LogFlusher
 from ottla.storage.recovery import open_log
 
 IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
@@ -250,28 +251,38 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_log_that_was_moved_is_flushed_by_the_threads_of_its_new_directory(tmp_path: Path) -> None:
-    """The old directory may be on a disk that hangs."""
-
+def test_moved_log_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        flushers = [LogFlusher(tmp_path / name) for name in ("a", "b")]
+        flushers = LogFlusher(tmp_path / "a"), LogFlusher(tmp_path / "b")
         old, new = (
-            open_log(tmp_path / flusher_name, TopicPartition("t", 0), LogConfig(), flusher=flusher)
-            for flusher_name, flusher in zip(("a", "b"), flushers, strict=True)
+            open_log(tmp_path / name, TopicPartition("t", 0), LogConfig(flush_messages=1), flusher=flusher)
+            for name, flusher in zip("ab", flushers, strict=True)
         )
+        continues = Event()
+        monkeypatch.setattr(old, "_sync", lambda _: continues.wait(10))
         with ThreadPoolExecutor(1) as workers:
             partition = Partition(old, IMAGE, 1, workers)
             partition.lead(IMAGE)
+            for _ in range(THREADS + 1):
+                waits = [partition.when_committed(partition.append(view(b"a")).last_offset + 1)]
+                partition.flush_in_background()  # all threads of the old directory hang
+            with old.read(0, 1 << 20, max_offset=THREADS + 1) as copied:
+                new.append_as_follower(memoryview(bytearray(copied.read())))
+            new.flush()
             partition.replace_log(new)
-            partition.append(view(b"a"))
+            waits.append(partition.when_committed(partition.append(view(b"b")).last_offset + 1))
+            old.close_without_flush()
+            await asyncio.gather(*filter(None, waits))
+            assert partition.high_watermark == new.recovery_point == THREADS + 2
+            continues.set()
             flushers[0].close()
-            await partition.flush()
-        assert new.recovery_point == 1
+            await asyncio.sleep(0)
+            waits = [partition.when_committed(partition.append(view(b"c")).last_offset + 1)]
+            await asyncio.gather(*filter(None, waits))
         flushers[1].close()
-        old.close()
         new.close()
 
-    asyncio.run(run())
+    asyncio.run(asyncio.wait_for(run(), 8))
 
 
 def test_fsync_error_at_shutdown_is_logged(tmp_path: Path) -> None:
