@@ -10,6 +10,8 @@ from tests.unit.coordinator.consumer_world import World
 
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.coordinator.group.classic.records import group_record, group_tombstone
 from ottla.coordinator.group.group_runtime import GroupRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.result import CoordinatorResult
@@ -88,4 +90,19 @@ async def test_a_response_waits_for_the_records_of_its_group_that_are_not_commit
         after.respond(late, HeartbeatResponse())
         runtime.execute("g", after)
         assert late.done()
+    runtime.close()
+
+
+async def test_generation_of_a_loaded_classic_group_is_not_counted_again() -> None:
+    runtime = runtime_of(World())
+    group = ClassicGroup("g", ClassicGroupState.STABLE, 7, "consumer", "range")
+    record = group_record(group, 123)
+    runtime.replay(*record)
+    runtime._replay_appended("g", record)  # a static member has restarted
+    assert runtime.stats.by_group == {}
+    group.generation += 1
+    runtime._replay_appended("g", group_record(group, 124))
+    assert runtime.stats.by_group == {"g": 1}
+    runtime.replay(*group_tombstone("g"))
+    assert runtime.stats._generations == {}
     runtime.close()

@@ -259,6 +259,8 @@ class GroupRuntime(CoordinatorRuntime):
         if group_id is not None and tp is not None:
             self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
         else:
+            if group_id is not None:
+                self.stats.on_loaded(group_id, value)
             self.groups.replay(key, value, live=False)
 
     def _replay_appended(self, group_id: str, record: CoordinatorRecord) -> None:

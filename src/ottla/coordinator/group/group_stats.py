@@ -49,7 +49,7 @@ class GroupStats:
         self.by_group: dict[str, int] = {}
         """The rebalances of each group since this broker coordinates it. Without groups that had none."""
         self._generations: dict[str, int] = {}
-        """The last counted generation of classic groups."""
+        """The last generation of classic groups."""
 
     def on_offset(self, value: bytes | None) -> None:
         """Count the record of an offset that was appended."""
@@ -71,6 +71,14 @@ class GroupStats:
         stats = self.rebalances[group_type]
         stats.count += 1
         stats.rate.add(1, self._monotonic())
+
+    def on_loaded(self, group_id: str, value: bytes | None) -> None:
+        """Remember the generation of a classic group that is being loaded, which an earlier coordinator has counted."""
+        generation = None if value is None else read_generation(value)
+        if generation is None:
+            self._generations.pop(group_id, None)
+        else:
+            self._generations[group_id] = generation
 
     def _is_new_generation(self, group_id: str, value: bytes) -> bool:
         """Return whether a classic group has completed a rebalance.
