@@ -217,29 +217,29 @@ class SyncedFile:
     An fsync of an unchanged file makes the disk write its cache, too: a flush would take several times as long.
     """
 
-    __slots__ = ("_is_changed", "_lock", "_path")
+    __slots__ = ("_lock", "_path", "is_changed")
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = Lock()
         """Held during an fsync, because another flush of the log must wait for it, too."""
-        self._is_changed = True
+        self.is_changed = True
         """Whether the file may not be on disk, as after a start."""
 
     def changed(self) -> None:
         """Record that the file was written."""
-        self._is_changed = True
+        self.is_changed = True
 
     def sync(self) -> None:
         """Wait until the file is on disk. Callable from a worker thread: a change meanwhile is for the next call."""
         with self._lock:
-            if not self._is_changed:
+            if not self.is_changed:
                 return
-            self._is_changed = False
+            self.is_changed = False
             try:
                 sync_file(self._path)
             except BaseException:
-                self._is_changed = True
+                self.is_changed = True
                 raise
 
 

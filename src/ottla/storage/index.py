@@ -132,19 +132,26 @@ class Index:
         self.write()
         self.close()
 
-    def write(self) -> None:
-        """Write the entries to the file. After an OSError, they are still in memory."""
-        if self._data is not None and self._unwritten:
-            file = LogFile(self.path, create=True)
-            file.truncate(0)
-            file.write(0, self._data)
-            self._unwritten = False
-            self._synced.changed()
+    def write(self) -> bool:
+        """Write the entries to the file. Return whether they differed. After an OSError, they are still in memory."""
+        if self._data is None or not self._unwritten:
+            return False
+        file = LogFile(self.path, create=True)
+        file.truncate(0)
+        file.write(0, self._data)
+        self._unwritten = False
+        self._synced.changed()
+        return True
 
     def close(self) -> None:
         """Close the file, and drop entries that have not been written."""
         self._data = None
         self._file = None
+
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether the file was written since the last `sync`. Thread-safe."""
+        return self._synced.is_changed
 
     def sync(self) -> None:
         """Wait until the file is on disk. Thread-safe."""

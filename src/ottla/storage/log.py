@@ -148,6 +148,8 @@ class Log:
         """Guards the recovery point, because a flush in a worker must not advance it past the end of a log that was
         truncated meanwhile.
         """
+        self._unflushed_indexes: tuple[Segment, ...] = ()
+        """Segments whose indexes were written, perhaps after their records were flushed; guarded by the same lock."""
         self.cuts = 0
         """Number of truncations so far. A copy of the log detects them by this number."""
         self._open_segments: deque[Segment] = deque()
@@ -419,7 +421,7 @@ class Log:
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
             return old
-        old.finish()
+        self._on_indexes_written(old, is_changed=old.finish())
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
@@ -427,6 +429,12 @@ class Log:
         if self.listener is not None:
             self.listener.on_roll()
         return segment
+
+    def _on_indexes_written(self, segment: Segment, *, is_changed: bool) -> None:
+        """Have the next flush wait for the indexes of a segment, even if all of its records are flushed."""
+        with self._flush_lock:
+            if is_changed and segment not in self._unflushed_indexes:
+                self._unflushed_indexes = (*self._unflushed_indexes, segment)
 
     def _new_segment(self, base_offset: int) -> Segment:
         segment = self.segment_at(base_offset)
@@ -557,7 +565,7 @@ class Log:
             return
         try:
             for segment in (*self._open_segments, self.active):
-                segment.rest()
+                self._on_indexes_written(segment, is_changed=segment.rest())
         except OSError as error:
             raise self._storage_error("write the indexes of", error) from error
         self._open_segments.clear()
@@ -665,13 +673,14 @@ class Log:
         end = self.written_end_offset
         if up_to is not None:
             end = min(up_to, end)
-        if end <= self.recovery_point:
+        written = self._unflushed_indexes
+        if end <= self.recovery_point and not written:
             return
         flusher = self.flusher
         measured = nullcontext() if flusher is None else flusher.measured(self.topic_partition, is_awaited=is_awaited)
         try:
             with measured:
-                self._sync(end)
+                self._sync(end, written)
         except OSError as error:
             if self._abandoned:
                 # the log was deleted, or moved to another directory, during the flush: there is nothing to flush
@@ -680,12 +689,17 @@ class Log:
         with self._flush_lock:
             if cuts == self.cuts:
                 self.recovery_point = max(self.recovery_point, end)
+            left = (s for s in self._unflushed_indexes if s not in written or s.has_unflushed_index)
+            self._unflushed_indexes = tuple(left)
         self.last_flush_ms = self.clock.now_ms()
 
-    def _sync(self, end: int) -> None:
-        """Wait until the files of records between the recovery point and `end` are on disk. Raises OSError."""
+    def _sync(self, end: int, written: tuple[Segment, ...]) -> None:
+        """Wait until the files of records between the recovery point and `end` are on disk, and those of the segments
+        in `written`. Raises OSError.
+        """
         first = self.segment_number(self.recovery_point)
-        for segment in [segment for segment in self.segments[first:] if segment.base_offset < end]:
+        dirty = [segment for segment in self.segments[first:] if segment.base_offset < end]
+        for segment in dict.fromkeys([*written, *dirty]):
             segment.sync()
         self.leader_epochs.sync()
         sync_directory(self.dir)
@@ -703,7 +717,7 @@ class Log:
         self.closed = True
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
-        self.active.finish()
+        self._on_indexes_written(self.active, is_changed=self.active.finish())
         self.flush()
         for segment in self.segments:
             segment.close()

@@ -164,15 +164,14 @@ class Segment:
         if self.offset_index.entries and self.offset_index.entry(self.offset_index.entries - 1)[1] >= self.size:
             raise KafkaStorageError(f"{self.offset_index.path} points beyond the end of its log")
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         """Make the segment read-only: add the last time index entry, write both indexes, and free preallocated
-        space.
+        space. Return whether an index file has changed, so that the segment has to be flushed again.
         """
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
         # After an OSError up to here, the segment is still open for appends.
-        self.offset_index.write()
-        self.time_index.write()
+        is_changed = any([self.offset_index.write(), self.time_index.write()])
         if self._reserved:
             self.file.truncate(self.size)
             self._reserved = False
@@ -180,6 +179,7 @@ class Segment:
         self.time_index.close()
         self._indexes = CLOSED
         self._recent.clear()
+        return is_changed
 
     def keep_time(self) -> None:
         """Set the file's modification time to the segment's highest timestamp, for segments written by compaction."""
@@ -193,11 +193,16 @@ class Segment:
         self._recent.clear()
         self._file = None
 
-    def rest(self) -> None:
-        """Write new index entries and close all files until they are used again."""
-        if self._indexes == WRITABLE:
-            self.finish()
+    def rest(self) -> bool:
+        """Write new index entries and close all files until they are used again. Return the same as `finish`."""
+        is_changed = self._indexes == WRITABLE and self.finish()
         self.close()
+        return is_changed
+
+    @property
+    def has_unflushed_index(self) -> bool:
+        """Whether an index file was written since the last `sync`. Thread-safe."""
+        return self.offset_index.is_unflushed or self.time_index.is_unflushed
 
     def sync(self) -> None:
         """Wait until log and indexes are on disk. May be called in a worker thread while the event loop appends."""

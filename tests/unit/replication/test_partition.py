@@ -259,7 +259,7 @@ def test_moved_log_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypat
             for name, flusher in zip("ab", flushers, strict=True)
         )
         continues = Event()
-        monkeypatch.setattr(old, "_sync", lambda _: continues.wait(10))
+        monkeypatch.setattr(old, "_sync", lambda *_: continues.wait(10))
         with ThreadPoolExecutor(1) as workers:
             partition = Partition(old, IMAGE, 1, workers)
             partition.lead(IMAGE)

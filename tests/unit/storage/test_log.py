@@ -28,6 +28,7 @@ from ottla.records.decoder import records
 from ottla.storage.files import LogFile
 from ottla.storage.log import WARM_SEGMENTS, Log
 from ottla.storage.retention import apply_retention
+from ottla.storage.segment import Segment
 
 
 def fill(log: Log, count: int, size: int = 100, **options: Any) -> None:
@@ -793,3 +794,52 @@ def test_flush_waits_for_an_fsync_that_another_flush_has_begun(
         continues.set()
         first.result(), second.result()
     assert log.recovery_point == 1
+
+
+def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_written(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovery does not check the indexes below the recovery point, apart from their sizes."""
+    on_disk: dict[str, bytes] = {}
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        real(fd)
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if path.is_file():
+            on_disk[path.name] = path.read_bytes()
+
+    def check(segments: list[Segment]) -> None:
+        for segment in segments:
+            for index in (segment.offset_index, segment.time_index):
+                assert on_disk[index.path.name] == index.path.read_bytes() != b""
+
+    def append() -> None:
+        log.append(batch(b"x" * 300), leader_epoch=0)
+        log.flush()
+
+    def waiting() -> tuple[Segment, ...]:
+        return log._unflushed_indexes
+
+    log = make_log(segment_bytes=2000, index_interval_bytes=100)
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(8):
+        append()
+    assert len(log.segments) == 2
+    check(log.segments[:1])
+    log.roll()  # as retention does, without an append after it
+    log.flush()
+    check(log.segments[:2])
+    for _ in range(2):
+        append()
+        log.close_idle()
+        log.close_idle()
+        log.append(batch(b"x" * 300), leader_epoch=0)
+        log.close_idle()
+        log.close_idle()
+    assert waiting() == (log.active,)
+    log.flush()
+    assert waiting() == ()
+    append()
+    log.close()
+    check(log.segments)
