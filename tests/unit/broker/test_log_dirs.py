@@ -337,12 +337,12 @@ def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path: Path, m
         assert await move(client, tmp_path / "b") == 0
         await settled(client)
         moved.set()
-        await asyncio.get_running_loop().run_in_executor(client.node._workers, lambda: None)
+        await asyncio.to_thread(client.context.partitions.log_dirs[0].flusher.close)
         assert await produce(client, 0, b"y") == 0
         assert await read(client, 0) == [b"x", b"y"]
 
     monkeypatch.setattr(log_module, "sync_directory", slow)
-    with_broker(test, tmp_path, **both(tmp_path), num_io_threads=1)
+    with_broker(test, tmp_path, **both(tmp_path))
 
 
 def test_a_replica_on_its_way_follows_its_topics_options(tmp_path: Path) -> None:
