@@ -379,11 +379,13 @@ class Partition:
 
     async def flush(self) -> None:
         """Flush all records that have been written so far. If the disk fails, take the partition out of service."""
-        flush = functools.partial(self.log.flush, self.log.written_end_offset, is_awaited=True)
+        log = self.log
+        flush = functools.partial(log.flush, log.written_end_offset, is_awaited=True)
         try:
             await asyncio.get_running_loop().run_in_executor(self._flush_workers, flush)
         except errors.KafkaStorageError as error:
-            self.fail(error)
+            if log is self.log:  # otherwise it was moved to another directory, which has not failed
+                self.fail(error)
         else:
             self.maybe_advance_high_watermark(0)
 
@@ -412,13 +414,13 @@ class Partition:
 
         If that fails, take the partition out of service.
         """
-        loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._flush_workers, self.log.flush, up_to)
-        done.add_done_callback(self._on_background_flush)
+        loop, log = asyncio.get_running_loop(), self.log
+        done = loop.run_in_executor(self._flush_workers, log.flush, up_to)
+        done.add_done_callback(lambda done: self._on_background_flush(done, log))
 
-    def _on_background_flush(self, done: asyncio.Future[None]) -> None:
+    def _on_background_flush(self, done: asyncio.Future[None], log: Log) -> None:
         error = None if done.cancelled() else done.exception()
-        if error is not None:
+        if error is not None and log is self.log:  # otherwise it was moved to another directory, which has not failed
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:

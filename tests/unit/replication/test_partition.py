@@ -285,6 +285,29 @@ def test_moved_log_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypat
     asyncio.run(asyncio.wait_for(run(), 8))
 
 
+def test_failed_flush_of_the_old_directory_of_a_moved_log_does_not_fail_the_new_one(tmp_path: Path) -> None:
+    """The error may arrive while the log is being replaced."""
+
+    async def test(partition: Partition, held: Held) -> None:
+        waits = [partition.when_committed(partition.append(view(b"a")).last_offset + 1)]
+        partition.flush_in_background()
+        flushing = asyncio.ensure_future(partition.flush())
+        await asyncio.sleep(0)
+        new = open_log(tmp_path / "new", TopicPartition("t", 0), LogConfig(flush_messages=1))
+        new.append(view(b"a"), leader_epoch=0)
+        new.flush()
+        partition.replace_log(new)
+        for _ in range(3):
+            held.run_one(KafkaStorageError("EIO"))
+        await flushing
+        await asyncio.gather(*filter(None, waits))
+        assert not partition.failed
+        assert partition.high_watermark == 1
+        new.close()
+
+    with_partition(test, tmp_path, flush_messages=1)
+
+
 def test_fsync_error_at_shutdown_is_logged(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         wait = partition.when_committed(partition.append(view(b"a")).last_offset + 1)
