@@ -474,12 +474,11 @@ class Partition:
         end = log.written_end_offset
         return end if end - log.recovery_point < log.config.flush_messages else log.recovery_point
 
-    def uncommitted_reason(self) -> str:
-        """Return why the last appended records are not committed yet, for an error message."""
-        end = self.log.log_end_offset
-        if self._local_end_offset < end:
+    def uncommitted_reason(self, next_offset: int) -> str:
+        """Return why the records before `next_offset` are not committed yet, for an error message."""
+        if self._local_end_offset < next_offset:
             return f"the disk of {self.log.dir.parent} has not written them yet"
-        behind = self.leader_replica.followers_behind(end)
+        behind = self.leader_replica.followers_behind(next_offset)
         if behind:
             return f"these in-sync replicas have not fetched them yet: {', '.join(map(str, behind))}"
         return "the ISR is changing"

@@ -150,9 +150,12 @@ def test_confirm_leadership_alone_in_sync_returns_none(tmp_path: Path) -> None:
 def test_reason_for_uncommitted_records_names_the_followers(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
         partition.append(view(b"a"))
-        assert partition.uncommitted_reason() == "these in-sync replicas have not fetched them yet: 1"
+        assert partition.uncommitted_reason(1) == "these in-sync replicas have not fetched them yet: 1, 2"
+        partition.leader_replica.on_fetch(FollowerFetch(1, 0, 0, offset=1, log_start=0))
+        partition.append(view(b"b"))  # other producers go on, so that no follower is ever at the end of the log
+        assert partition.uncommitted_reason(1) == "these in-sync replicas have not fetched them yet: 2"
 
-    with_partition(test, tmp_path, image=replace(IMAGE_OF_TWO, replicas=(0, 1, 2)))
+    with_partition(test, tmp_path, image=replace(IMAGE_OF_TWO, replicas=(0, 1, 2, 3), isr=(0, 1, 2)))
 
 
 def test_single_replica_satisfies_min_insync_replicas(tmp_path: Path) -> None:

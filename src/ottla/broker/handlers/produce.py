@@ -100,6 +100,8 @@ class Wait(NamedTuple):
     topic_partition: TopicPartition
     header: BatchHeader
     future: asyncio.Future[None]
+    next_offset: int = 0
+    """The offset after the appended records."""
     failure: errors.KafkaError | None = None
     """An error to return once the leadership is confirmed; None if the append succeeded."""
 
@@ -353,7 +355,7 @@ async def _when_safe(
 def _timed_out(wait: Wait, timeout_ms: int, context: RequestContext) -> errors.RequestTimedOutError:
     tp = wait.topic_partition
     partition = context.broker.partitions.get(tp)
-    reason = "the partition was removed" if partition is None else partition.uncommitted_reason()
+    reason = "the partition was removed" if partition is None else partition.uncommitted_reason(wait.next_offset)
     return errors.RequestTimedOutError(
         f"the records of {tp} are not committed within timeout.ms={timeout_ms}: {reason}"
     )
@@ -508,7 +510,7 @@ def _append_records(
         if confirmed is None:
             raise
         failed = _failed(data.index, error)
-        pending.waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, error))
+        pending.waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, failure=error))
         return failed
     answer = PartitionProduceResponse(
         index=data.index,
@@ -517,9 +519,10 @@ def _append_records(
         log_start_offset=appended.log_start_offset,
     )
     if request.acks:
-        safe = partition.when_committed(appended.last_offset + 1, request.acks)
+        next_offset = appended.last_offset + 1
+        safe = partition.when_committed(next_offset, request.acks)
         if safe is not None:
-            pending.waits.append(Wait(answer, partition.topic_partition, appended.header, safe))
+            pending.waits.append(Wait(answer, partition.topic_partition, appended.header, safe, next_offset))
     return answer
 
 
