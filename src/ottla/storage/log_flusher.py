@@ -125,11 +125,12 @@ class LogFlusher:
             return
         self._warn_at = now + REPEAT_SECONDS
         log.warning(
-            "The disk of %s hangs: flushing %s has not returned for %.0f s, and producers of %d partitions wait",
+            "The disk of %s hangs: flushing %s has not returned for %.0f s, and producers of at least %d partition(s) "
+            "wait",
             self._directory,
             oldest.topic_partition,
             now - oldest.began,
-            len(awaited),
+            len({flush.topic_partition for flush in awaited}),  # others wait for a thread
         )
 
     def close(self) -> None:
