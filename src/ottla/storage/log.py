@@ -707,9 +707,12 @@ class Log:
             sync_directory(self.dir.parent)
             self._is_in_directory = True
 
-    def close(self) -> None:
+    def close(self, *, waits_for_indexes: bool = True) -> None:
         """Flush, write the producer snapshot and the indexes, and close the files, so that the next start needs no
         recovery.
+
+        `waits_for_indexes`: False if the log will be opened again at once. Those of the active segment, if all of its
+        records are flushed, are then not on disk: after a loss of power, recovery rebuilds them.
         """
         if self.closed:
             return
@@ -717,7 +720,8 @@ class Log:
         self.closed = True
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
-        self._on_indexes_written(self.active, is_changed=self.active.finish())
+        is_changed = self.active.finish()
+        self._on_indexes_written(self.active, is_changed=is_changed and waits_for_indexes)
         self.flush()
         for segment in self.segments:
             segment.close()

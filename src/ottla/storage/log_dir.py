@@ -354,7 +354,7 @@ class LogDir:
     def adopt_future(self, future: Log) -> Log:
         """Make a future log the log of its partition: close it, rename its directory, and open it again."""
         tp, start = future.topic_partition, future.log_start_offset
-        future.close()
+        future.close(waits_for_indexes=False)  # no fsync on the event loop
         path = self.path / directory_name(tp)
         future.dir.rename(path)
         sync_directory(self.path)

@@ -841,5 +841,11 @@ def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_
     log.flush()
     assert waiting() == ()
     append()
+    on_disk.clear()
+    log.close(waits_for_indexes=False)
+    assert not on_disk
+    log = make_log(clean=True, segment_bytes=2000, index_interval_bytes=100)
+    for _ in range(3):
+        append()
     log.close()
-    check(log.segments)
+    check(log.segments[-1:])
