@@ -240,6 +240,7 @@ def _check_indexes(segment: Segment) -> None:
         log.warning("Rebuilding the corrupt index %s", error)
         segment.rebuild_indexes()
         segment.finish()
+        segment.sync()  # no flush will: the segment is below the recovery point
 
 
 def _check_transactions(opened: Log, segment: Segment, following: int) -> None:

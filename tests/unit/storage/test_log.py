@@ -849,3 +849,20 @@ def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_
         append()
     log.close()
     check(log.segments[-1:])
+
+
+def test_rebuilt_index_of_a_flushed_segment_is_on_disk(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(segment_bytes=1000)
+    for _ in range(4):
+        log.append(batch(b"x" * 300), leader_epoch=0)
+    log.flush()
+    path = log.segments[0].time_index.path
+    assert log.segments[1].base_offset < log.recovery_point
+    path.unlink()
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.readlink(f"/proc/self/fd/{fd}")))
+    make_log(segment_bytes=1000, recovery_point=log.recovery_point)
+    assert path.stat().st_size
+    assert str(path) in synced
