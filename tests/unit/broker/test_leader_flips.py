@@ -26,7 +26,12 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from ottla.replication.partition import Partition
 
 OTHER = 7
@@ -60,11 +65,15 @@ async def change(client: Asker, **state: Any) -> None:
 
 async def write(client: Asker, sequence: int, timeout_ms: int = 10_000) -> int:
     """Produce one record; the error code."""
+    return (await response_to_write(client, sequence, timeout_ms)).error_code
+
+
+async def response_to_write(client: Asker, sequence: int, timeout_ms: int) -> PartitionProduceResponse:
     records = memoryview(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=sequence))
     data = PartitionProduceData(index=0, records=records)
     topic = TopicProduceData(name="t", partition_data=[data])
     answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 8)
-    return answer.responses[0].partition_responses[0].error_code
+    return answer.responses[0].partition_responses[0]
 
 
 def test_batches_behind_one_rejected_by_a_resigned_leader_get_the_same_error(tmp_path: Path) -> None:
@@ -213,6 +222,10 @@ def test_out_of_order_at_a_leader_with_followers_waits_for_their_next_fetch(
         await with_topic(client)
         assert await write(client, 0) == 0
         await change(client, leader=0, replicas=(0, OTHER), isr=(0, OTHER))
+        expired = await response_to_write(client, 5, timeout_ms=0)
+        assert expired.error_code == RequestTimedOutError.code
+        assert expired.error_message is not None
+        assert "the followers have not confirmed within timeout.ms=0 that this broker leads" in expired.error_message
         session = await follow(client)
         waiting = asyncio.create_task(follow(client, session, 1))
         await asyncio.sleep(0)

@@ -354,6 +354,11 @@ async def _when_safe(
 
 def _timed_out(wait: Wait, timeout_ms: int, context: RequestContext) -> errors.RequestTimedOutError:
     tp = wait.topic_partition
+    if wait.failure is not None:
+        return errors.RequestTimedOutError(
+            f"the followers have not confirmed within timeout.ms={timeout_ms} that this broker leads {tp}, so that it "
+            f"may reject the batch: {wait.failure.message}"
+        )
     partition = context.broker.partitions.get(tp)
     reason = "the partition was removed" if partition is None else partition.uncommitted_reason(wait.next_offset)
     return errors.RequestTimedOutError(
