@@ -23,6 +23,8 @@ class Resolution:
     """
 
     def __init__(self, writer: Any, latest: Any, kinds: Mapping[str, Any]) -> None:
+        if not isinstance(latest, dict):
+            raise UnsupportedTypeError("the latest schema is a union")
         if writer["name"] != latest["name"]:
             raise UnsupportedTypeError("the records have different names")
         fields = {field["name"]: field for field in writer["fields"]}
@@ -46,7 +48,10 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
         is_scalar = default is None or isinstance(default, (bool, int, float, str))
         if not is_scalar or not (pa.types.is_primitive(kind) or pa.types.is_string(kind)):
             raise UnsupportedTypeError(f"the default of {name} is left to fastavro")
-        value = pa.array([default], kind)
+        try:
+            value = pa.array([default], kind)
+        except (ValueError, TypeError, OverflowError) as error:  # fastavro does not check all defaults
+            raise UnsupportedTypeError(f"the default of {name}: {error}") from error
         return lambda fields, rows: value.take(_zeros(rows))
     (is_nullable, base), (may_be_null, latest_base) = _base(writer["type"]), _base(latest["type"])
     if is_nullable and not may_be_null:

@@ -366,6 +366,29 @@ def test_avro_values_of_removed_arrays_and_logical_types_and_plain_bytes() -> No
     assert values_of(converter.convert(records(header(1) + b"raw"))) == [{"offset": 0, "value": b"raw"}]
 
 
+def test_avro_records_become_branches_of_a_newer_union_and_get_its_defaults() -> None:
+    old, value = record(("id", "int")), header(1) + b"\x02"
+    event = {"type": "record", "name": "Event", "fields": [{"name": "n", "type": "int"}]}
+    cases: list[tuple[Any, bytes, list[Any]]] = [
+        (["null", json.loads(old)], header(2) + b"\x02\x04", [{"id": 1}, {"id": 2}]),
+        ([json.loads(old), event], header(2) + b"\x02\x06", [{"Order": {"id": 1}}, {"Event": {"n": 3}}]),
+    ]
+    for latest, newer, expected in cases:
+        registry = MemoryRegistry()
+        registry.add(old)
+        registry.add(json.dumps(latest))
+        rows = values_of(RegistryConverter(registry, "t", pa.schema([])).convert(records(value, newer)))
+        assert rows == [{"offset": offset, **row} for offset, row in enumerate(expected)]
+    registry = MemoryRegistry()
+    registry.add(old)
+    registry.add(record(("id", "int"), ("n", "long", True)))
+    rows_without_default = RegistryConverter(registry, "t", pa.schema([])).convert(
+        records(value, header(2) + b"\x02\x02")
+    )
+    assert values_of(rows_without_default) == [{"offset": 1, "id": 1, "n": 1}]
+    assert dead_offsets(rows_without_default) == [0], "true is no long, which fastavro does not notice"
+
+
 PROTO = """syntax = "proto3"; package shop;
 import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
 import "google/protobuf/struct.proto";
