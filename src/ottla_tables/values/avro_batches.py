@@ -24,6 +24,9 @@ MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
 """Average length of texts up to which they are copied by an index per byte."""
 DECIMAL_BYTES: Final = 16
+"""Size of 38 digits. A decimal may have more bytes, which are its sign again."""
+MAX_DECIMAL_BYTES: Final = 64
+"""A number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
 """Maximum number of items in the arrays and maps of a value: each further one costs as much as a field."""
@@ -169,6 +172,8 @@ class BatchDecoder:
         if kind in ("record", "error"):
             return self._record(schema, column)
         if column is not None and pa.types.is_decimal(column):
+            if kind == "fixed" and schema["size"] > DECIMAL_BYTES:
+                raise UnsupportedTypeError("long decimals are left to fastavro")
             return _decimals(_sized(schema.get("size") if kind == "fixed" else None), column)
         if kind in PRIMITIVES:
             return PRIMITIVES[kind](column)
@@ -416,7 +421,10 @@ def _decimals(read: Step, kind: Any) -> Step:
         offsets = np.frombuffer(array.buffers()[1], np.int32)[: len(array) + 1].astype(np.int64)
         data = np.frombuffer(array.buffers()[2], np.uint8)
         lengths = np.diff(offsets)
-        _check(lengths > DECIMAL_BYTES, "long decimals are left to fastavro")
+        _check(lengths > MAX_DECIMAL_BYTES, "the decimal is too long")
+        if (lengths > DECIMAL_BYTES).any():
+            # All rows together: one by one, as invalid rows are read, takes 60 times as long if many are long.
+            raise MalformedBatchError("long decimals are left to fastavro")
         digits = np.zeros((len(array), DECIMAL_BYTES), np.uint8)
         rows = np.flatnonzero(lengths)
         digits[rows] = np.where(data[offsets[rows]] >= 0x80, 0xFF, 0)[:, None]  # the sign

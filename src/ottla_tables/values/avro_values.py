@@ -18,14 +18,12 @@ import pyarrow as pa
 
 from ottla.serdes import Schema, SchemaRegistryClient
 from ottla.serdes.framing import HEADER_BYTES
-from ottla_tables.values.avro_batches import BatchDecoder, MalformedBatchError, UnsupportedTypeError
+from ottla_tables.values.avro_batches import MAX_DECIMAL_BYTES, BatchDecoder, MalformedBatchError, UnsupportedTypeError
 from ottla_tables.values.avro_resolution import Resolution, expanded
 from ottla_tables.values.rows import InvalidRowsError
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
 
 MAX_PRECISION: Final = 38
-MAX_DECIMAL_BYTES: Final = 64
-"""38 digits have 16 bytes. A number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=200)
 """Has room for all numbers of MAX_DECIMAL_BYTES."""
 PRIMITIVES: Final = {

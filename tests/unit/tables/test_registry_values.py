@@ -389,6 +389,17 @@ def test_avro_records_become_branches_of_a_newer_union_and_get_its_defaults() ->
     assert dead_offsets(rows_without_default) == [0], "true is no long, which fastavro does not notice"
 
 
+def test_avro_decimals_with_more_bytes_than_digits_are_decoded_together() -> None:
+    registry = MemoryRegistry()
+    for kind, size in (("fixed", {"name": "F", "size": 20}), ("bytes", {})):
+        number = {"type": kind, **size, "logicalType": "decimal", "precision": 38, "scale": 2}
+        registry.add(record(("price", number)))
+        length = b"" if kind == "fixed" else b"\x28"
+        value = header(1) + length + b"\xff" * 20
+        (prices,) = AvroValues(registry, registry.versions[-1]).decoder(registry.versions[-1])(pa.array([value] * 3))
+        assert prices.to_pylist() == [Decimal("-0.01")] * 3
+
+
 PROTO = """syntax = "proto3"; package shop;
 import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
 import "google/protobuf/struct.proto";
