@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from ottla.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     SerializationError,
+    WakeupError,
 )
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -683,21 +685,42 @@ def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: Scripte
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_second_thread_is_turned_away(broker: ScriptedBroker) -> None:
-    errors: list[BaseException] = []
-    with consumer(broker) as c:
+def test_calls_of_a_second_thread_are_rejected_except_wakeup(broker: ScriptedBroker) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def deserialize(value: bytes) -> bytes:
+        inside.set()
+        leave.wait(10)
+        return value
+
+    fill(broker, 10)
+    results: list[Any] = []
+    with consumer(broker, group_id="g", value_deserializer=deserialize) as c:
         c.assign([TP])
-        inside = threading.Thread(target=lambda: c.poll(timeout_ms=1000))
-        inside.start()
-        while c._use.acquire(blocking=False):  # until the other thread has it
-            c._use.release()
-            time.sleep(0.001)
-        try:
-            c.poll()
-        except IllegalStateError as error:
-            errors.append(error)
-        inside.join()
-    assert "another thread" in str(errors[0])
+        polling = threading.Thread(target=lambda: results.extend(read(c, 10)))
+        polling.start()
+        assert inside.wait(10)
+        calls: list[Callable[[], object]] = [
+            c.poll,
+            c.poll_batch,
+            lambda: next(c),
+            lambda: c.seek(TP, 0),
+            c.commit,
+            lambda: c.assign([]),
+            lambda: c.subscribe(["t"]),
+            c.close,
+        ]
+        for call in calls:
+            with pytest.raises(IllegalStateError, match="another thread"):
+                call()
+        assert c.assignment() == {TP}
+        leave.set()
+        polling.join()
+        assert [record.offset for record in results] == list(range(10))
+        c.seek(TP, 3)  # the other thread has left
+        c.wakeup()
+        with pytest.raises(WakeupError):
+            c.poll(timeout_ms=10_000)
 
 
 def test_wrong_options_are_named(broker: ScriptedBroker) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -340,6 +341,16 @@ def test_closed_share_consumer_refuses_calls(cluster: str, topic: str) -> None:
     consumer.close()
     with pytest.raises(IllegalStateError, match="closed"):
         consumer.poll()
+
+
+def test_share_consumer_rejects_calls_of_a_second_thread(broker: ScriptedBroker) -> None:
+    with member(broker.address, "t") as consumer, ThreadPoolExecutor(1) as others, consumer._use:
+        for call in (consumer.poll, consumer.commit, consumer.unsubscribe, consumer.close):
+            with pytest.raises(IllegalStateError, match="another thread"):
+                others.submit(call).result()
+        with pytest.raises(IllegalStateError, match="another thread"):
+            others.submit(consumer.acknowledge_offset, TopicPartition("t", 0), 0).result()
+        consumer.unsubscribe()  # by the thread that has it, such as in a callback
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -55,7 +55,9 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     TypeError for an unknown keyword.
 
     Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
-    after `wakeup()`. Methods have the names of kafka-python; Java's names also exist, in Python's spelling.
+    after `wakeup()`. While one thread is in a call, those of others raise IllegalStateError (in Java,
+    ConcurrentModificationException), except `wakeup()` and the methods that only read state. Methods have the names of
+    kafka-python; Java's names also exist, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
@@ -288,6 +290,13 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         """
         if self._refusal is not None or self._closing:
             return
+        self._enter()
+        try:
+            self._close(autocommit, timeout_ms, group_membership)
+        finally:
+            self._use.release()
+
+    def _close(self, autocommit: bool, timeout_ms: float | None, group_membership: GroupMembershipOperation) -> None:
         self._closing = True  # not closed yet: the listener may commit
         timeout = None if timeout_ms is None else timeout_ms / 1000
         limit = (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout) + STOP_MARGIN_SECONDS
@@ -308,17 +317,24 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         self._run(run())
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._refusal is not None:
+        try:
+            self._enter()
+        except IllegalStateError:
             coroutine.close()
-        self._check_open()
-        return self._io.run(coroutine)
+            raise
+        try:
+            return self._io.run(coroutine)
+        finally:
+            self._use.release()
 
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise IllegalStateError(self._refusal)
 
     def _enter(self) -> None:
-        """Check that no other thread is using the consumer: two concurrent polls would corrupt the positions."""
+        """Check that no other thread is using the consumer. Two concurrent polls would corrupt the positions, and a
+        seek or a commit within the poll of another thread would be lost, or go beyond the records that it returns.
+        """
         self._check_open()
         if not self._use.acquire(blocking=False):
             raise IllegalStateError("the consumer is in use by another thread")

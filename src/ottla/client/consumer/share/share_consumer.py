@@ -55,7 +55,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         self._io.on_fork = self._forked
         self._refusal: str | None = None
         self._use = threading.RLock()
-        """Held by the thread that polls."""
+        """Held by the thread that uses the consumer. Reentrant, because callbacks may use the consumer, too."""
         self._io.start()
         try:
             self._io.run(self._asynchronous.start())
@@ -92,9 +92,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         application acknowledges it with `acknowledge_offset`. Raises CorruptBatchError for a damaged batch, whose
         records are rejected. The next call continues after them.
         """
-        self._check_open()
-        if not self._use.acquire(blocking=False):
-            raise IllegalStateError("the share consumer is in use by another thread")
+        self._enter()
         try:
             self._io.run(self._core.prepare(timeout_ms / 1000))
             return self._core.take()
@@ -119,8 +117,11 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         self, partition: TopicPartition, offset: int, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
         """Acknowledge a record by its partition and offset, for example the one in a RecordDeserializationError."""
-        self._check_open()
-        self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
+        self._enter()
+        try:
+            self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
+        finally:
+            self._use.release()
 
     commit: Final = synchronous(AsyncKafkaShareConsumer.commit)
     commit_sync = commit
@@ -150,22 +151,35 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         """
         if self._refusal is not None:
             return
+        self._enter()
         limit = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000 + STOP_MARGIN_SECONDS
         try:
             self._io.run(self._asynchronous.close(timeout_ms), limit)
         finally:
             self._refusal = "the share consumer is closed"
             self._io.stop()
+            self._use.release()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._refusal is not None:
+        try:
+            self._enter()
+        except IllegalStateError:
             coroutine.close()
-        self._check_open()
-        return self._io.run(coroutine)
+            raise
+        try:
+            return self._io.run(coroutine)
+        finally:
+            self._use.release()
 
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise IllegalStateError(self._refusal)
+
+    def _enter(self) -> None:
+        """Check that no other thread is in a call."""
+        self._check_open()
+        if not self._use.acquire(blocking=False):
+            raise IllegalStateError("the share consumer is in use by another thread")
 
     def _forked(self) -> None:
         self._refusal = "the share consumer was created before a fork; create a new one in this process"
