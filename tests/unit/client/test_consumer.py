@@ -723,6 +723,17 @@ def test_calls_of_a_second_thread_are_rejected_except_wakeup(broker: ScriptedBro
             c.poll(timeout_ms=10_000)
 
 
+def test_a_listener_may_close_the_consumer(broker: ScriptedBroker) -> None:
+    class Closing(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            c.close()
+
+    c = consumer(broker, group_id="g")
+    c.subscribe(["t"], listener=Closing())
+    with pytest.raises(IllegalStateError, match="closed"):
+        poll_until(c, lambda: False)
+
+
 def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
     with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset.*latest, earliest, none"):
         consumer(broker, auto_offset_reset="first")

@@ -8,6 +8,7 @@ may use the client.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import os
@@ -113,13 +114,18 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
         else:
             done.set_result(result)
 
+    def respond(result: Any, error: BaseException | None) -> None:
+        # If the function has closed the client, the event loop has ended, and nothing waits for the result.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(complete, result, error)
+
     def work() -> None:
         try:
             result = function(*args)
         except Exception as error:  # raised where the function is awaited
-            loop.call_soon_threadsafe(complete, None, error)
+            respond(None, error)
         else:
-            loop.call_soon_threadsafe(complete, result, None)
+            respond(result, None)
 
     caller.inbox.put((work, None, None))
     return await done
