@@ -64,13 +64,16 @@ def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = Tru
 
     Raises TableError if it cannot be opened, and MissingTableError if it does not exist and is not to be created.
     """
-    kind = "rest" if is_rest(url) else "sql"
+    # The file of --catalog-config may be one for pyiceberg, with these properties, too.
+    all_properties = {"type": "rest" if is_rest(url) else "sql", "uri": url, **properties}
+    if not creates:
+        all_properties["init_catalog_tables"] = "false"
+    kind, url = all_properties["type"], all_properties["uri"]
     if url.startswith("sqlite:///"):
         _check_file(Path(url.removeprefix("sqlite:///")), creates)
-    own = {"type": kind, "uri": url, **({} if creates else {"init_catalog_tables": "false"})}
     for attempt in range(OPEN_ATTEMPTS):
         try:
-            catalog = load_catalog(NAMESPACE, **own, **properties)
+            catalog = load_catalog(NAMESPACE, **all_properties)
             if kind == "sql" and not creates:
                 _check_tables(catalog)
             return catalog

@@ -13,8 +13,9 @@ from tests.unit.tables.topics import TableWorld, table_world
 
 from ottla import Broker, NewTopic, TopicPartition
 from ottla_tables.columns import record_batch
-from ottla_tables.errors import TableError
+from ottla_tables.errors import MissingTableError, TableError
 from ottla_tables.formats.factory import TableFactory
+from ottla_tables.formats.iceberg import open_catalog
 from ottla_tables.log import tail
 from ottla_tables.query.engine import QueryEngine
 
@@ -147,3 +148,14 @@ def test_query_changes_neither_catalog_nor_table(broker: Broker, tmp_path: Path,
             Path(file.path).rename(file.path + ".uncommitted")
         world.send(b'{"n": 2}', key=b"b")
         check((1,), (2,))
+
+
+def test_catalog_config_may_have_the_properties_of_pyiceberg(tmp_path: Path) -> None:
+    own = f"sqlite:///{tmp_path / 'own' / 'catalog.db'}"
+    properties = {"type": "sql", "uri": own, "init_catalog_tables": "true"}
+    other = f"sqlite:///{tmp_path / 'other' / 'catalog.db'}"
+    with pytest.raises(MissingTableError):
+        open_catalog(other, properties, creates=False)
+    assert open_catalog(other, properties).properties["uri"] == own
+    assert open_catalog(other, properties, creates=False).list_namespaces() == []
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
