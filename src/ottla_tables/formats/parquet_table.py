@@ -206,7 +206,8 @@ def local_directory(location: str) -> Path:
 
 def present_path(path: str) -> str:
     """Return the name that a file has now: the writer may have renamed it since its table was loaded."""
-    names = (path, path.removesuffix(UNCOMMITTED), path + REMOVED)
+    committed = path.removesuffix(UNCOMMITTED)
+    names = (path, committed, committed + REMOVED)
     return next((name for name in names if Path(name).exists()), path)
 
 

@@ -16,6 +16,7 @@ from ottla_tables.columns import record_batch
 from ottla_tables.errors import MissingTableError, TableError
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.iceberg import open_catalog
+from ottla_tables.formats.parquet_table import present_path
 from ottla_tables.log import tail
 from ottla_tables.query.engine import QueryEngine
 
@@ -159,3 +160,11 @@ def test_catalog_config_may_have_the_properties_of_pyiceberg(tmp_path: Path) -> 
     assert open_catalog(other, properties).properties["uri"] == own
     assert open_catalog(other, properties, creates=False).list_namespaces() == []
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_file_is_found_that_was_committed_and_merged_since_its_table_was_loaded(tmp_path: Path) -> None:
+    names = [tmp_path / f"f.parquet{suffix}" for suffix in (".uncommitted", "", ".removed")]
+    for name in names:
+        name.touch()
+        assert {present_path(str(earlier)) for earlier in names[: names.index(name) + 1][:2]} == {str(name)}
+        name.unlink()
