@@ -30,6 +30,11 @@ MAX_DECIMAL_BYTES: Final = 64
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
 """Maximum number of items in the arrays and maps of a value: each further one costs as much as a field."""
+FEW_ROWS: Final = 50
+"""Number of rows up to which an item of all of them costs more than by fastavro."""
+MIN_ITEMS_OF_FEW: Final = 10
+ROWS_PER_ITEM_OF_FEW: Final = 20
+"""Minimum number of such items, and the number of rows of a batch for which it has one more."""
 COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
@@ -63,16 +68,20 @@ class UnsupportedTypeError(ValueError):
 
 
 class Batch:
-    """The bytes of the values of a batch."""
+    """The bytes of the values of a batch of so many rows."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, rows: int) -> None:
         self.data = np.frombuffer(data, np.uint8)
-        self._items = 0
+        self._items = self._items_of_few = 0
+        self._max_items_of_few = MIN_ITEMS_OF_FEW + rows // ROWS_PER_ITEM_OF_FEW
 
-    def count_item(self) -> None:
-        """Count an item of an array or a map, of all rows. Raises MalformedBatchError if there are too many."""
+    def count_item(self, rows: int) -> None:
+        """Count an item of an array or a map, which so many rows have. Raises MalformedBatchError if there are too
+        many: fastavro is faster then.
+        """
         self._items += 1
-        if self._items > MAX_ITEMS:
+        self._items_of_few += rows <= FEW_ROWS
+        if self._items > MAX_ITEMS or self._items_of_few > self._max_items_of_few:
             raise MalformedBatchError("long arrays are left to fastavro")
 
     def longs(self, at: Positions, ends: Positions) -> tuple[Any, Positions]:
@@ -153,7 +162,7 @@ class BatchDecoder:
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         at, ends = bounds[:-1] + HEADER_BYTES, bounds[1:]
-        batch = Batch(data if data is not None else b"")
+        batch = Batch(data if data is not None else b"", len(values))
         arrays = {}
         for name, step in zip(self._names, self._steps, strict=True):
             arrays[name], at = step(batch, at, ends)
@@ -302,7 +311,7 @@ def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_I
         blocks, left = blocks[counts != 0], np.abs(counts[counts != 0])
         rows = blocks
         while rows.size:
-            batch.count_item()
+            batch.count_item(rows.size)
             part, at[rows] = _among(rows, step, batch, at, ends)
             parts.append(part)
             owners.append(rows)

@@ -29,6 +29,7 @@ from ottla_tables.columns import RECORD
 from ottla_tables.dead_letters import SUFFIX
 from ottla_tables.errors import TableError
 from ottla_tables.query.engine import QueryEngine
+from ottla_tables.values import avro_batches
 from ottla_tables.values.avro_values import AvroValues
 from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.registry_fields import RegistryConverter
@@ -260,6 +261,7 @@ def dead_offsets(rows: Rows) -> list[int]:
 
 def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
     random, batched, batch_decoder = Random(1), 0, AvroValues._batch_decoder
+    monkeypatch.setattr(avro_batches, "FEW_ROWS", 0)
 
     def no_decoder(self: AvroValues, *schemas: Any) -> None:
         nonlocal batched
@@ -305,7 +307,9 @@ def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPa
     assert batched > 9, "most schemas are decoded in batches"
 
 
-def test_avro_arrays_have_their_items_in_any_number_of_blocks() -> None:
+@pytest.mark.parametrize("few_rows", [0, 50])
+def test_avro_arrays_have_their_items_in_any_number_of_blocks(monkeypatch: pytest.MonkeyPatch, few_rows: int) -> None:
+    monkeypatch.setattr(avro_batches, "FEW_ROWS", few_rows)
     registry = MemoryRegistry()
     by = {"type": "map", "values": {"type": "array", "items": "int"}}
     registry.add(record(("list", {"type": "array", "items": "int"}), ("by", by)))
@@ -319,6 +323,25 @@ def test_avro_arrays_have_their_items_in_any_number_of_blocks() -> None:
     by_key: list[Any] = [[], [("a", [1, 2, 3])], [("a", [4])], [("b", [1] * 2000)]]
     assert [(row["list"], row["by"]) for row in rows.batch.to_pylist()] == [(a, b) for a in lists for b in by_key]
     assert dead_offsets(rows) == [len(values)]
+
+
+def test_avro_arrays_of_few_values_are_decoded_by_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
+    items, count_item = 0, avro_batches.Batch.count_item
+
+    def count(self: avro_batches.Batch, rows: int) -> None:
+        nonlocal items
+        items += 1
+        count_item(self, rows)
+
+    monkeypatch.setattr(avro_batches.Batch, "count_item", count)
+    registry = MemoryRegistry()
+    registry.add(record(("list", {"type": "array", "items": "int"})))
+    value = header(1) + b"\x88\x0e" + b"\x02" * 900 + b"\0"
+    for number, expected in ((1, 11), (20, 12), (60, 900)):
+        items = 0
+        rows = RegistryConverter(registry, "t", pa.schema([])).convert(records(*[value] * number))
+        assert [row["list"] for row in rows.batch.to_pylist()] == [[1] * 900] * number
+        assert items == expected, number
 
 
 def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dead_letters() -> None:
