@@ -84,8 +84,8 @@ def test_resources_that_a_broker_does_not_release_are_detected() -> None:
     reported = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     expected = {
         "none": "[]",
-        "tasks": "broker-0 has 78 tasks",
-        "timers": "broker-0 has 54 timers",
+        "tasks": "tasks, most of them [('sleep', 60), ",
+        "timers": "timers, most of them [('print', 40), ",
         "timers of one object": "broker-0 has 2 timers for one Heart.beat",
         "files": "broker-0 has 102 files open, with 0 logs",
         "memory": "broker-0 holds 1048576 bytes of requests",
