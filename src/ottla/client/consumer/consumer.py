@@ -6,9 +6,8 @@ poll() decodes the records in the caller's thread; the I/O thread only fetches t
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack, overload
 
@@ -18,8 +17,7 @@ from ottla.client.consumer.group.membership import GroupMembershipOperation
 from ottla.client.consumer.queries import ConsumerQueries
 from ottla.client.consumer.subscription import SubscriptionPattern
 from ottla.client.core.io_thread import IoThread
-from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
-from ottla.errors import IllegalStateError
+from ottla.client.core.synchronous import SingleThreadClient, in_io_thread, synchronous
 from ottla.model import (
     OffsetAndMetadata,
     TopicPartition,
@@ -43,7 +41,7 @@ SOON_SECONDS = 0.002
 """Seconds that poll() waits for a response before it lets the event loop look for other work."""
 
 
-class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
+class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     """Reads records from Kafka.
 
         with KafkaConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
@@ -64,12 +62,8 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
         self._asynchronous = AsyncKafkaConsumer(*topics, **options)
         self.config: ConsumerConfig = self._asynchronous.config
         self._core = self._asynchronous._core
-        self._io = IoThread(f"ottla-{self._core.client_id}")
-        self._io.on_fork = self._forked
-        self._refusal: str | None = None
+        super().__init__("consumer", IoThread(f"ottla-{self._core.client_id}"))
         self._closing = False
-        self._use = threading.RLock()
-        """Held by the thread that uses the consumer. Reentrant, because listeners may use the consumer, too."""
         self._io.start()
         try:
             self._io.run(self._asynchronous.start())
@@ -315,32 +309,6 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
             change()
 
         self._run(run())
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            self._enter()
-        except IllegalStateError:
-            coroutine.close()
-            raise
-        try:
-            return self._io.run(coroutine)
-        finally:
-            self._use.release()
-
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise IllegalStateError(self._refusal)
-
-    def _enter(self) -> None:
-        """Check that no other thread is using the consumer. Two concurrent polls would corrupt the positions, and a
-        seek or a commit within the poll of another thread would be lost, or go beyond the records that it returns.
-        """
-        self._check_open()
-        if not self._use.acquire(blocking=False):
-            raise IllegalStateError("the consumer is in use by another thread")
-
-    def _forked(self) -> None:
-        self._refusal = "the consumer was created before a fork; create a new one in this process"
 
 
 __all__ = ["CommitCallback", "KafkaConsumer", "Offsets", "Records"]

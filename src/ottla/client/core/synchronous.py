@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ottla.client.core.io_thread import IoThread
+from ottla.errors import IllegalStateError
 
 Client = TypeVar("Client", covariant=True)
 P = ParamSpec("P")
@@ -22,6 +24,48 @@ class SynchronousClient(Generic[Client]):
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the I/O thread and return its result."""
         return self._io.run(coroutine)
+
+
+class SingleThreadClient(SynchronousClient[Client]):
+    """Base class of synchronous clients that one thread at a time may use, like Java's consumers."""
+
+    def __init__(self, name: str, io: IoThread) -> None:
+        """`name`: of the kind of client, for errors."""
+        self._name = name
+        self._io = io
+        self._io.on_fork = self._forked
+        self._refusal: str | None = None
+        """The reason why calls are rejected; None while the client is open."""
+        self._use = threading.RLock()
+        """Held by the thread that uses the client. Reentrant, because callbacks may use the client, too."""
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._enter()
+        except IllegalStateError:
+            coroutine.close()
+            raise
+        try:
+            return self._io.run(coroutine)
+        finally:
+            self._use.release()
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise IllegalStateError(self._refusal)
+
+    def _enter(self) -> None:
+        """Check that the client is open and no other thread is using it. The caller releases `_use` afterwards.
+
+        Two concurrent polls would corrupt the positions, and a seek or a commit within the poll of another thread would
+        be lost, or go beyond the records that it returns.
+        """
+        self._check_open()
+        if not self._use.acquire(blocking=False):
+            raise IllegalStateError(f"the {self._name} is in use by another thread")
+
+    def _forked(self) -> None:
+        self._refusal = f"the {self._name} was created before a fork; create a new one in this process"
 
 
 def synchronous(

@@ -5,8 +5,7 @@ Records are decoded, and the acknowledgement callback is called, in the caller's
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
@@ -16,8 +15,7 @@ from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer 
 from ottla.client.consumer.share.core import AcknowledgementCallback
 from ottla.client.consumer.share.in_flight import Records
 from ottla.client.core.io_thread import IoThread
-from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
-from ottla.errors import IllegalStateError
+from ottla.client.core.synchronous import SingleThreadClient, in_io_thread, synchronous
 from ottla.model import TopicPartition
 from ottla.records.consumer_record import ConsumerRecord
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
+class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
     """Reads records of a share group (KIP-932): several members may read the same partition, each of them other
     records.
 
@@ -51,11 +49,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         self._asynchronous = AsyncKafkaShareConsumer(*topics, **options)
         self.config: ShareConsumerConfig = self._asynchronous.config
         self._core = self._asynchronous._core
-        self._io = IoThread(f"ottla-{self._core.client_id}")
-        self._io.on_fork = self._forked
-        self._refusal: str | None = None
-        self._use = threading.RLock()
-        """Held by the thread that uses the consumer. Reentrant, because callbacks may use the consumer, too."""
+        super().__init__("share consumer", IoThread(f"ottla-{self._core.client_id}"))
         self._io.start()
         try:
             self._io.run(self._asynchronous.start())
@@ -159,27 +153,3 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
             self._refusal = "the share consumer is closed"
             self._io.stop()
             self._use.release()
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            self._enter()
-        except IllegalStateError:
-            coroutine.close()
-            raise
-        try:
-            return self._io.run(coroutine)
-        finally:
-            self._use.release()
-
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise IllegalStateError(self._refusal)
-
-    def _enter(self) -> None:
-        """Check that no other thread is in a call."""
-        self._check_open()
-        if not self._use.acquire(blocking=False):
-            raise IllegalStateError("the share consumer is in use by another thread")
-
-    def _forked(self) -> None:
-        self._refusal = "the share consumer was created before a fork; create a new one in this process"
