@@ -11,7 +11,7 @@ from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action, CommandFailedError
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
-from ottla.cli.framework.output import Output, aligned
+from ottla.cli.framework.output import Output, aligned, widest
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupState
 from ottla.errors import ConfigurationError, KafkaError
@@ -76,7 +76,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
     else:
         cells = {"GROUP": "group_id", "TYPE": "group_type", "STATE": "state"}
         rows = [[_cell(column, getattr(g, cells[column])) for column in header] for g in groups]
-        width = max(15, *(len(g.group_id) for g in groups)) + 10 if groups else 25
+        width = widest((group.group_id for group in groups), 15) + 10
         output.text(*aligned([header, *rows], [width, *(20 for _ in header[1:])]))
     return [g._asdict() for g in groups]
 

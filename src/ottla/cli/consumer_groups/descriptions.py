@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.cli.framework.connection import client_options
-from ottla.cli.framework.output import Output, aligned, coordinator_of
+from ottla.cli.framework.output import Output, aligned, coordinator_of, widest
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember
 from ottla.client.consumer.consumer import KafkaConsumer
@@ -59,17 +59,13 @@ def describe(
     return document
 
 
-def _widest(cells: Iterable[object], least: int) -> int:
-    return max([least, *(len(str(cell)) for cell in cells)])
-
-
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
     """Print the coordinator, the assignor and the state of a group, and return them for JSON."""
     address, coordinator = coordinator_of(group, nodes)
     described = f"{address}  ({group.coordinator_id})"
     row = [group.group_id, described, group.protocol or None, group.state]
     header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
-    widths = [_widest([group.group_id], WIDTH), _widest([described], 25), 20, 20]
+    widths = [widest([group.group_id], WIDTH), widest([described], 25), 20, 20]
     epochs: list[int | None] = []
     if verbose:
         epochs = [group.group_epoch, group.target_assignment_epoch]
@@ -124,7 +120,7 @@ def _print_offsets(output: Output, group: GroupDescription, rows: list[Row], *, 
         return
     widths = dict.fromkeys(Row._fields, WIDTH) | {"partition": 10, "client_id": 0}
     for field in ("group", "topic", "consumer_id", "host"):
-        widths[field] = _widest((getattr(row, field) for row in rows), WIDTH)
+        widths[field] = widest((getattr(row, field) for row in rows), WIDTH)
     if not verbose:
         del widths["leader_epoch"]
     header = [field.upper().replace("_", "-") for field in widths]
@@ -155,7 +151,7 @@ def _print_members(output: Output, group: GroupDescription, *, verbose: bool) ->
     upgraded = [m.upgraded for m in members]
     if verbose and {True, False} <= {*upgraded}:
         columns["UPGRADED"] = ([None if u is None else str(u).lower() for u in upgraded], 0)
-    widths = [_widest(cells, least) if least else 0 for cells, least in columns.values()]
+    widths = [widest(cells, least) if least else 0 for cells, least in columns.values()]
     rows = [list(columns), *zip(*(cells for cells, _ in columns.values()), strict=True)]
     output.text("", *(line + ("" if verbose else " ") for line in aligned(rows, widths)))
 

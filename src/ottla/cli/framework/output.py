@@ -73,26 +73,32 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Format a table in which each column is as wide as its widest cell, but at least MIN_WIDTH. None is printed as
     `-`.
     """
-    cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
-    widths = [max(MIN_WIDTH, *(len(row[i]) for row in cells)) for i in range(len(header))]
-    return [" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def aligned(rows: Iterable[Sequence[object]], widths: Sequence[int]) -> list[str]:
-    """Format rows with columns of these widths; longer cells are not cut. None is printed as `-`."""
-    return [
-        " ".join(f"{'-' if cell is None else cell!s:<{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
+    cells = [header, *rows]
+    widths = [widest((row[i] for row in cells), MIN_WIDTH) for i in range(len(header))]
+    return [line.rstrip() for line in aligned(cells, widths)]
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
     """Format a table in which the columns have at least these widths and the last column has none, as in Kafka's tools
     for share groups.
     """
-    cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
-    widths = [max(least, *(len(row[i]) for row in cells)) for i, least in enumerate(minima)]
-    return [" ".join([*(f"{c:<{w}}" for c, w in zip(row, widths, strict=False)), row[-1]]) for row in cells]
+    cells = [header, *rows]
+    widths = [widest((row[i] for row in cells), least) for i, least in enumerate(minima)]
+    return aligned(cells, [*widths, 0])
+
+
+def aligned(rows: Iterable[Sequence[object]], widths: Sequence[int]) -> list[str]:
+    """Format rows with columns of these widths; longer cells are not cut. None is printed as `-`."""
+    return [" ".join(f"{_shown(cell):<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def widest(cells: Iterable[object], least: int) -> int:
+    """Return the width of a column with these cells, but at least `least`."""
+    return max([least, *(len(_shown(cell)) for cell in cells)])
+
+
+def _shown(cell: object) -> str:
+    return "-" if cell is None else str(cell)
 
 
 def tabbed(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
