@@ -112,6 +112,7 @@ class Dispatch:
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         began = time.perf_counter()
+        is_logged = 0 < request_log.level <= logging.DEBUG  # the level set for this logger, not an inherited one
         reply: Reply | Awaitable[Reply]
         try:
             header, pos = decode_request_header(frame)
@@ -120,7 +121,6 @@ class Dispatch:
             version = header.api_version
             if version not in api.versions:
                 reply = self._other_version(header, entry)
-                is_logged = 0 < request_log.level <= logging.DEBUG
                 return logged(reply, header, connection, len(frame), began) if is_logged else reply
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
@@ -153,7 +153,7 @@ class Dispatch:
             reply = self._decode_and_handle(steps, header, api, context, meter)
         else:
             reply = self._handle(request, header, api, context, meter)
-        if request_log.level and request_log.level <= logging.DEBUG:  # set for this logger, not inherited
+        if is_logged:
             reply = logged(reply, header, connection, len(frame), began)
         if isinstance(reply, list) or not isinstance(reply, Awaitable):  # the first check is the faster one
             api.stats.record(version, len(frame), began)

@@ -29,7 +29,6 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
-from ottla.storage.append_writer import MAX_QUEUED_BYTES
 from ottla.storage.files import (
     DiskFailedError,
     FileSlice,
@@ -346,7 +345,7 @@ class Log:
     @property
     def is_queue_full(self) -> bool:
         """Whether the queue of the log directory's writes has reached its limit, so that producers have to wait."""
-        return self._pending_writes is not None and self._pending_writes.writer.queued_bytes >= MAX_QUEUED_BYTES
+        return self._pending_writes is not None and self._pending_writes.writer.is_full
 
     async def wait_for_queue(self) -> None:
         """Wait until the queue of the log directory's writes is below its limit."""
