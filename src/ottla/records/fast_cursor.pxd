@@ -3,34 +3,37 @@ from libc.stdint cimport int64_t, uint64_t
 from ottla.records.decoder cimport Cursor
 
 
-cdef inline int64_t next_varlong(Cursor cursor) except? -7777:
+cdef inline bint next_short(Cursor cursor, int64_t *value) noexcept:
+    # A varint of one or two bytes, which most are; False if the next one is longer, or may be incomplete.
     cdef const unsigned char *p = cursor.p + cursor.pos
     cdef uint64_t raw
-    if cursor.pos < cursor.end - 1:
-        raw = p[0]
-        if raw < 0x80:
-            cursor.pos += 1
-            return <int64_t> (raw >> 1) ^ -(<int64_t> (raw & 1))
-        if p[1] < 0x80:
-            raw = (raw & 0x7F) | <uint64_t> p[1] << 7
-            cursor.pos += 2
-            return <int64_t> (raw >> 1) ^ -(<int64_t> (raw & 1))
-    return cursor.varlong()
+    if cursor.pos >= cursor.end - 1:
+        return False
+    raw = p[0]
+    if raw < 0x80:
+        cursor.pos += 1
+    elif p[1] < 0x80:
+        raw = (raw & 0x7F) | <uint64_t> p[1] << 7
+        cursor.pos += 2
+    else:
+        return False
+    value[0] = <int64_t> (raw >> 1) ^ -(<int64_t> (raw & 1))
+    return True
+
+
+cdef inline int64_t next_varlong(Cursor cursor) except? -7777:
+    cdef int64_t value
+    return value if next_short(cursor, &value) else cursor.varlong()
 
 
 cdef inline int64_t next_varint(Cursor cursor) except? -7777:
-    cdef const unsigned char *p = cursor.p + cursor.pos
-    cdef int64_t raw
-    if cursor.pos < cursor.end - 1:
-        raw = p[0]
-        if raw < 0x80:
-            cursor.pos += 1
-            return (raw >> 1) ^ -(raw & 1)
-        if p[1] < 0x80:
-            raw = (raw & 0x7F) | <int64_t> p[1] << 7
-            cursor.pos += 2
-            return (raw >> 1) ^ -(raw & 1)
-    return cursor.varint()
+    cdef int64_t value
+    return value if next_short(cursor, &value) else cursor.varint()
+
+
+cdef inline void skip(Cursor cursor, Py_ssize_t size) noexcept:
+    if size > 0:
+        cursor.pos += size
 
 
 cdef inline Py_ssize_t next_size32(Cursor cursor) except? -7777:

@@ -16,12 +16,12 @@ except ImportError:
 from ottla.errors import CorruptMessageError
 
 if cython.compiled:
-    from cython.cimports.ottla.records.fast_cursor import next_size32, next_varint, next_varlong
+    from cython.cimports.ottla.records.fast_cursor import next_size32, next_varint, next_varlong, skip
 else:
     from ottla.records.decoder import Cursor
 
     # In the compiled form these are inlined, from fast_cursor.pxd.
-    next_size32, next_varint, next_varlong = Cursor.size32, Cursor.varint, Cursor.varlong
+    next_size32, next_varint, next_varlong, skip = Cursor.size32, Cursor.varint, Cursor.varlong, Cursor.skip
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -87,11 +87,8 @@ def validate_records(
             size = next_size32(cursor)
             if size < 0 and needs_key and len(without_key) < MAX_ERRORS:
                 without_key.append(i)
-            if size > 0:
-                cursor.pos += size
-            size = next_size32(cursor)
-            if size > 0:
-                cursor.pos += size
+            skip(cursor, size)
+            skip(cursor, next_size32(cursor))
             _skip_headers(cursor)
             if cursor.pos != record_end:
                 raise CorruptMessageError("it does not fill its length")
@@ -111,6 +108,6 @@ def _skip_headers(cursor: Cursor) -> None:
         size = next_size32(cursor)
         if size < 0:
             raise CorruptMessageError("it has a header without a key")
-        cursor.skip(size)
-        cursor.skip(next_size32(cursor))
+        skip(cursor, size)
+        skip(cursor, next_size32(cursor))
         count -= 1
