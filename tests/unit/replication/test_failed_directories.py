@@ -63,6 +63,6 @@ def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_
     monkeypatch.setattr(log_dirs, "os", stat)
     opened = LogDirs()
     first: Any = SimpleNamespace(path=Path("/a"))
-    opened._opened.append(first)
+    opened.append(first)
     config = BrokerConfig({"log.dirs": "/a,/b", "broker.id": "0", **configs})
     assert opened.store_dir(config) is (first if expected else None)

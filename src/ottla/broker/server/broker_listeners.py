@@ -7,8 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
-from typing import overload
+from collections.abc import Callable
 
 from ottla.broker.config.dynamic_config import connection_limits
 from ottla.broker.security import certificates
@@ -26,28 +25,16 @@ DRAIN_SECONDS = 2.0
 DRAIN_STEP_SECONDS = 0.01
 
 
-class BrokerListeners(Sequence[Listener]):
+class BrokerListeners(list[Listener]):
     """The listeners of a broker, and the limits of their connections. Not thread-safe: event loop only."""
 
     def __init__(self, memory: MemoryPool) -> None:
         """`memory`: the memory of requests of all listeners."""
+        super().__init__()
         self._memory = memory
-        self._listeners: list[Listener] = []
         self.quotas = ConnectionQuotas()
         self.endpoints: tuple[Endpoint, ...] = ()
         """The addresses to which the listeners are bound."""
-
-    @overload
-    def __getitem__(self, index: int) -> Listener: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Listener]: ...
-
-    def __getitem__(self, index: int | slice) -> Listener | Sequence[Listener]:
-        return self._listeners[index]
-
-    def __len__(self) -> int:
-        return len(self._listeners)
 
     def bind(self, config: BrokerConfig, service: Callable[[str], Service]) -> None:
         """Bind a listener to each address of `listeners`. Raises StartupError if one is in use.
@@ -70,7 +57,7 @@ class BrokerListeners(Sequence[Listener]):
                 receive_buffer_bytes=config.socket_receive_buffer_bytes,
                 connection=certificates.connections(config, endpoint.name),
             )
-            self._listeners.append(listener)
+            self.append(listener)
             port = listener.bind(endpoint.host, endpoint.port)
             bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
         self.endpoints = tuple(bound)
@@ -86,12 +73,12 @@ class BrokerListeners(Sequence[Listener]):
 
     def listen(self, backlog: int) -> None:
         """Let clients connect; `backlog` is the maximum number of connections that wait to be accepted."""
-        for listener in self._listeners:
+        for listener in self:
             listener.listen(backlog)
 
     def start(self) -> None:
         """Accept connections and process requests."""
-        for listener in self._listeners:
+        for listener in self:
             listener.start()
 
     def update_limits(self, config: BrokerConfig, image: ClusterImage) -> None:
@@ -100,7 +87,7 @@ class BrokerListeners(Sequence[Listener]):
 
     def stop_accepting(self) -> None:
         """Accept no further connections."""
-        for listener in self._listeners:
+        for listener in self:
             listener.stop_accepting()
 
     async def drain(self) -> None:
@@ -110,30 +97,25 @@ class BrokerListeners(Sequence[Listener]):
         """
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
-            if not any(c.busy for listener in self._listeners for c in listener.connections):
+            if not any(c.busy for listener in self for c in listener.connections):
                 return
             await asyncio.sleep(DRAIN_STEP_SECONDS)
 
     def disconnect(self) -> None:
         """Close all connections and sockets, as if the process were killed."""
-        for listener in self._listeners:
+        for listener in self:
             listener.close()
 
     def close(self) -> None:
         """Close all listeners and their connections."""
         self.disconnect()
-        self._listeners.clear()
+        self.clear()
 
     def _close_least_recently_used(self) -> None:
         """Close the client connection that has been idle longest, to make room for a connection of another broker
         (KIP-402).
         """
-        clients = (
-            c
-            for listener in self._listeners
-            if not self.quotas.is_protected(listener.name)
-            for c in listener.connections
-        )
+        clients = (c for listener in self if not self.quotas.is_protected(listener.name) for c in listener.connections)
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
         if oldest is not None:
             log.warning("Disconnected %s to make room for another broker: max.connections is reached", oldest.peer)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import overload
 
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
@@ -19,25 +18,13 @@ from ottla.storage.log_dir import LogDir, UnusableDirectoryError
 log = logging.getLogger("ottla.broker")
 
 
-class LogDirs(Sequence[LogDir]):
+class LogDirs(list[LogDir]):
     """The log directories that could be opened (KIP-112), in the order of `log.dirs`."""
 
     def __init__(self) -> None:
-        self._opened: list[LogDir] = []
+        super().__init__()
         self.all_opened = True
         """Whether every configured directory could be opened."""
-
-    @overload
-    def __getitem__(self, index: int) -> LogDir: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[LogDir]: ...
-
-    def __getitem__(self, index: int | slice) -> LogDir | Sequence[LogDir]:
-        return self._opened[index]
-
-    def __len__(self) -> int:
-        return len(self._opened)
 
     def open(self, config: BrokerConfig, broker_id: int, cluster_id: str | None, clock: Clock) -> None:
         """Open the log directories.
@@ -58,11 +45,11 @@ class LogDirs(Sequence[LogDir]):
                 )
             except UnusableDirectoryError as error:
                 faults.append(error)
-                if len(faults) == len(config.data_dirs) or not (self._opened or config.in_cluster):
+                if len(faults) == len(config.data_dirs) or not (self or config.in_cluster):
                     raise
                 log.error("%s; continuing without it", error.message)
             else:
-                self._opened.append(opened)
+                self.append(opened)
         self.all_opened = not faults
 
     def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
@@ -70,11 +57,11 @@ class LogDirs(Sequence[LogDir]):
 
         Raises StartupError if no directory is left, or if the one with the metadata store is unusable.
         """
-        for log_dir in self._opened:
+        for log_dir in self:
             try:
                 log_dir.load(log_config, recovery_threads=config.num_recovery_threads_per_data_dir)
             except UnusableDirectoryError as error:
-                others = [other for other in self._opened if other is not log_dir]
+                others = [other for other in self if other is not log_dir]
                 if log_dir is self.store_dir(config) or all(other.offline for other in others):
                     raise
                 log.error("%s; continuing without it", error.message)
@@ -84,15 +71,15 @@ class LogDirs(Sequence[LogDir]):
         """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""
         if config.zookeeper_connect is not None:
             return None
-        first, store = self._opened[0], config.ottla_metadata_dir
+        first, store = self[0], config.ottla_metadata_dir
         on_same_disk = store is None or os.stat(store).st_dev == os.stat(first.path).st_dev
         return first if on_same_disk else None
 
     def close(self) -> None:
         """Flush and close all logs, and mark them as clean."""
-        for log_dir in self._opened:
+        for log_dir in self:
             try:
                 log_dir.close()
             except KafkaError as error:
                 log.error("%s", error)  # the other log directories are closed nevertheless
-        self._opened.clear()
+        self.clear()
