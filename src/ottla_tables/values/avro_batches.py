@@ -106,6 +106,12 @@ class Batch:
             shift += 7
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), at
 
+    def numbers(self, at: Positions, ends: Positions, count: int, message: str) -> tuple[Any, Positions]:
+        """Read numbers from 0 to before `count`. Raises MalformedBatchError with the message for others."""
+        numbers, at = self.longs(at, ends)
+        _check((numbers < 0) | (numbers >= count), message)
+        return numbers, at
+
     def fixed(self, at: Positions, ends: Positions, kind: str) -> tuple[Any, Positions]:
         """Read numbers of a fixed size, such as `<f8`."""
         dtype = np.dtype(kind)
@@ -215,7 +221,7 @@ class BatchDecoder:
         def mapping(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
             items, at = _items(batch, at, ends, read_entry)
             entries = items.array(entry)
-            keys = pa.table([_array(items.rows, pa.int64()), entries.field(0)], names=["row", "key"])
+            keys = pa.table([arrow_array(items.rows, pa.int64()), entries.field(0)], names=["row", "key"])
             if keys.group_by(["row", "key"]).aggregate([]).num_rows != keys.num_rows:
                 raise MalformedBatchError("a key is there twice, which is left to fastavro")
             return pa.MapArray.from_arrays(items.offsets, entries.field(0), entries.field(1), column), at
@@ -243,8 +249,7 @@ class BatchDecoder:
         fields = [pa.field(self._branch_name(branches[number]), types[number]) for number in present]
 
         def union(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
-            numbers, at = batch.longs(at, ends)
-            _check((numbers < 0) | (numbers >= len(branches)), "the union has no such branch")
+            numbers, at = batch.numbers(at, ends, len(branches), "the union has no such branch")
             arrays = []
             for number in present:
                 is_branch = numbers == number
@@ -253,12 +258,12 @@ class BatchDecoder:
                 else:
                     rows = np.flatnonzero(is_branch)
                     array, at[rows] = _among(rows, steps[number], batch, at, ends)
-                    array = array.take(_array(np.cumsum(is_branch) - 1, pa.int64(), is_branch))
+                    array = array.take(arrow_array(np.cumsum(is_branch) - 1, pa.int64(), is_branch))
                 arrays.append(array)
             if len(present) == 1:
                 return arrays[0], at
             is_null = np.isin(numbers, present, invert=True)
-            return pa.StructArray.from_arrays(arrays, fields=fields, mask=_array(is_null, pa.bool_())), at
+            return pa.StructArray.from_arrays(arrays, fields=fields, mask=arrow_array(is_null, pa.bool_())), at
 
         return union if present else _null_union(len(branches))
 
@@ -287,13 +292,13 @@ class _Items:
         owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
         self._order = np.argsort(owner, kind="stable")
         self.rows = owner[self._order]
-        self.offsets = _array(np.searchsorted(self.rows, np.arange(rows + 1)).astype(np.int32), pa.int32())
+        self.offsets = arrow_array(np.searchsorted(self.rows, np.arange(rows + 1)).astype(np.int32), pa.int32())
 
     def array(self, kind: Any) -> Any:
         """Return the items of all rows, one row after the other."""
         if not self._parts:
             return pa.nulls(0, kind)
-        return pa.concat_arrays(self._parts).take(_array(self._order, pa.int64()))
+        return pa.concat_arrays(self._parts).take(arrow_array(self._order, pa.int64()))
 
 
 def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_Items, Positions]:
@@ -320,7 +325,7 @@ def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_I
     return _Items(parts, owners, len(at)), at
 
 
-def _array(numbers: Any, kind: Any, validity: Any = None) -> Any:
+def arrow_array(numbers: Any, kind: Any, validity: Any = None) -> Any:
     """Return an Arrow array. Not by `pa.array`, which imports pandas if it can."""
     rows = len(numbers)
     if kind == pa.bool_():
@@ -335,8 +340,7 @@ def _null(kind: Any) -> Step:
 
 def _null_union(branches: int) -> Step:
     def union(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
-        numbers, at = batch.longs(at, ends)
-        _check((numbers < 0) | (numbers >= branches), "the union has no such branch")
+        _, at = batch.numbers(at, ends, branches, "the union has no such branch")
         return None, at
 
     return union
@@ -345,7 +349,7 @@ def _null_union(branches: int) -> Step:
 def _boolean(kind: Any) -> Step:
     def boolean(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         numbers, at = batch.fixed(at, ends, "u1")
-        return _array(numbers != 0, kind), at
+        return arrow_array(numbers != 0, kind), at
 
     return boolean
 
@@ -355,7 +359,7 @@ def _int(kind: Any) -> Step:
         numbers, at = batch.longs(at, ends)
         narrow = numbers.astype(np.int32)
         _check(narrow != numbers, "an int has more than 32 bits")
-        return _array(narrow, kind), at
+        return arrow_array(narrow, kind), at
 
     return integer
 
@@ -363,7 +367,7 @@ def _int(kind: Any) -> Step:
 def _long(kind: Any) -> Step:
     def long(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         numbers, at = batch.longs(at, ends)
-        return _array(numbers, kind), at
+        return arrow_array(numbers, kind), at
 
     return long
 
@@ -372,7 +376,7 @@ def _number(dtype: str) -> Callable[[Any], Step]:
     def number_of(kind: Any) -> Step:
         def number(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
             numbers, at = batch.fixed(at, ends, dtype)
-            return _array(numbers, kind), at
+            return arrow_array(numbers, kind), at
 
         return number
 
@@ -413,9 +417,8 @@ def _enum(symbols: Sequence[str]) -> Step:
     names = pa.array(list(symbols), pa.string())
 
     def enum(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
-        numbers, at = batch.longs(at, ends)
-        _check((numbers < 0) | (numbers >= len(names)), "the enum has no such symbol")
-        return names.take(_array(numbers, pa.int64())), at
+        numbers, at = batch.numbers(at, ends, len(names), "the enum has no such symbol")
+        return names.take(arrow_array(numbers, pa.int64())), at
 
     return enum
 

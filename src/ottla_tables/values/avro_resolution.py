@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from ottla_tables.values.avro_batches import COMPLEX, PRIMITIVES, UnsupportedTypeError
+from ottla_tables.values.avro_batches import COMPLEX, PRIMITIVES, UnsupportedTypeError, arrow_array
 
 PROMOTIONS: Final = (["int", "long"], ["int", "double"], ["float", "double"])
 """The promotions of Avro that are exact."""
@@ -52,7 +52,7 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
             value = pa.array([default], kind)
         except (ValueError, TypeError, OverflowError) as error:  # fastavro does not check all defaults
             raise UnsupportedTypeError(f"the default of {name}: {error}") from error
-        return lambda fields, rows: value.take(_zeros(rows))
+        return lambda fields, rows: value.take(arrow_array(np.zeros(rows, np.int64), pa.int64()))
     (is_nullable, base), (may_be_null, latest_base) = _base(writer["type"]), _base(latest["type"])
     if is_nullable and not may_be_null:
         raise UnsupportedTypeError(f"{name} may not be null any more")
@@ -61,10 +61,6 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
     if not any([base, latest_base] == promotion for promotion in PROMOTIONS):
         raise UnsupportedTypeError(f"{name} has another type")
     return lambda fields, rows: fields[name].cast(kind)
-
-
-def _zeros(rows: int) -> Any:
-    return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(np.zeros(rows, np.int64))])
 
 
 def _base(schema: Any) -> tuple[bool, Any]:
