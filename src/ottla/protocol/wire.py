@@ -104,7 +104,10 @@ def splice(out: bytearray, cuts: list[tuple[int, Any]]) -> list[Chunk]:
     for at, records in cuts:
         if at > start:
             chunks.append(view[start:at])
-        chunks.extend(pieces_of(records))
+        if isinstance(records, (list, tuple)):
+            chunks.extend(pieces_of(records))
+        else:
+            chunks.append(records)
         start = at
     if start < len(out):
         chunks.append(view[start:])

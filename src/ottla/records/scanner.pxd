@@ -7,6 +7,20 @@ cdef int be32(const unsigned char *p, Py_ssize_t at) noexcept
 @cython.locals(high="long long")
 cdef long long be64(const unsigned char *p, Py_ssize_t at) noexcept
 
+@cython.locals(
+    p="const unsigned char *", low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t,
+    at=Py_ssize_t, value="long long",
+)
+cpdef Py_ssize_t last_at_most(
+    object entries, Py_ssize_t entry_bytes, Py_ssize_t field_at, Py_ssize_t field_bytes, long long target
+) except -2
+
+@cython.locals(
+    p="const unsigned char *", size=Py_ssize_t, at=Py_ssize_t, magic=int,
+    nbytes="long long", next_offset="long long", base_offset="long long", last_offset="long long",
+)
+cpdef tuple skip_batches(bytes chunk, long long room, long long offset)
+
 cdef bint _is_sound(object batch, int crc, int old_crc) except -1
 
 

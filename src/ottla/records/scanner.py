@@ -1,7 +1,8 @@
-"""Scans the headers of a log's batches chunk by chunk, which dominates the start after a crash.
+"""Scans the headers of a log's batches: the lookups of each read, and the rebuilding of indexes.
 
-It validates the batches and collects the data to rebuild: index entries, leader epochs, and the batches that
-determine the producer state. Messages of formats 0 and 1 count as batches. Compiled with scanner.pxd.
+A `Scanner` goes through a segment chunk by chunk, which dominates the start after a crash. It validates the batches and
+collects the data to rebuild: index entries, leader epochs, and the batches that determine the producer state. Messages
+of formats 0 and 1 count as batches. Compiled with scanner.pxd.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ try:
 except ImportError:
     from ottla.records import _cython as cython
 
+from ottla.errors import CorruptMessageError
 from ottla.records.any_magic import MIN_BATCH_BYTES
 from ottla.records.batch import (
     CONTROL_MASK,
@@ -29,6 +31,8 @@ from ottla.records.crc import crc32c
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+DELTA_END = 27
+"""The number of bytes of a batch of format 2 that a lookup needs: up to the delta of its last offset."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 """The largest relative offset that an index entry can hold."""
 
@@ -46,6 +50,62 @@ def be64(p: memoryview, at: int) -> int:
         high = be32(p, at)
         return (high << 32) | (be32(p, at + 4) & 0xFFFFFFFF)
     return int.from_bytes(p[at : at + 8], "big", signed=True)
+
+
+def last_at_most(entries: bytes | bytearray, entry_bytes: int, field_at: int, field_bytes: int, target: int) -> int:
+    """Return the number of the last entry whose field is at most `target`; -1 if there is none.
+
+    `entries`: whole entries of `entry_bytes`, sorted by the field, which is a signed number of 4 or 8 bytes at
+    `field_at`. Nothing outside of an entry may be read: `field_at` + `field_bytes` must be at most `entry_bytes`.
+    """
+    assert field_bytes in (4, 8)
+    assert 0 <= field_at <= entry_bytes - field_bytes
+    # Taken directly: a view of the bytes takes longer than the search.
+    if not cython.compiled:
+        p = memoryview(entries)
+    elif isinstance(entries, bytes):
+        p = cython.cast(bytes, entries)
+    else:
+        p = cython.cast(bytearray, entries)
+    low, high = -1, len(entries) // entry_bytes
+    while high - low > 1:
+        middle = (low + high) // 2
+        at = middle * entry_bytes + field_at
+        value = be32(p, at) if field_bytes == 4 else be64(p, at)
+        if value <= target:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def skip_batches(chunk: bytes, room: int, offset: int) -> tuple[int, int, int]:
+    """Skip the batches of any format at the start of `chunk` that end before `offset` and within `room` bytes.
+
+    `chunk` may end within a batch, or even within its header.
+
+    Return the number of bytes skipped, which may be more than `chunk` has; the offset that follows them, or if none was
+    skipped the base offset of the first batch (-1 if its header is incomplete); and the size of the batch that ended
+    the search (0 if `chunk` ended before). Raises CorruptMessageError for bytes that cannot be a batch.
+    """
+    p = chunk if cython.compiled else memoryview(chunk)
+    size = len(chunk)
+    at = 0
+    next_offset = -1
+    while size - at >= MIN_BATCH_BYTES:
+        magic = p[at + 16]
+        nbytes = be32(p, at + 8) + LOG_OVERHEAD
+        if magic > MAGIC or nbytes < (HEADER_BYTES if magic == MAGIC else MIN_BATCH_BYTES + 8 * magic):
+            raise CorruptMessageError(f"no batch: message format {magic} and {nbytes} bytes")
+        if magic == MAGIC and size - at < DELTA_END:
+            break
+        base_offset = be64(p, at)
+        last_offset = base_offset + (be32(p, at + 23) if magic == MAGIC else 0)
+        if last_offset >= offset or nbytes > room - at:
+            return at, base_offset if next_offset < 0 else next_offset, nbytes
+        next_offset = last_offset + 1
+        at += nbytes
+    return at, next_offset, 0
 
 
 def _is_sound(batch: memoryview, crc: int, old_crc: int) -> bool:

@@ -190,11 +190,11 @@ class Partition:
 
         Raises FencedLeaderEpochError if it is older than the current one, and UnknownLeaderEpochError if it is newer.
         """
-        self.check_open()
-        if 0 <= expected < self.image.leader_epoch:
-            raise errors.FencedLeaderEpochError
-        if expected > self.image.leader_epoch:
-            raise errors.UnknownLeaderEpochError
+        if self._failed or self._closed:
+            self.check_open()
+        if expected < 0 or expected == self.image.leader_epoch:
+            return
+        raise errors.FencedLeaderEpochError if expected < self.image.leader_epoch else errors.UnknownLeaderEpochError
 
     def check_open(self) -> None:
         """Raise KafkaStorageError or NotLeaderOrFollowerError if the partition is out of service."""
@@ -328,7 +328,7 @@ class Partition:
         Raises OffsetOutOfRangeError for an offset outside the log, and KafkaStorageError if the disk fails, which takes
         the partition out of service.
         """
-        bound = self.log.last_stable_offset if committed_only else self.high_watermark
+        bound = self.log.last_stable_offset if committed_only else self.log.high_watermark
         return self._read(offset, max_bytes, bound, at_least_one)
 
     def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> FileSlice:
@@ -336,11 +336,6 @@ class Partition:
         return self._read(offset, max_bytes, self.log.log_end_offset, at_least_one)
 
     def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> FileSlice:
-        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
-            raise errors.OffsetOutOfRangeError(
-                f"{self.topic_partition}: offset {offset} is outside "
-                f"{self.log.log_start_offset} to {self.log.log_end_offset}"
-            )
         try:
             return self.log.read(offset, max_bytes, max_offset=bound, at_least_one=at_least_one)
         except OSError as error:

@@ -17,10 +17,16 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.errors import KafkaStorageError
+from ottla.records.scanner import last_at_most
 from ottla.storage.files import LogFile, SyncedFile
 
 OFFSET, POSITION = 0, 1
 """The fields of an entry of the offset index: relative offset and position in the `.log`."""
+
+
+BLOCK_ENTRIES = 512
+"""The maximum number of entries of a read-only index that a search reads at once."""
+NO_BLOCK = 0, b""
 
 
 class CorruptIndexError(KafkaStorageError):
@@ -31,6 +37,8 @@ class Index:
     """Base of both indexes. Entries are sorted by both of their fields."""
 
     ENTRY: ClassVar[Struct]
+    FIELDS: ClassVar[tuple[tuple[int, int], tuple[int, int]]]
+    """Position and size of the fields in an entry, in bytes."""
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
         self.path = path
@@ -41,6 +49,8 @@ class Index:
         """The entries of a writable index; None if it is read-only."""
         self._file: LogFile | None = None
         """The file of a read-only index."""
+        self._last_block: tuple[int, bytes] = NO_BLOCK
+        """The entries of a read-only index in which the last search ended, after the number of their first one."""
         self._unwritten = False
         """Whether the entries in memory differ from those in the file."""
         self.is_built = False
@@ -104,20 +114,33 @@ class Index:
 
     def find(self, target: int, field: int = 0) -> int:
         """Return the number of the last entry whose `field` is at most `target`; -1 if there is none."""
-        if self.entries == 0 or self.entry(0)[field] > target:
-            return -1
-        if self.entry(self.entries - 1)[field] <= target:
-            return self.entries - 1
-        low, high = 0, self.entries - 1
-        data, unpack_from, size = self._data, self.ENTRY.unpack_from, self.ENTRY.size
-        while high - low > 1:
+        at, nbytes = self.FIELDS[field]
+        if self._data is not None:
+            return last_at_most(self._data, self.ENTRY.size, at, nbytes, target)
+        first, block = self._block(target, field)
+        return first + last_at_most(block, self.ENTRY.size, at, nbytes, target)
+
+    def _block(self, target: int, field: int) -> tuple[int, bytes]:
+        """Return the entries of a block of a read-only index in which the search for `target` ends, and the number of
+        its first entry. The last block is kept: a consumer's next searches end there, too.
+        """
+        first, block = self._last_block
+        size, unpack_from = self.ENTRY.size, self.ENTRY.unpack_from
+        if block and unpack_from(block)[field] <= target:
+            is_last = first + len(block) // size == self.entries
+            if is_last or target < unpack_from(block, len(block) - size)[field]:
+                return first, block
+        low, high = 0, self.entries
+        while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
-            entry = self.entry(middle) if data is None else unpack_from(data, middle * size)
-            if entry[field] <= target:
+            if self.entry(middle)[field] <= target:
                 low = middle
             else:
                 high = middle
-        return low
+        if low < high:
+            assert self._file is not None
+            self._last_block = low, self._file.read(low * size, (high - low) * size)
+        return self._last_block
 
     def truncate(self, entries: int) -> None:
         """Remove all entries except the first `entries`."""
@@ -147,6 +170,7 @@ class Index:
         """Close the file, and drop entries that have not been written."""
         self._data = None
         self._file = None
+        self._last_block = NO_BLOCK
 
     @property
     def is_unflushed(self) -> bool:
@@ -182,6 +206,7 @@ class OffsetIndex(Index):
     """Maps offsets to the positions of batches in the `.log` file."""
 
     ENTRY = Struct(">ii")
+    FIELDS = ((0, 4), (4, 4))
 
     def append(self, offset: int, position: int) -> None:
         """Add a batch that ends with `offset` and begins at `position`."""
@@ -214,6 +239,7 @@ class TimeIndex(Index):
     """
 
     ENTRY = Struct(">qi")
+    FIELDS = ((0, 8), (8, 4))
 
     def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
         """Add an entry if its timestamp is later than the last one's.

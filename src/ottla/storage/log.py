@@ -187,8 +187,10 @@ class Log:
         Thread-safe.
         """
         end, pending = self.log_end_offset, self._pending_writes
+        if pending is None:
+            return end
         # the order matters: the event loop sets the log end offset last
-        first = None if pending is None else pending.first_offset
+        first = pending.first_offset
         return end if first is None else min(end, first)
 
     @property
@@ -201,6 +203,8 @@ class Log:
         """The offset up to which a read_committed consumer may read: the start of the first transaction that is open,
         or whose marker is not below the high watermark; otherwise the high watermark.
         """
+        if not self.producers.has_transactions:
+            return self.high_watermark
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         if unstable is None:
             return self.high_watermark
@@ -516,7 +520,11 @@ class Log:
             raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
             )
-        if offset < self.segments[0].base_offset:
+        segments = self.segments
+        number = len(segments) - 1
+        if offset < segments[number].base_offset:
+            number = self.segment_number(offset)
+        if offset < segments[number].base_offset:
             raise errors.OffsetMovedToTieredStorageError(
                 f"{self.topic_partition}: offset {offset} is only in remote storage, this broker has "
                 f"{self.segments[0].base_offset} to {self.log_end_offset}"
@@ -525,20 +533,23 @@ class Log:
         if offset >= max_offset:
             return FileSlice(None, 0, 0)
         self._used = True
-        for segment in self.segments[self.segment_number(offset) :]:
+        while number < len(segments):
+            segment = segments[number]
             if segment.base_offset >= max_offset:
                 break
             start = segment.position_of(offset)
+            number += 1
             if start is None:  # compaction has removed all records from the offset on
                 continue
-            self._keep_open(segment)
-            end = self._end_position(segment, max_offset)
+            if number < len(segments):
+                self._keep_open(segment)
+            end = segment.readable if max_offset >= self.log_end_offset else self._end_position(segment, max_offset)
             return segment.read(start, max_bytes, max(start, end), at_least_one=at_least_one)
         return FileSlice(None, 0, 0)
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
         """Return the position in a segment's file at which its batches before `max_offset` end."""
-        if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
+        if segment is not self.active and self._next_base(segment) <= max_offset:
             return segment.readable
         end = segment.position_of(max_offset)
         return segment.readable if end is None else end
@@ -548,7 +559,7 @@ class Log:
 
         If too many are open, close those of the segment that was added first.
         """
-        if segment is self.active or segment in self._open_segments:
+        if segment is self.segments[-1] or segment in self._open_segments:
             return
         self._open_segments.append(segment)
         if len(self._open_segments) > WARM_SEGMENTS:

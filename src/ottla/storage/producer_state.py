@@ -350,6 +350,11 @@ class ProducerStates:
         self._unreplicated[first] = header.last_offset
         return CompletedTransaction(producer.id, first, header.last_offset, marker.type == ABORT)
 
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a transaction is open, or was when markers were last found to be below the high watermark."""
+        return bool(self.ongoing or self._unreplicated)
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of the oldest transaction that is open, or whose marker is not below the high
         watermark; None if there is none.

@@ -27,13 +27,12 @@ from ottla.storage.log import BeginWrite, Log
 from ottla.storage.log_flusher import LogFlusher
 from ottla.storage.partition_metadata import read_topic_id
 from ottla.storage.producer_state import BATCHES_KEPT, read_marker, snapshots_in
-from ottla.storage.scan import headers, walk
+from ottla.storage.scan import MAX_OFFSET, headers, walk
 from ottla.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    MAX_OFFSET,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from ottla.records import any_magic
 from ottla.records.any_magic import MIN_BATCH_BYTES
 from ottla.records.batch import HEADER_BYTES, BatchHeader
-from ottla.records.scanner import Scanner
+from ottla.records.scanner import Scanner, skip_batches
 from ottla.storage.files import LogFile
 
 CHUNK_BYTES = 8 * 1024
 """Number of bytes per read. It is larger than an index interval, so that most lookups need one read."""
 SCAN_CHUNK_BYTES = 1024 * 1024
+MAX_OFFSET = (1 << 63) - 1
 
 
 def headers(
@@ -36,6 +37,28 @@ def headers(
             return
         yield position, header
         position += header.size_in_bytes
+
+
+def skip(
+    file: LogFile, position: int, end: int, *, room: int = MAX_OFFSET, offset: int = MAX_OFFSET, chunk_bytes: int
+) -> tuple[int, int, int]:
+    """Skip the batches from `position` to before `end` that end before `offset` and within `room` bytes.
+
+    Return the position after them; the offset that follows them, or if none was skipped the base offset of the batch at
+    `position` (-1 if there is none); and the size of the batch that ended the search (0 if it came to `end`).
+
+    Raises CorruptMessageError for damaged bytes.
+    """
+    limit, next_offset, has_skipped = position + room, -1, False
+    while True:
+        chunk = file.read(position, min(chunk_bytes, end - position))
+        skipped, following, nbytes = skip_batches(chunk, min(limit, end) - position, offset)
+        position += skipped
+        if not has_skipped or skipped:
+            next_offset = following
+        if nbytes or not skipped:
+            return position, next_offset, nbytes
+        has_skipped = True
 
 
 def walk(file: LogFile, scanner: Scanner, end: int) -> None:

@@ -21,7 +21,7 @@ from ottla.records.batch import HEADER_BYTES, MAGIC, BatchHeader
 from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
 from ottla.storage.files import FileSlice, LogFile, sync_file
 from ottla.storage.index import OFFSET, POSITION, OffsetIndex, TimeIndex
-from ottla.storage.scan import headers, walk
+from ottla.storage.scan import CHUNK_BYTES, MAX_OFFSET, headers, skip, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,7 +39,6 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
-MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Maximum size of a segment, because positions in an index have 31 bits."""
 WriteFile = Callable[[LogFile, int, "Buffer"], None]
@@ -337,10 +336,13 @@ class Segment:
         if offset <= self.base_offset:
             return 0 if self.size else None
         start = self._indexed_start(offset - self.base_offset, by=OFFSET)
-        for position, header in headers(self.file, start, self.readable):
-            if header.last_offset >= offset:
-                return position
-        return None
+        position, _, nbytes = skip(self.file, start, self.readable, offset=offset, chunk_bytes=self._chunk_bytes)
+        return position if nbytes and position + nbytes <= self.readable else None
+
+    @property
+    def _chunk_bytes(self) -> int:
+        """The number of bytes to read at an index entry to find a batch: only a header if the batches are large."""
+        return HEADER_BYTES if self.size > CHUNK_BYTES * (self.offset_index.entries + 1) else CHUNK_BYTES
 
     def _indexed_start(self, target: int, *, by: int) -> int:
         """Return the position of the last indexed batch at or before a relative offset or a position.
@@ -386,17 +388,11 @@ class Segment:
         if end - start <= max_bytes:
             return FileSlice(self.file, start, end - start)
         limit = start + max_bytes
-        stop, next_offset = max(start, self._indexed_start(limit, by=POSITION)), -1
-        for position, header in headers(self.file, stop, end):
-            after = position + header.size_in_bytes
-            if after > limit:
-                if position == start and at_least_one:
-                    stop, next_offset = after, header.next_offset
-                elif next_offset < 0:
-                    next_offset = header.base_offset
-                break
-            stop, next_offset = after, header.next_offset
-        if start < stop < end and next_offset >= 0:
+        begin = max(start, self._indexed_start(limit, by=POSITION))
+        stop, next_offset, nbytes = skip(self.file, begin, end, room=limit - begin, chunk_bytes=self._chunk_bytes)
+        if stop == start and at_least_one and start + nbytes <= end:
+            stop = start + nbytes
+        elif start < stop < end and next_offset >= 0:
             self._remember(next_offset, stop)  # the next read of a consumer begins there
         return FileSlice(self.file if stop > start else None, start, stop - start)
 

@@ -186,7 +186,7 @@ def test_closed_partition_fails_with_not_leader(tmp_path: Path) -> None:
 
 def test_read_outside_the_log_is_out_of_range(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
-        with pytest.raises(OffsetOutOfRangeError, match="offset 1 is outside 0 to 0"):
+        with pytest.raises(OffsetOutOfRangeError, match="t-0 has offsets 0 to 0, not 1"):
             partition.read(1, 100, committed_only=False, at_least_one=True)
 
     with_partition(test, tmp_path)

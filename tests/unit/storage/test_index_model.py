@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ottla.storage.index
 from ottla.storage.index import OFFSET, POSITION, CorruptIndexError, OffsetIndex, TimeIndex
 
 BASE = 1000
@@ -17,6 +18,14 @@ steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=4
 times = st.lists(st.tuples(st.sampled_from([-1, *range(1, 300)]), st.integers(0, 20)), max_size=40)
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """A search in a file ends in a block of a few entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ottla.storage.index, "BLOCK_ENTRIES", 3)
+        yield
 
 
 def states(index: AnyIndex) -> Iterator[AnyIndex]:

@@ -21,8 +21,8 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Sequence
-from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from ottla import errors
 from ottla.broker import leader_discovery
@@ -32,6 +32,7 @@ from ottla.broker.request_parts import Merged
 from ottla.broker.sessions import remote_reads
 from ottla.broker.sessions.fetch_sessions import CachedPartition, FetchContext, PartitionKey
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.topic import LogConfig
 from ottla.model import ACLOperation, TopicPartition
 from ottla.page_cache import NotCachedError, cached_only, when_cached
@@ -137,6 +138,10 @@ class Fetch:
         self.is_progress_recorded = False
         """Whether the partitions have recorded the follower's progress, which is done once per request."""
         self._may_follow = not self._is_follower or context.is_broker
+        self._last_topic: tuple[UUID, ClusterImage | None, str | None] = ZERO_UUID, None, None
+        """The topic id that was looked up last, in which image, and its name: neighbours have the same topic."""
+        self._is_old = self._version < ZSTD_SINCE
+        """Whether there are batches that clients with this version of Fetch cannot read."""
         topics = (
             () if self._is_follower else (topic for key, _ in fetch_context.partitions if (topic := self._topic(key)))
         )
@@ -320,10 +325,12 @@ class Fetch:
             for key, _, data in results:
                 if data.records is not None and data.records.nbytes:
                     session.served(key)
-        topics = [
-            FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data for _, _, data in group])
-            for (topic, topic_id), group in groupby(results, key=lambda r: (r[0].topic, r[0].topic_id))
-        ]
+        topics: list[FetchableTopicResponse] = []
+        last = None
+        for key, _, data in results:
+            if last != (last := key[:2]):  # tuples compare ids by identity first
+                topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id))
+            topics[-1].partitions.append(data)
         response = FetchResponse(session_id=self._fetch_context.session_id, responses=topics)
         return response if self._is_follower or self._version < LEADERS_SINCE else self._with_leaders(response)
 
@@ -364,7 +371,12 @@ class Fetch:
         """Return the name of a topic; None for an unknown topic id."""
         if self._version < TOPIC_IDS_SINCE:
             return key.topic
-        return None if key.topic_id == ZERO_UUID else self._broker.image.names.get(key.topic_id)
+        topic_id, image, name = self._last_topic
+        current = self._broker.image
+        if key.topic_id is not topic_id or image is not current:
+            name = None if key.topic_id == ZERO_UUID else current.names.get(key.topic_id)
+            self._last_topic = key.topic_id, current, name
+        return name
 
     def _find(self, key: PartitionKey) -> Partition:
         broker, topic = self._broker, self._topic(key)
@@ -385,21 +397,26 @@ class Fetch:
             partition = self._find(key)
             partition.check_epoch(request.current_leader_epoch)
             log = partition.log
-            diverging = self._diverging(partition, request)
-            if diverging is not None:
-                return _of(log, key, diverging_epoch=diverging)
+            if request.last_fetched_epoch >= 0:
+                diverging = self._diverging(partition, request)
+                if diverging is not None:
+                    return _of(log, key, diverging_epoch=diverging)
             size = min(left, request.partition_max_bytes)
             if self._is_follower:
                 return self._read_for_follower(partition, key, cached, size, first)
-            elsewhere = preferred_read_replica(self._broker, partition, self._request.rack_id, request.fetch_offset)
-            if elsewhere >= 0:
-                return _of(log, key, preferred_read_replica=elsewhere)
+            if self._request.rack_id:
+                elsewhere = preferred_read_replica(self._broker, partition, self._request.rack_id, request.fetch_offset)
+                if elsewhere >= 0:
+                    return _of(log, key, preferred_read_replica=elsewhere)
             committed = self._request.isolation_level == READ_COMMITTED
-            self._check_known(log.config)
-            remote_reads.check_is_local(self._broker, partition, request.fetch_offset)
+            if self._is_old:
+                self._check_known(log.config)
+            if self._broker.remote_log is not None:
+                remote_reads.check_is_local(self._broker, partition, request.fetch_offset)
             data: RecordData = partition.read(request.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends at the end of a segment: if there is a later one, more data is available at once
-            self._more = self._more or bool(data.nbytes and request.fetch_offset < log.active.base_offset)
+            if request.fetch_offset < log.segments[-1].base_offset and data.nbytes:
+                self._more = True
             aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
                 data = self._in_old_format(partition, data, request.fetch_offset, size, committed=committed)
@@ -479,8 +496,10 @@ class Fetch:
     def _count(self, results: list[Result]) -> None:
         """Count the fetches and bytes in the topics' statistics."""
         topic_stats = self._broker.partitions.topic_stats
+        last: PartitionKey | None = None
         for key, _, data in results:
-            stats = topic_stats.get(key.topic or self._topic(key))
+            if last is None or key.topic is not last.topic or key.topic_id is not last.topic_id:
+                stats, last = topic_stats.get(key.topic or self._topic(key)), key
             stats.fetch_requests += 1
             if data.error_code:
                 stats.failed_fetch_requests += 1
@@ -537,12 +556,7 @@ class Fetch:
         return memoryview(b"")
 
     def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
-        """Return where the follower's log diverges from this log (KIP-595).
-
-        Return None if it does not, or the request has no epoch to check.
-        """
-        if request.last_fetched_epoch < 0:
-            return None
+        """Return where the reader's log diverges from this log (KIP-595); None if it does not."""
         log = partition.log
         if request.last_fetched_epoch > log.leader_epochs.latest:
             return None  # this log has no records of that epoch, so the follower cannot have diverging ones

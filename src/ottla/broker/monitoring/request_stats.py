@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -174,8 +175,13 @@ def _counter(struct: Any) -> CountErrors | None:
         if has_own:
             _count_own(value, errors)
         for name, count in arrays:
-            for item in getattr(value, name) or ():
-                count(item, errors)
+            items = getattr(value, name) or ()
+            if count is _count_own:  # without a call for each
+                for code, number in Counter([item.error_code for item in items]).items():
+                    errors[code] = errors.get(code, 0) + number
+            else:
+                for item in items:
+                    count(item, errors)
 
     return count_all
 

@@ -553,17 +553,22 @@ class Connection:
         del out[:done]
 
     def _send_file(self, piece: FileRange) -> None:
-        if piece.nbytes > 0:
-            rest = self._out[0] = piece if isinstance(piece, UnsentBytes) else UnsentBytes(piece)
-            cached = rest.probe()
+        nbytes = piece.nbytes
+        if nbytes > 0:
+            fd, position = piece.fileno(), piece.position
+            if isinstance(piece, UnsentBytes):
+                cached = piece.probe()
+            else:
+                cached = page_cache.cached_bytes(fd, position, min(nbytes, FILE_BYTES))
             if cached == 0:
-                self._load(rest)
+                self._load(piece)
                 return
-            sent = os.sendfile(self._sock.fileno(), rest.fileno(), rest.position, cached)
+            sent = os.sendfile(self._sock.fileno(), fd, position, cached)
             if sent == 0:
                 raise OSError("a log file ended early")
-            rest.advance(sent)
-            if rest.nbytes:
+            if sent < nbytes:
+                rest = self._out[0] = piece if isinstance(piece, UnsentBytes) else UnsentBytes(piece, cached)
+                rest.advance(sent)
                 return
         piece.release()
         del self._out[0]
@@ -623,13 +628,14 @@ class UnsentBytes:
 
     __slots__ = ("_cached", "_probed_at", "_whole", "nbytes", "position")
 
-    def __init__(self, whole: FileRange) -> None:
+    def __init__(self, whole: FileRange, cached: int = 0) -> None:
+        """`cached`: the number of bytes that are known to be in the page cache."""
         self._whole = whole
         self.position = whole.position
         self.nbytes = whole.nbytes
-        self._cached = 0
+        self._cached = cached
         """The number of bytes that were in the page cache at `_probed_at`, in seconds of `time.monotonic`."""
-        self._probed_at = 0.0
+        self._probed_at = time.monotonic() if cached else 0.0
 
     def fileno(self) -> int:
         return self._whole.fileno()
