@@ -43,24 +43,37 @@ MAX_FIELDS: Final = 2000
 """Maximum number of inferred fields, with those inside objects."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
-_FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*")
+_FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
+_COMMAS: Final = re.compile(r",(?![^()]*\))")
+"""Commas outside of parentheses."""
+DECIMAL: Final = "decimal"
+MAX_DIGITS: Final = 38
 
 
 def declared_fields(text: str) -> Any:
     """Parse `id bigint, name string`. Raises ConfigurationError."""
     fields = []
-    for part in text.split(","):
+    for part in _COMMAS.split(text):
         match = _FIELD.fullmatch(part)
-        if match is None or match[2].lower() not in TYPES:
-            raise ConfigurationError(
-                f"ottla.table.schema: {part.strip()!r} is not NAME TYPE, with one of the types {', '.join(TYPES)}"
-            )
-        fields.append(pa.field(match[1], TYPES[match[2].lower()]))
+        kind = None if match is None else _declared_type(match[2].lower(), match[3], match[4])
+        if match is None or kind is None:
+            types = ", ".join([*TYPES, "decimal(DIGITS,SCALE)"])
+            raise ConfigurationError(f"ottla.table.schema: {part.strip()!r} is not NAME TYPE, with one of {types}")
+        fields.append(pa.field(match[1], kind))
     try:
         _check_case(fields)
     except pa.ArrowInvalid as error:
         raise ConfigurationError(f"ottla.table.schema: {error}") from None
     return pa.schema(fields)
+
+
+def _declared_type(name: str, digits: str | None, scale: str | None) -> Any | None:
+    if digits is None:
+        return TYPES.get(name)
+    precision, places = int(digits), int(scale or 0)
+    if name != DECIMAL or not 1 <= precision <= MAX_DIGITS or places > precision:
+        return None
+    return pa.decimal128(precision, places)
 
 
 class JsonConverter:
@@ -145,14 +158,34 @@ class JsonConverter:
         # objects as values, each value is one object.
         lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(trimmed)], pa.int32()), trimmed), "\n")
         data = lines[0].as_buffer()
-        parsed = pj.read_json(
-            io.BytesIO(data),
-            pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1 << 16)),
-            pj.ParseOptions(self._fields, newlines_in_values=True, unexpected_field_behavior=unexpected),
-        )
+        parsed = _read_json(data, self._fields, unexpected)
         if parsed.num_rows != len(values):
             raise pa.ArrowInvalid("the value is not one JSON object")
         return parsed
+
+
+def _read_json(data: Any, fields: Any, unexpected: str) -> Any:
+    """Parse JSON objects to columns of these types. Raises ArrowInvalid."""
+    dates = [field.name for field in fields if pa.types.is_date32(field.type)]
+    texts = pa.schema([pa.field(f.name, pa.string()) if f.name in dates else f for f in fields])
+
+    def read(types: Any) -> Any:
+        return pj.read_json(
+            io.BytesIO(data),
+            pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1 << 16)),
+            pj.ParseOptions(types, newlines_in_values=True, unexpected_field_behavior=unexpected),
+        )
+
+    try:
+        parsed = read(texts)
+    except pa.ArrowInvalid:
+        if not dates:
+            raise
+        return read(fields)  # dates may also be days since 1970, as in Kafka Connect
+    for name in dates:
+        index = parsed.schema.get_field_index(name)
+        parsed = parsed.set_column(index, name, parsed.column(index).cast(pa.date32()))
+    return parsed
 
 
 def _check_depth(texts: Any) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.unit.tables.topics import table_world
 
 from ottla import Broker
 from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla.errors import ConfigurationError
+from ottla_tables.columns import RECORD
 from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.errors import TableError
 from ottla_tables.query.engine import QueryEngine
-from ottla_tables.values.json_fields import declared_fields
+from ottla_tables.values.json_fields import JsonConverter, declared_fields
 from ottla_tables.writer import Ends, TableWriter
 
 FORMATS = ("iceberg", "delta", "parquet")
@@ -161,9 +166,35 @@ def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
         assert [row["error"] for row in world.rows(SUFFIX)] == ["Invalid UTF8 payload"]
 
 
-def test_declaration_without_a_known_type_is_rejected() -> None:
-    with pytest.raises(ConfigurationError, match="'id number' is not NAME TYPE"):
-        declared_fields("id number")
+def test_decimals_and_dates_are_exact_and_others_are_dead_letters() -> None:
+    converter = JsonConverter(declared_fields("price decimal(10, 2), day date, at timestamp"), RECORD)
+    values = [
+        '{"price": "12345678.90", "day": "2026-02-28", "at": "2026-02-28T01:02:03.123456Z"}',
+        '{"price": 0.1, "day": null}',
+        '{"price": "0.001"}',
+        '{"price": "NaN"}',
+        '{"day": "2026-02-30"}',
+        '{"day": 1}',
+    ]
+    columns = {"offset": range(6), "partition": [0] * 6, "value": [text.encode() for text in values]}
+    records = pa.RecordBatch.from_pydict({f.name: columns.get(f.name, [None] * 6) for f in RECORD}, RECORD)
+    rows = converter.convert(records)
+    at = datetime(2026, 2, 28, 1, 2, 3, 123456, UTC)
+    assert [tuple(row.values())[4:] for row in rows.batch.to_pylist()] == [
+        (Decimal("12345678.90"), date(2026, 2, 28), at),
+        (Decimal("0.10"), None, None),
+        (None, date(1970, 1, 2), None),
+    ]
+    assert rows.dead.column("offset").to_pylist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("declaration", ["id number", "id int(4)", "id decimal", "id decimal(39,0)", "id decimal(3,4)"])
+def test_declaration_without_a_known_type_is_rejected(declaration: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"'{declaration}' is not NAME TYPE")):
+        declared_fields(declaration)
+
+
+def test_fields_that_differ_in_case_only_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="the fields id and ID differ in case only"):
         declared_fields("id int,ID bigint")
 
