@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tests.whole_topic import whole_topic
 
 from ottla_pipelines.declarative.tables import read_table
+from ottla_pipelines.topic_tables import TopicTables
 
 PARTITIONS = 4
 GAP = dt.timedelta(minutes=30)
@@ -24,6 +25,7 @@ LINE = re.compile(
     r'([^ \t]+) [^ \t]+ [^ \t]+ \[([^\]\t]+)\] "([A-Z]+) ([^ "\t]+)(?: [^"\t]*)?" ([0-9]{3}) ([0-9]{1,18}|-) '
     r'"([^"\t]*)" "([^"\t]*)"'
 )
+SESSION = ("visitor", "started", "ended", "visits", "entry_page", "exit_page", "referrer")
 HEADER_PREFIX = "__ottla.errors."
 TIMER = "monitor"
 """The visitor whose last visit lets all other sessions end; his own stays open."""
@@ -107,6 +109,7 @@ def check(address: str, project: Path) -> dict[str, int]:
     check_quality(project, judged)
     written = [json.loads(r.value)["offset"] for r in read_committed(address, "parsed-visits")]
     assert Counter(written) == Counter(v.offset for v in visits)
+    check_topic_tables(address, visits)
     return {"records": len(records), "visits": len(visits), "dead letters": dead, "sessions": sessions}
 
 
@@ -137,8 +140,7 @@ def check_dead_letters(address: str, records: list[Any], judged: dict[tuple[int,
 
 def check_sessions(address: str, project: Path, visits: list[Visit]) -> int:
     expected = sessions_of(visits)
-    names = ("visitor", "started", "ended", "visits", "entry_page", "exit_page", "referrer")
-    result = Counter(tuple(row[name] for name in names) for row in rows_of(project, "sessions"))
+    result = Counter(tuple(row[name] for name in SESSION) for row in rows_of(project, "sessions"))
     assert result == expected, difference(result, expected)
     texts = [json.loads(r.value) for r in read_committed(address, "sessions")]
     sent = Counter(
@@ -155,10 +157,26 @@ def check_sessions(address: str, project: Path, visits: list[Visit]) -> int:
     )
     assert sent == expected, difference(sent, expected)
     with contextlib.closing(sqlite3.connect(project / "results.db")) as connection:
-        rows = connection.execute(f"select {', '.join(names)} from sessions").fetchall()
+        rows = connection.execute(f"select {', '.join(SESSION)} from sessions").fetchall()
     stored = Counter((v, at(s), at(e), *rest) for v, s, e, *rest in rows)
     assert stored == expected, difference(stored, expected)
     return expected.total()
+
+
+def check_topic_tables(address: str, visits: list[Visit]) -> None:
+    """The Iceberg tables of the topics have a row per record, with the values of the log."""
+    with TopicTables(address) as tables:
+        written = {table.topic: (table.format, table.rows) for table in tables.write()}
+        expected = sessions_of(visits)
+        sizes = {"parsed-visits": len(visits), "sessions": expected.total()}
+        assert written == {topic: ("iceberg", rows) for topic, rows in sizes.items()}
+        columns = ["value_partition", "value_offset", *Visit._fields[2:]]
+        rows = Counter(tuple(row.values()) for row in tables.read("parsed-visits", columns).to_pylist())
+        assert rows == Counter(map(tuple, visits)), difference(rows, Counter(map(tuple, visits)))
+        rows = Counter(tuple(row.values()) for row in tables.read("sessions", SESSION).to_pylist())
+        assert rows == expected, difference(rows, expected)
+        result = tables.query("select max(visits) as longest from sessions")
+        assert (result.names, next(result.rows)) == (["longest"], (max(session[3] for session in expected),))
 
 
 def at(text: str) -> dt.datetime:

@@ -25,6 +25,7 @@ from ottla.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
     from ottla_pipelines.declarative.events import Event
+    from ottla_pipelines.topic_tables import WrittenTable
 
 
 REACH_MS = 10_000
@@ -101,11 +102,20 @@ def _run(args: argparse.Namespace) -> int:
             os.environ[topics.BOOTSTRAP_SERVERS] = address
         began = time.monotonic()
         run_pipeline(options, _show_json if args.json else _shown_since(began))
+        tables = [] if dry or not args.demo or address is None else _write_tables(address)
     if not args.json:
         print(f"{'checked' if dry else 'done'} in {time.monotonic() - began:.0f} s")
         if not dry and args.demo:
-            print("\n".join(summary.lines(spec.parent)))
+            print("\n".join(summary.lines(spec.parent, tables)))
     return 0
+
+
+def _write_tables(address: str) -> list[WrittenTable]:
+    """Write the topics that have tables to them, while the broker of --demo is running."""
+    from ottla_pipelines.topic_tables import TopicTables
+
+    with TopicTables(address) as tables:
+        return tables.write()
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla_pipelines.declarative.tables import read_table
+from ottla_pipelines.topic_tables import WrittenTable
 
 _MOST_ROWS: Final = 5
 _MOST_COLUMNS: Final = 6
@@ -34,8 +35,11 @@ def summaries(project: Path) -> list[TableSummary]:
     return sorted(tables, key=lambda table: table.rows)
 
 
-def lines(project: Path) -> Iterator[str]:
-    """Yield the lines at the end of a demo: each table's size, rows of one of them, and suggested next steps."""
+def lines(project: Path, topic_tables: Sequence[WrittenTable] = ()) -> Iterator[str]:
+    """Yield the lines at the end of a demo: each table's size, rows of one of them, and suggested next steps.
+
+    `topic_tables`: the tables of topics.
+    """
     tables = summaries(project)
     if not tables:
         return
@@ -44,6 +48,9 @@ def lines(project: Path) -> Iterator[str]:
     for table in tables:
         yield f"  {table.name:<{width}}  {table.rows:>9,} rows"
     shown = next((table for table in tables if table.rows >= 4 * _MOST_ROWS), tables[-1])
+    yield ""
+    for written in topic_tables:
+        yield f"  topic {written.topic} as a table ({written.format}): {written.rows:,} rows"
     yield ""
     yield f"{shown.name}:"
     widths = [max(map(len, column)) for column in zip(shown.columns, *shown.sample, strict=True)]
@@ -54,6 +61,10 @@ def lines(project: Path) -> Iterator[str]:
     yield "  ottla pipeline run --demo                       again: only new records are processed"
     yield "  ottla pipeline run --bootstrap-server HOST:9092  the same with the topics of your brokers"
     yield f"  python -c \"import pandas; print(pandas.read_parquet('tables/{shown.name}'))\"   the table in Python"
+    if topic_tables:
+        yield "  ottla broker --override log.dirs=broker &        the demo's broker again, and SQL over its topics:"
+        for written in topic_tables:
+            yield f'  ottla tables query --bootstrap-server localhost:9092 "select * from {written.name} limit 5"'
     yield "  transformations/                                 the code of the tables, to be changed"
 
 

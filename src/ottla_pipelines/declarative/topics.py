@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.spark.options.sink_options import CREATION
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -55,6 +57,16 @@ def read_topic(*topics: str, **options: Any) -> DataFrame:
     return spark.readStream.format("ottla").options(**{**defaults, **options}).load()
 
 
-def writing(topic: str, **options: str) -> dict[str, str]:
-    """Return the options of a sink that writes to a topic: `create_sink(name, "ottla", writing("topic"))`."""
-    return {"kafka.bootstrap.servers": bootstrap_servers(), "topic": topic, **options}
+def writing(topic: str, *, table: str | None = None, schema: str = "json", **options: str) -> dict[str, str]:
+    """Return the options of a sink that writes to a topic: `create_sink(name, "ottla", writing("topic"))`.
+
+    `table`: the format of the topic's table (iceberg, delta or parquet), if the sink creates the topic; `schema`: the
+    table's columns, as in `ottla.table.schema`. A topic that exists keeps its configs.
+    """
+    creation = {} if table is None else {"ottla.table.format": table, "ottla.table.schema": schema}
+    return {
+        "kafka.bootstrap.servers": bootstrap_servers(),
+        "topic": topic,
+        **{f"{CREATION}{name}": value for name, value in creation.items()},
+        **options,
+    }

@@ -17,7 +17,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.spark.options.sink_options import SINK_OPTIONS
 
 PARTITIONS = 3
-ONLY_OURS = {"transactionalIdPrefix", "sinkId", "batchId"}
+ONLY_OURS = {"transactionalIdPrefix", "topic.creation.default.*", "sinkId", "batchId"}
 
 
 @pytest.fixture

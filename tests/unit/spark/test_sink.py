@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from tests.whole_topic import whole_topic
 
 from ottla import Broker, KafkaAdminClient, KafkaProducer, OffsetAndMetadata, TopicPartition
+from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -31,7 +32,7 @@ from ottla.errors import (
     MessageTooLargeError,
     ProducerFencedError,
 )
-from ottla.spark.options.sink_options import SinkOptions, check_columns, sink_options
+from ottla.spark.options.sink_options import CREATION, SinkOptions, check_columns, sink_options
 from ottla.spark.sink.row_groups import row_groups
 from ottla.spark.sink.topic_sink import TopicSink
 from ottla.spark.sink.writer import BatchWriter, StreamWriter, Task, Written
@@ -109,6 +110,18 @@ def test_another_task_and_another_query_have_markers_of_their_own(bootstrap: str
     for task in (Task("own", 0, 0), Task("own", 0, 1), Task("other", 0, 0)):
         assert not write_task(task, options, iter([batch(value=[b"v"])])).known
     assert len(read(bootstrap, topic)) == 3
+
+
+def test_missing_topic_is_created_as_the_options_say(bootstrap: str, topic: str) -> None:
+    creation = {"partitions": "2", "replication.factor": "1", "ottla.table.format": "iceberg"}
+    options = {"topic": topic, **{f"{CREATION}{name}": value for name, value in creation.items()}}
+    for batch_id in range(2):  # the second one finds the topic
+        sink = sink_options({"kafka.bootstrap.servers": bootstrap, **options})
+        write_task(Task(FIRST_RUN, batch_id, 0), sink, iter([batch(value=["a"])]))
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        assert len(admin.describe_topics([topic])[topic].partitions) == 2
+        resource = ConfigResource(TOPIC, topic)
+        assert admin.describe_configs([resource])[resource]["ottla.table.format"].value == "iceberg"
 
 
 def test_one_name_for_two_topics_writes_both(bootstrap: str, topic: str) -> None:
@@ -352,6 +365,11 @@ def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -
         ({"kafka.bootstrap.servers": "h:1", "kafka.transactional.id": "x"}, "transactionalIdPrefix"),
         ({"kafka.bootstrap.servers": "h:1", "topic": " "}, "topic: it is empty"),
         ({"kafka.bootstrap.servers": "h:1", "batchId": "3"}, r"batchId \(3\) needs the option sinkId"),
+        ({"kafka.bootstrap.servers": "h:1", f"{CREATION}partitions": "4"}, "needs the option topic"),
+        (
+            {"kafka.bootstrap.servers": "h:1", "topic": "t", f"{CREATION}partitions": "0"},
+            "partitions: '0' is not",
+        ),
         ({"kafka.bootstrap.servers": "h:1", "sinkId": "x", "batchId": "last"}, "batchId: 'last'"),
     ],
 )

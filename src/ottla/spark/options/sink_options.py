@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError
@@ -39,6 +39,13 @@ SINK_OPTIONS: Final = (
         "both",
         "The prefix of transactional ids and of the consumer groups with markers.",
     ),
+    OptionRow(
+        "topic.creation.default.*",
+        "",
+        "both",
+        "Configs with which the topic in topic is created if it is missing, as in Kafka Connect (KIP-158): partitions, "
+        "replication.factor, and any topic config, such as topic.creation.default.ottla.table.format.",
+    ),
     *ONCE_OPTIONS,
 )
 """All options of the sink except those that begin with kafka., which are passed to the producer unchanged."""
@@ -51,8 +58,18 @@ FORBIDDEN: Final = {
     "interceptor.classes": "remove it; interceptors could change what Spark writes",
 }
 IDEMPOTENCE: Final = "kafka.enable.idempotence"
+CREATION: Final = "topic.creation.default."
+"""The prefix of options with which a missing topic is created."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """The maximum timeout that brokers accept by default. A transaction is open as long as its task computes rows."""
+
+
+class Creation(NamedTuple):
+    """The properties of a new topic. -1: the brokers' default."""
+
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,8 @@ class SinkOptions:
     batch_id: int | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Producer configs with Kafka's names, including bootstrap.servers."""
+    creation: Creation | None = None
+    """The properties with which a missing topic is created; None to leave that to the brokers."""
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -84,7 +103,9 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
         lowered.pop(IDEMPOTENCE)  # Many jobs set it; transactions require it anyway.
-    warn_of_unknown(options, [row.name for row in SINK_OPTIONS], "sink")
+    creation = {name: value for name, value in lowered.items() if name.startswith(CREATION)}
+    others = {name: value for name, value in options.items() if name.lower() not in creation}
+    warn_of_unknown(others, [row.name for row in SINK_OPTIONS], "sink")
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
     _check_fits_transactions(kafka)
     return SinkOptions(
@@ -93,7 +114,27 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         sink_id=_text(lowered, "sinkId"),
         batch_id=batch_id(lowered),
         kafka=kafka,
+        creation=_creation(lowered, {name.removeprefix(CREATION): value for name, value in creation.items()}),
     )
+
+
+def _creation(lowered: Mapping[str, str], configs: dict[str, str]) -> Creation | None:
+    if not configs:
+        return None
+    if "topic" not in lowered:
+        raise ConfigurationError(f"{CREATION}{next(iter(configs))} needs the option topic, which names the topic")
+    return Creation(_size(configs, "partitions"), _size(configs, "replication.factor"), configs)
+
+
+def _size(configs: dict[str, str], name: str) -> int:
+    text = configs.pop(name, "-1")
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    if size < 1 and size != -1:
+        raise ConfigurationError(f"{CREATION}{name}: {text!r} is not allowed: expected at least 1, or -1")
+    return size
 
 
 def _check_fits_transactions(kafka: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -64,7 +64,8 @@ class TopicSink:
 
         name = self.name(task)
         with producer_pool.POOL.clients(self.options.kafka, self.options.connection) as (producer, admin, _):
-            # This comes first, so that an earlier attempt of the task is fenced, and its transaction aborted.
+            self._create_topic(admin)
+            # This precedes the marker, so that an earlier attempt of the task is fenced, and its transaction aborted.
             self._take_over(producer, name)
             before = self._marker(admin, name)
             if before is not None and before.batch_id >= task.batch_id:
@@ -75,6 +76,17 @@ class TopicSink:
                 marker = OffsetAndMetadata(task.batch_id, json.dumps({"rows": rows}))
                 producer.send_offsets_to_transaction({place: marker}, name)
         return Written(task, rows)
+
+    def _create_topic(self, admin: KafkaAdminClient) -> None:
+        """Create the topic if it is missing and the options say how."""
+        from ottla.client.admin.topics.topics import NewTopic
+
+        topic, creation = self.options.topic, self.options.creation
+        if topic is None or creation is None or admin.describe_topics([topic], errors={}):
+            return
+        new = NewTopic(topic, creation.partitions, creation.replication_factor, None, creation.configs)
+        with suppress(errors.TopicAlreadyExistsError):  # by another task
+            admin.create_topics([new], wait_for_metadata=True)
 
     def _take_over(self, producer: TaskProducer, name: str) -> None:
         """Initialize the task's transactional id. Errors of configs are raised with a message that says what to

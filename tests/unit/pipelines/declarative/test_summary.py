@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla_pipelines.declarative import summary
+from ottla_pipelines.topic_tables import WrittenTable
 
 
 def write(project: Path, name: str, rows: int) -> None:
@@ -19,7 +20,9 @@ def test_lines_show_sizes_rows_and_next_steps(tmp_path: Path) -> None:
     write(tmp_path, "visits", 1000)
     write(tmp_path, "top_pages", 27)
     write(tmp_path, "empty", 0)
-    text = "\n".join(summary.lines(tmp_path))
+    text = "\n".join(summary.lines(tmp_path, [WrittenTable("parsed-visits", "iceberg", "parsed_visits", 1234)]))
+    assert "topic parsed-visits as a table (iceberg): 1,234 rows" in text
+    assert '"select * from parsed_visits limit 5"' in text
     assert "  top_pages         27 rows\n  visits         1,000 rows\n" in text
     assert "empty" not in text
     assert "page" in text.partition("top_pages:")[2].splitlines()[1]

@@ -1,8 +1,8 @@
 """Page visits: a web server's log from a topic to sessions, pages, referrers and visitors.
 
 topic visits ─┬─► visits (table) ─┬─► top_pages, referrers, visitors_per_minute, sessions_per_page
-              │                   └─► topic parsed-visits
-              ├─► sessions (table, transformWithState) ─┬─► topic sessions
+              │                   └─► topic parsed-visits, with an Iceberg table
+              ├─► sessions (table, transformWithState) ─┬─► topic sessions, with an Iceberg table
               │                                         └─► SQL table sessions
               ├─► topic dead-letters
               └─► quality (expectations, and the number of rows that do not meet them)
@@ -92,9 +92,18 @@ def visitors_per_minute() -> DataFrame:
     return per_minute.agg(F.count_distinct("visitor").alias("visitors"), F.count("*").alias("visits"))
 
 
-# --- sinks
+# --- sinks. `ottla tables` writes the topics to Iceberg tables with these columns.
 
-dp.create_sink("parsed_visits", "ottla", writing("parsed-visits"))
+VISIT_COLUMNS = (
+    "json:partition int, offset bigint, visitor string, time timestamp, method string, page string, status int,"
+    " bytes bigint, referrer string, agent string, is_bot boolean"
+)
+SESSION_COLUMNS = (
+    "json:visitor string, started timestamp, ended timestamp, visits int, entry_page string, exit_page string,"
+    " referrer string"
+)
+
+dp.create_sink("parsed_visits", "ottla", writing("parsed-visits", table="iceberg", schema=VISIT_COLUMNS))
 
 
 @dp.append_flow(target="parsed_visits", name="visits_as_json")
@@ -102,7 +111,7 @@ def visits_as_json() -> DataFrame:
     return spark.readStream.table("visits").selectExpr("visitor as key", "to_json(struct(*)) as value")
 
 
-dp.create_sink("session_topic", "ottla", writing("sessions"))
+dp.create_sink("session_topic", "ottla", writing("sessions", table="iceberg", schema=SESSION_COLUMNS))
 
 
 @dp.append_flow(target="session_topic", name="sessions_as_json")

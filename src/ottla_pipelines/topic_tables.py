@@ -1,0 +1,96 @@
+"""The tables of topics (`ottla.table.format`) on this machine: write all records to them, read and query them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ottla.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ottla_tables.query.engine import Result
+
+
+class WrittenTable(NamedTuple):
+    """A topic's table after a write: its format, its name in SQL, and its number of rows."""
+
+    topic: str
+    format: str
+    name: str
+    rows: int
+
+
+class TopicTables:
+    """The tables of the topics of brokers on this machine, until the context exits."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        from ottla import KafkaAdminClient
+        from ottla_tables.formats.factory import TableFactory
+        from ottla_tables.log.lookup import Lookup
+
+        self._configs: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
+        self._admin = KafkaAdminClient(**self._configs)
+        self._lookup = Lookup(self._admin)
+        self._tables = TableFactory(self._lookup.default_directory(), {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admin.close()
+
+    def write(self) -> list[WrittenTable]:
+        """Write all records that the topics have now, and return their tables. Raises ConfigurationError if a package
+        for tables is missing.
+        """
+        topics = self._lookup.topics()
+        if not topics:
+            return []
+        check_packages()
+        from ottla_tables.formats.factory import table_name
+        from ottla_tables.opening import WriterFactory
+        from ottla_tables.service import TableService
+
+        TableService(self._lookup, WriterFactory(self._tables).open).write_all()
+        written = []
+        for topic in topics:
+            table = self._open(topic.name)
+            rows = sum(file.rows for file in table.load().files) if table else 0
+            written.append(WrittenTable(topic.name, topic.config.ottla_table_format, table_name(topic.name), rows))
+        return written
+
+    def read(self, topic: str, columns: Sequence[str]) -> Any:
+        """Return columns of all rows in the files of a topic's table (without newer records) as an Arrow table."""
+        import pyarrow as pa
+
+        from ottla_tables.parquet import read_batches
+
+        table = self._open(topic)
+        files = table.load().files if table else ()
+        batches = [batch for file in files for batch in read_batches(table, file.path, list(columns))]
+        return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in columns})
+
+    def _open(self, name: str) -> Any:
+        from ottla_tables.formats.table import TableIdentity
+
+        (topic,) = self._lookup.topics([name])
+        return self._tables.open_existing(TableIdentity(name, topic.topic_id), topic.config)
+
+    def query(self, sql: str) -> Result:
+        """Run SQL over topics: the rows of their tables, and the records that are not in them yet."""
+        from ottla_tables.query.engine import QueryEngine
+
+        return QueryEngine(self._lookup, self._tables, self._configs).run(sql)
+
+
+def check_packages() -> None:
+    """Raise ConfigurationError if a package for tables is missing."""
+    try:
+        import deltalake  # noqa: F401
+        import duckdb  # noqa: F401
+        import pyiceberg  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"tables need {error.name}: run `pip install 'ottla[tables]'`") from error
