@@ -50,6 +50,11 @@ class Dataset(NamedTuple):
     """The columns as a DDL string of Spark."""
     doc: str
 
+    @property
+    def topic(self) -> str:
+        """The name of the topic with the rows, if they are in a table, too."""
+        return self.name.replace("_", "-")
+
 
 WEATHER_VALUES = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
 """The names of an observation's measurements. Units: °F, °F, %, degrees, mph, mph, inches, millibar, miles."""

@@ -22,6 +22,7 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla_pipelines.ingest import files
 from ottla_pipelines.processes import Child, ProcessEndedError, start_broker, start_module
 from ottla_pipelines.run import Run, write_json
+from ottla_pipelines.topic_tables import check_packages
 
 _POLL_S = 0.1
 _PLAIN_INTERVAL_S = 5.0
@@ -67,10 +68,12 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
     from ottla_pipelines.refine.store import Store
 
     source = args.input.resolve() if args.input else None
-    run = Run(args.data.resolve(), args.limit, source, args.by, args.database)
+    run = Run(args.data.resolve(), args.limit, source, args.by, args.database, args.table_format)
     if args.resume:
         return Run.resumed(run)
     check_input(args.input, args.by)
+    if args.table_format:
+        check_packages()
     if args.database:
         # Checked before anything is removed, so that a wrong URL does not destroy an earlier run.
         Store.open(args.database).close()
@@ -127,6 +130,7 @@ def _terminating() -> Iterator[None]:
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
     """Continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError."""
     from ottla_pipelines.ingest.replay import create_topics
+    from ottla_pipelines.serve.row_table import create_topic, write_table
 
     started = time.monotonic()
     children: list[Child] = []
@@ -136,6 +140,8 @@ def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
         took = time.monotonic() - started
         console.print(f"Broker on {address} after {took:.1f} s, data in {run.broker_data}", soft_wrap=True)
         create_topics(address, run.topics)
+        if run.table_format:
+            create_topic(address, run)
         common = ["--run", str(run.directory), "--bootstrap-servers", address]
         spark = start_module("spark", "ottla_pipelines.refine.job", common, run.logs)
         children.append(spark)
@@ -146,6 +152,8 @@ def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
         console.print(f"Processes: broker {broker.process.pid}, spark {spark.process.pid}, ", end="")
         console.print(f"replay {replay.process.pid}" if replay else "the replay is already complete")
         spark_seconds = watch(console, broker, spark, replay)
+        if run.table_format:
+            write_table(address)
         size = sum(file.stat().st_size for file in run.broker_data.rglob("*.log"))
     finally:
         for child in reversed(children):
@@ -265,8 +273,13 @@ def report(run: Run, rates: Rates, console: Console) -> bool:
     for difference in account.differences:
         _line(console)(f"  {difference}")
     _line(console)(account.statistics_line)
+    in_table = made.table_account
+    if in_table is not None:
+        for difference in in_table.differences:
+            _line(console)(f"  {difference} (table)")
+        _line(console)(f"in the table ({run.table_format}, {run.tables}): {in_table.line}, {in_table.fields:,} values")
     _line(console)(account.line)
-    return account.is_exact
+    return account.is_exact and (in_table is None or in_table.is_exact)
 
 
 def _without_password(url: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla_pipelines.catalog import EVENTS, FLIGHTS, WEATHER, Topic
+from ottla_pipelines.catalog import EVENT_ROWS, EVENTS, FLIGHTS, JOINED_FLIGHTS, WEATHER, Dataset, Topic
 
 _FILE = "run.json"
 _CLEARING = "clearing.json"
@@ -33,6 +33,8 @@ class Run:
     """The field by which events are counted; None to detect it."""
     database: str | None = None
     """The SQLAlchemy URL of the database; None for SQLite in `directory`."""
+    table_format: str | None = None
+    """The format of the table that the rows are written to, besides Parquet files; None for no table."""
 
     @property
     def topics(self) -> tuple[Topic, ...]:
@@ -58,6 +60,16 @@ class Run:
     def datasets(self) -> Path:
         """The directory of the Parquet datasets."""
         return self.directory / "parquet"
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset that the run writes."""
+        return EVENT_ROWS if self.input else JOINED_FLIGHTS
+
+    @property
+    def tables(self) -> Path:
+        """The directory of the table and its catalog, with `table_format`."""
+        return self.directory / "tables"
 
     @property
     def logs(self) -> Path:
@@ -96,12 +108,13 @@ class Run:
         or if a requested setting is different.
         """
         run = cls.load(requested.directory)
-        for option in ("limit", "input", "by", "database"):
+        for option in ("limit", "input", "by", "database", "table_format"):
             # The values are not shown, because the URL of a database may contain a password.
             if getattr(requested, option) not in (None, getattr(run, option)):
+                name = option.replace("_", "-")
                 raise ConfigurationError(
-                    f"--resume: this run was started with another --{option}, which cannot be changed; remove"
-                    f" --{option}, or remove --resume to start a new run"
+                    f"--resume: this run was started with another --{name}, which cannot be changed; remove"
+                    f" --{name}, or remove --resume to start a new run"
                 )
         return run
 
@@ -115,7 +128,12 @@ class Run:
             settings = json.loads(path.read_text())
             source = settings["input"]
             return cls(
-                directory, settings["limit"], Path(source) if source else None, settings["by"], settings["database"]
+                directory,
+                settings["limit"],
+                Path(source) if source else None,
+                settings["by"],
+                settings["database"],
+                settings["table_format"],
             )
         except FileNotFoundError:
             raise ConfigurationError(f"--resume: no run was started in {directory}; remove --resume") from None

@@ -82,7 +82,7 @@ def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed:
     chance = random.Random(seed)
     data = ["--data", str(tmp_path / "run")]
     victims = chance.sample(["replay", "spark", "broker"], 3)
-    attempt = Demo("--limit", str(FLIGHTS), "--seconds", PACE, "--keep", *data)
+    attempt = Demo("--limit", str(FLIGHTS), "--seconds", PACE, "--table-format", "iceberg", "--keep", *data)
     for victim in victims:
         attempt.kill(victim, chance.uniform(1, LONGEST_S))
         assert "--resume" in attempt.text, attempt.text
@@ -92,7 +92,9 @@ def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed:
     last = Demo("--resume", *data)
     assert last.wait() == 0, last.text
     assert last.lines[-1] == EXACT
-    assert last.lines[-2].startswith("equal statistics: ")
+    assert last.lines[-2].startswith("in the table (iceberg, ")
+    assert f": {EXACT}, {31 * FLIGHTS:,} values" in last.lines[-2]
+    assert last.lines[-3].startswith("equal statistics: ")
     again = Demo("--resume", *data)
     assert again.wait() == 0, again.text
     assert again.lines[-1] == EXACT
@@ -114,8 +116,9 @@ def test_a_file_is_counted_with_an_exact_account(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     line = '10.0.0.{n} - - [10/Oct/2025:13:{m:02d}:00 +0000] "GET / HTTP/1.1" {status} 5\n'
     log.write_text("".join(line.format(n=n % 9, m=n % 60, status=[200, 404][n % 7 == 0]) for n in range(500)) + "?\n")
-    demo = Demo("--input", str(log), "--data", str(tmp_path / "run"))
+    demo = Demo("--input", str(log), "--table-format", "delta", "--data", str(tmp_path / "run"))
     assert demo.wait() == 0, demo.text
     assert demo.lines[-1] == "501 of 501 events, 0 lost, 0 duplicated"
+    assert "501 of 501 events, 0 lost, 0 duplicated, 2,004 values" in demo.lines[-2]
     assert (tmp_path / "run" / "report.html").exists()
     assert not (tmp_path / "run" / "broker").exists()

@@ -46,6 +46,11 @@ COMMAND = Command(
             "--database URL",
             "database for the statistics: sqlite:///FILE or postgresql://… (default: SQLite in --data)",
         ),
+        Option(
+            "--table-format iceberg|delta|parquet",
+            "write the rows to a topic with a table in this format as well, and check each row there",
+            choices=("iceberg", "delta", "parquet"),
+        ),
         Option("--limit N", "process only the first N flights", _positive(int)),
         Option(
             "--input FILE", "file to process instead of the flights: JSON lines, CSV or a web server's access log", Path

@@ -8,6 +8,8 @@
        │
     write the rows as Parquet to the directory of this micro-batch, replacing the files of an interrupted attempt
        │
+    with a topic: write the rows to it in one transaction, which an interrupted attempt may have committed already
+       │
     write results, offsets and the id to SQL in one transaction
 
 Only directories of micro-batches whose id is in the database are read, so that rows of an interrupted attempt are
@@ -20,7 +22,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -30,7 +32,10 @@ from ottla_pipelines.catalog import batch_directory
 from ottla_pipelines.refine.store import Read, Results, Rows, Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+TIMESTAMPS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+"""The format of timestamps in JSON. Spark's own has milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,15 @@ class Refiner(Protocol):
 class Batches:
     """The function that `foreachBatch` calls with each micro-batch."""
 
-    def __init__(self, refiner: Refiner, store: Store, datasets: Path, checkpoint: Path) -> None:
+    def __init__(
+        self, refiner: Refiner, store: Store, datasets: Path, checkpoint: Path, topic: Mapping[str, str] | None = None
+    ) -> None:
         self.refiner = refiner
         self.store = store
         self.directory = datasets / refiner.dataset
         self.checkpoint = checkpoint
+        self.topic = topic
+        """The options of the sink that writes the rows to a topic; None for no topic."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process and commit a micro-batch, or do nothing if it is committed already."""
@@ -79,6 +88,8 @@ class Batches:
         reads = reads_of(cached)
         refined = self.refiner.refine(cached.select("topic", "value"))
         rows_out = self._write_rows(refined.rows, batch_id)
+        if rows_out and self.topic is not None:
+            self._send_rows(refined.rows, self.topic)
         results = Results(reads, rows_out, refined.adds, refined.observations, refined.frontiers, refined.pending)
         self.store.commit(batch_id, query_id, results)
         refined.after()
@@ -91,6 +102,17 @@ class Batches:
         if count:
             rows.coalesce(1).write.mode("overwrite").parquet(str(batch_directory(self.directory, batch_id)))
         return count
+
+    def _send_rows(self, rows: DataFrame, options: Mapping[str, str]) -> None:
+        json_rows = rows.select(F.col("row").cast("string").alias("key"), _as_json(rows).alias("value"))
+        # One task: an interrupted micro-batch is recognized only if it has the same tasks when it runs again.
+        json_rows.coalesce(1).write.format("ottla").options(**options, sinkId=self.refiner.dataset).mode(
+            "append"
+        ).save()
+
+
+def _as_json(rows: DataFrame) -> Column:
+    return F.to_json(F.struct(*(F.col(name) for name in rows.columns)), {"timestampFormat": TIMESTAMPS})
 
 
 def reads_of(events: DataFrame) -> dict[TopicPartition, Read]:

@@ -58,7 +58,8 @@ def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -
         .option("maxOffsetsPerTrigger", MAX_OFFSETS)
         .load()
     )
-    batches = Batches(refiner_of(run, spark, store), store, run.datasets, run.checkpoint)
+    topic = {"kafka.bootstrap.servers": bootstrap_servers, "topic": run.dataset.topic} if run.table_format else None
+    batches = Batches(refiner_of(run, spark, store), store, run.datasets, run.checkpoint, topic)
 
     def commit(batch: DataFrame, batch_id: int) -> None:
         batches(batch, batch_id)

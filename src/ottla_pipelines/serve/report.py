@@ -21,6 +21,8 @@ class RunReport(Report):
     """A report with the account of the run."""
 
     account: Account = field(kw_only=True)
+    table_account: Account | None = field(default=None, kw_only=True)
+    """The account of the rows in the run's table, if there is one."""
 
 
 class Group(NamedTuple):

@@ -24,7 +24,7 @@ def prepared(tmp_path: Path, *options: str) -> Run:
 
 
 def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path) -> None:
-    run = prepared(tmp_path, "--limit", "7")
+    run = prepared(tmp_path, "--limit", "7", "--table-format", "delta")
     assert Run.load(tmp_path / "run") == run
     with Store.open(run.database_url) as store:
         assert store.totals() == (0, 0, 0)
@@ -36,7 +36,7 @@ def test_resume_takes_the_settings_of_the_run(tmp_path: Path) -> None:
     assert prepared(tmp_path, "--resume") == prepared(tmp_path, "--resume", "--limit", "7") == run
 
 
-@pytest.mark.parametrize("options", [("--limit", "9"), ("--by", "x")])
+@pytest.mark.parametrize("options", [("--limit", "9"), ("--by", "x"), ("--table-format", "delta")])
 def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, options: tuple[str, str]) -> None:
     run = prepared(tmp_path, "--limit", "7")
     with pytest.raises(ConfigurationError, match=f"--resume: .* with another {options[0]}, which cannot be changed"):
