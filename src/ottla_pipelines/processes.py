@@ -46,7 +46,7 @@ class Child:
                 text=True,
                 # A new session, so that Ctrl+C only reaches the parent, which then stops the children in order.
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),
+                preexec_fn=die_with_parent(),
             )
         self._listener = threading.Thread(target=self._listen, name=f"listen-{name}", daemon=True)
         self._listener.start()
@@ -84,6 +84,11 @@ class Child:
         self.process.wait()
         self._listener.join(STOP_TIMEOUT_S)
 
+    def kill(self) -> None:
+        """Kill the process with SIGKILL, and wait for its end."""
+        self.process.kill()
+        self.finish()
+
     def stop(self) -> None:
         """Send SIGTERM to the process, kill it if it does not end within 15 seconds, and wait for its end."""
         if self.is_running:
@@ -99,7 +104,7 @@ def _reason(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """Return a function that makes the kernel send SIGTERM to the child when its parent ends. Return None if the
     platform is not Linux.
     """

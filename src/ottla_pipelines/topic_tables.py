@@ -29,8 +29,8 @@ class TopicTables:
         from ottla_tables.formats.factory import TableFactory
         from ottla_tables.log.lookup import Lookup
 
-        self._configs: dict[str, Any] = {"bootstrap_servers": bootstrap_servers}
-        self._admin = KafkaAdminClient(**self._configs)
+        self._configs: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
+        self._admin = KafkaAdminClient(self._configs)
         self._lookup = Lookup(self._admin)
         self._tables = TableFactory(self._lookup.default_directory(), {})
 

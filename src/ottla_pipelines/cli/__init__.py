@@ -1,4 +1,4 @@
-"""The commands `ottla demo` and `ottla pipeline`."""
+"""The commands `ottla demo`, `ottla pipeline` and `ottla capture`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from ottla.cli.main import CommandEntry
 
 COMMANDS: Final = (
     CommandEntry("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
+    CommandEntry(
+        "capture", "capture", "send the changes of PostgreSQL tables to topics, as tables of upserts", __name__
+    ),
     CommandEntry(
         "demo",
         "demo",

@@ -1,0 +1,166 @@
+"""The capture: reads changes, and sends them to topics in transactions.
+
+Exactly once: a transaction of the producer has the records of whole transactions of the database, and the position in
+the WAL after them, as the offset of a consumer group. A process that is killed before its commit leaves an aborted
+transaction. One that is killed after it has not moved the slot's position yet: the next process finds the committed
+position, and continues there. The transactional id fences a process that was taken for dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from threading import Event
+from typing import Final
+
+from ottla import KafkaAdminClient, KafkaProducer
+from ottla.errors import ConfigurationError
+from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla_pipelines.capture.pgoutput import Begin, Change, Commit, DecodingError, Message, Relation, Truncate
+from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource
+from ottla_pipelines.capture.sender import Sender
+from ottla_pipelines.capture.topics import Topics
+
+log: Final = logging.getLogger("ottla.capture")
+
+POLL_SECONDS: Final = 0.2
+MAX_CHANGES: Final = 10_000
+"""Number of changes after which a transaction of the producer ends with the current one of the database."""
+
+
+class Capture:
+    """Captures the changes of tables.
+
+    Args:
+        source: the database.
+        topics: the topics of the tables.
+        producer: a producer with a transactional id.
+        admin: the admin client.
+        group: the consumer group with the position.
+    """
+
+    def __init__(
+        self, source: PostgresSource, topics: Topics, producer: KafkaProducer, admin: KafkaAdminClient, group: str
+    ) -> None:
+        self._source = source
+        self._topics = topics
+        self._producer = producer
+        self._sender = Sender(producer, topics, source)
+        self._admin = admin
+        self._group = group
+        self._tables: dict[int, TableSource] = {}
+
+    def run(self, stopping: Event) -> None:
+        """Capture changes until the event is set."""
+        self.start()
+        while not stopping.is_set():
+            if not self.step():
+                stopping.wait(POLL_SECONDS)
+
+    def run_once(self) -> int:
+        """Capture the changes that have been committed so far, and return the number of records."""
+        self.start()
+        end, records = self._source.end(), 0
+        while self._source.position() < end:
+            records += self.step()
+        return records
+
+    def start(self) -> None:
+        """Copy the rows if that was not done, and continue at the committed position."""
+        tables = self._source.open()
+        self._producer.init_transactions()  # after the lock: it fences a process that was taken for dead
+        self._tables = {table.relation.oid: table for table in tables}
+        if not self._source.has_snapshot:
+            self._check_new(tables)
+            for table in tables:
+                self._topics.prepare(table)
+            self._copy(tables)
+        self._source.drop_unfinished()
+        self._source.advance(self._committed())
+
+    def _check_new(self, tables: Sequence[TableSource]) -> None:
+        """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
+        if self._source.has_begun:
+            return
+        for topic in map(self._topics.name, tables):
+            if self._topics.has_records(topic):
+                raise ConfigurationError(
+                    f"topic {topic} has records, but PostgreSQL has no slot for them, so that changes may be missing:"
+                    " delete the topic and its table, or use another --name"
+                )
+
+    def _copy(self, tables: Sequence[TableSource]) -> None:
+        with self._source.snapshot() as snapshot:
+            for table in tables:
+                rows, count = snapshot.rows(table), 0
+                while copied := self._copy_some(table, rows):
+                    count += copied
+                log.info("%s: %d rows copied", self._topics.name(table), count)
+        self._source.end_snapshot()
+
+    def _copy_some(self, table: TableSource, rows: Iterator[Row]) -> int:
+        for row in rows:
+            self._sender.copy(table, row)
+            if self._sender.records >= MAX_CHANGES:
+                break
+        return self._commit(None)
+
+    def _committed(self) -> int:
+        offsets = self._admin.list_consumer_group_offsets(self._group, require_stable=True)
+        return max((offset.offset for offset in offsets.values()), default=0)
+
+    def step(self) -> int:
+        """Send the changes that have been committed, and return the number of records."""
+        # Without changes, the WAL up to here is not needed: it belongs to other tables.
+        position = self._source.end()
+        for message in self._source.changes(MAX_CHANGES):
+            if isinstance(message, Commit):
+                position = message.end_lsn
+            else:
+                self._apply(message)
+        records = self._commit(position)
+        self._source.advance(position)
+        return records
+
+    def _apply(self, message: Message) -> None:
+        if isinstance(message, Begin):
+            self._sender.begin(message)
+        elif isinstance(message, Relation):
+            self._update_columns(message)
+        elif isinstance(message, Change):
+            self._sender.change(self._table(message.oid), message)
+        elif isinstance(message, Truncate):
+            for oid in message.oids:
+                self._sender.truncate(self._table(oid))
+
+    def _table(self, oid: int) -> TableSource:
+        try:
+            return self._tables[oid]
+        except KeyError:
+            raise DecodingError(f"a change of a table with the OID {oid}, which is not captured") from None
+
+    def _update_columns(self, relation: Relation) -> None:
+        current = self._tables.get(relation.oid)
+        if current is None or current.relation.columns == relation.columns:
+            return
+        # A table that was renamed keeps its topic.
+        table = TableSource(current.relation._replace(columns=relation.columns), self._source.primary_key(relation.oid))
+        missing = set(table.key) - {column.name for column in relation.columns}
+        if missing:
+            raise DecodingError(
+                f"{relation.name}: changes from before the primary key got {', '.join(sorted(missing))}"
+            )
+        log.info("%s: the columns have changed", self._topics.name(table))
+        self._tables[relation.oid] = table
+        self._topics.prepare(table)
+
+    def _commit(self, position: int | None) -> int:
+        """Commit the open transaction, and the position after it. Return the number of its records."""
+        records = self._sender.records
+        if records:
+            if position is not None:
+                place = TopicPartition(self._topics.name(next(iter(self._tables.values()))), 0)
+                self._producer.send_offsets_to_transaction({place: OffsetAndMetadata(position)}, self._group)
+            self._producer.commit_transaction()
+            self._sender.end()
+        return records

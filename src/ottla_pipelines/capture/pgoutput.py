@@ -1,0 +1,192 @@
+"""Decoding of `pgoutput`, the plugin of PostgreSQL's logical replication (its "Logical Replication Message Formats").
+
+Version 1 of the protocol, with values as text: bytes in, messages out, no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from ottla.errors import KafkaError
+
+POSTGRES_EPOCH_MS: Final = 946_684_800_000
+"""2000-01-01 in milliseconds since 1970, from which PostgreSQL counts."""
+
+
+class UnchangedValue:
+    """The value of a large (TOAST) column that an update did not change, and that the WAL does not have."""
+
+
+UNCHANGED: Final = UnchangedValue()
+Values = list[str | UnchangedValue | None]
+
+
+class DecodingError(KafkaError):
+    """Raised for a message that is not one of pgoutput's."""
+
+
+class Column(NamedTuple):
+    """A column: its name, the OID of its type, and the type's modifier (-1 for none)."""
+
+    name: str
+    type_oid: int
+    modifier: int
+
+
+class Begin(NamedTuple):
+    """The beginning of a committed transaction: the position of its commit, and its time."""
+
+    lsn: int
+    timestamp_ms: int
+
+
+class Commit(NamedTuple):
+    """The end of a transaction. `end_lsn`: the position after it."""
+
+    end_lsn: int
+
+
+class Relation(NamedTuple):
+    """The columns of a table, sent before its first change."""
+
+    oid: int
+    namespace: str
+    name: str
+    columns: tuple[Column, ...]
+
+
+class Change(NamedTuple):
+    """An insert (`old` is None), update or delete (`new` is None). `old`: the key or row before, if the WAL has it."""
+
+    oid: int
+    old: Values | None
+    new: Values | None
+    operation: str
+    """c, u or d, as in Debezium."""
+    has_old_row: bool = False
+    """Whether `old` has all columns (REPLICA IDENTITY FULL), and not only the key."""
+
+
+class Truncate(NamedTuple):
+    """All rows of these tables were deleted."""
+
+    oids: tuple[int, ...]
+
+
+Message = Begin | Commit | Relation | Change | Truncate
+
+
+def decode(data: bytes) -> Message | None:
+    """Decode a message; None for those without changes (origins and types). Raises DecodingError."""
+    kind = data[:1]
+    if kind in IGNORED:
+        return None
+    read = _READERS.get(kind)
+    if read is None:
+        raise DecodingError(f"unknown message {kind!r} of pgoutput")
+    try:
+        return read(_Reader(data))
+    except (struct.error, ValueError, IndexError) as error:
+        raise DecodingError(f"damaged message {kind!r} of pgoutput: {error}") from error
+
+
+class _Reader:
+    """Reads the fields of a message after its first byte."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 1
+
+    def number(self, code: str) -> int:
+        (value,) = struct.unpack_from(f">{code}", self._data, self._at)
+        self._at += struct.calcsize(code)
+        return int(value)
+
+    def byte(self) -> bytes:
+        self._at += 1
+        return self._data[self._at - 1 : self._at]
+
+    def text(self) -> str:
+        end = self._data.index(0, self._at)
+        value = self._data[self._at : end].decode()
+        self._at = end + 1
+        return value
+
+    def values(self) -> Values:
+        return [self._value() for _ in range(self.number("H"))]
+
+    def _value(self) -> str | UnchangedValue | None:
+        kind = self.byte()
+        if kind == b"n":
+            return None
+        if kind == b"u":
+            return UNCHANGED
+        if kind != b"t":
+            raise ValueError(f"unknown kind {kind!r} of a value")
+        size = self.number("I")
+        if self._at + size > len(self._data):
+            raise ValueError("a value is cut off")
+        self._at += size
+        return self._data[self._at - size : self._at].decode()
+
+
+def _begin(reader: _Reader) -> Begin:
+    lsn = reader.number("Q")
+    return Begin(lsn, POSTGRES_EPOCH_MS + reader.number("q") // 1000)
+
+
+def _commit(reader: _Reader) -> Commit:
+    reader.byte()
+    reader.number("Q")
+    return Commit(reader.number("Q"))
+
+
+def _relation(reader: _Reader) -> Relation:
+    oid, namespace, name = reader.number("I"), reader.text(), reader.text()
+    reader.byte()
+    return Relation(oid, namespace or "pg_catalog", name, tuple(_column(reader) for _ in range(reader.number("H"))))
+
+
+def _column(reader: _Reader) -> Column:
+    reader.byte()
+    return Column(reader.text(), reader.number("I"), reader.number("i"))
+
+
+def _insert(reader: _Reader) -> Change:
+    oid = reader.number("I")
+    reader.byte()
+    return Change(oid, None, reader.values(), "c")
+
+
+def _update(reader: _Reader) -> Change:
+    oid, old = reader.number("I"), None
+    kind = reader.byte()
+    if kind != b"N":  # K: the key before, O: the row before
+        old = reader.values()
+        reader.byte()
+    return Change(oid, old, reader.values(), "u", kind == b"O")
+
+
+def _delete(reader: _Reader) -> Change:
+    oid, kind = reader.number("I"), reader.byte()
+    return Change(oid, reader.values(), None, "d", kind == b"O")
+
+
+def _truncate(reader: _Reader) -> Truncate:
+    count = reader.number("I")
+    reader.byte()
+    return Truncate(tuple(reader.number("I") for _ in range(count)))
+
+
+IGNORED: Final = (b"O", b"Y", b"M")
+_READERS: Final[Mapping[bytes, Callable[[_Reader], Message]]] = {
+    b"B": _begin,
+    b"C": _commit,
+    b"R": _relation,
+    b"I": _insert,
+    b"U": _update,
+    b"D": _delete,
+    b"T": _truncate,
+}

@@ -1,0 +1,76 @@
+"""Rows of PostgreSQL as JSON: keys, values, and the columns of the table in `ottla.table.schema`.
+
+Keys and values have the form that Debezium's ExtractNewRecordState gives them: an object of the primary key's columns,
+and an object of all columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla_pipelines.capture.pgoutput import Column
+
+BOOL: Final = 16
+NUMERIC: Final = 1700
+MAX_DIGITS: Final = 38
+"""The most digits that a decimal column of Iceberg, Delta and Parquet has."""
+TYPES: Final[Mapping[int, str]] = {
+    BOOL: "boolean",
+    20: "bigint",
+    21: "int",  # smallint
+    23: "int",
+    700: "float",  # real
+    701: "double",
+    1082: "date",
+    1114: "timestamp",  # without a time zone: as if it were UTC
+    1184: "timestamp",
+}
+"""The types of columns by the OID of PostgreSQL's type. All others are strings."""
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(\+00)?")
+
+
+def table_schema(columns: Sequence[Column]) -> str:
+    """Return the config `ottla.table.schema` for rows with these columns."""
+    return "json:" + ",".join(f"{column.name} {_type(column)}" for column in columns)
+
+
+def _type(column: Column) -> str:
+    if column.type_oid == NUMERIC and column.modifier >= 4:
+        precision, scale = (column.modifier - 4) >> 16, (column.modifier - 4) & 0x7FF
+        if precision <= MAX_DIGITS and scale <= precision:  # a negative scale is above 1000 here
+            return f"decimal({precision},{scale})"
+    return TYPES.get(column.type_oid, "string")
+
+
+def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
+    """Return values, in PostgreSQL's text format, as a JSON object."""
+    pairs = zip(columns, texts, strict=True)
+    fields = {column.name: None if text is None else _value(column.type_oid, text) for column, text in pairs}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _value(type_oid: int, text: str) -> Any:
+    convert = _CONVERSIONS.get(type_oid)
+    return text if convert is None else convert(text)
+
+
+def _float(text: str) -> float | str:
+    # JSON has neither NaN nor infinity.
+    return text if text.lstrip("-") in ("NaN", "Infinity") else float(text)
+
+
+def _timestamp(text: str) -> str:
+    """Return a time in ISO 8601; infinity, and years before 1 or after 9999, as they are."""
+    match = _TIME.fullmatch(text)
+    return text if match is None else f"{match[1]}T{match[2]}{'Z' if match[3] else ''}"
+
+
+_CONVERSIONS: Final[Mapping[int, Callable[[str], Any]]] = {
+    BOOL: lambda text: text == "t",
+    **dict.fromkeys((20, 21, 23), int),
+    **dict.fromkeys((700, 701), _float),
+    **dict.fromkeys((1114, 1184), _timestamp),
+}

@@ -1,0 +1,73 @@
+"""The capture as a service: opens its clients, and again after failures of the database or the brokers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final
+
+import psycopg
+
+from ottla import KafkaAdminClient, KafkaProducer
+from ottla.backoff import ExponentialBackoff
+from ottla.errors import KafkaError
+from ottla_pipelines.capture.capture import Capture
+from ottla_pipelines.capture.postgresql import PostgresSource
+from ottla_pipelines.capture.topics import Topics
+
+log: Final = logging.getLogger("ottla.capture")
+
+RETRY_SECONDS: Final = (1.0, 60.0)
+PRODUCER: Final = {
+    # The longest that brokers accept by default. The next process aborts the transaction of a killed one at once.
+    "transaction.timeout.ms": 900_000,
+    "compression.type": "lz4",
+    "linger.ms": 20,
+}
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """The database, its tables and the clients' configs. `name`: of the slot, the publication and the transactional id
+    (with the prefix ottla_), and the first part of the topics' names.
+    """
+
+    database: str
+    name: str
+    tables: Sequence[str]
+    clients: Mapping[str, Any]
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def opened(options: CaptureOptions) -> Iterator[Capture]:
+    """Yield a capture with clients of its own. They are closed when the context exits."""
+    name = f"ottla_{options.name}"
+    with ExitStack() as stack:
+        source = PostgresSource(options.database, name, options.tables)
+        stack.callback(source.close)
+        clients = dict(options.clients)
+        admin = stack.enter_context(KafkaAdminClient(clients))
+        producer = stack.enter_context(KafkaProducer({**clients, **PRODUCER, "transactional.id": name}))
+        topics = Topics(admin, clients, options.name, options.topic_configs, time.sleep)
+        yield Capture(source, topics, producer, admin, name)
+
+
+def run(options: CaptureOptions, stopping: Event) -> None:
+    """Capture changes until the event is set. Raises psycopg.Error and KafkaError if trying again is useless."""
+    backoff, failures = ExponentialBackoff(*RETRY_SECONDS), 0
+    while not stopping.is_set():
+        try:
+            with opened(options) as capture:
+                capture.run(stopping)
+        except (psycopg.OperationalError, KafkaError, OSError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            delay = backoff.backoff(failures)
+            failures += 1
+            log.error("Cannot capture changes; retrying in %.0f s: %s", delay, " ".join(str(error).split()))
+            stopping.wait(delay)

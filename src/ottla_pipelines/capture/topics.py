@@ -1,0 +1,95 @@
+"""The topics of captured tables, each with a table of upserts (`ottla.table.mode=upsert`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
+from ottla.client.admin.configs import TOPIC, ConfigResource
+from ottla_pipelines.capture.postgresql import TableSource
+from ottla_pipelines.capture.rows import table_schema
+
+SCHEMA: Final = "ottla.table.schema"
+DISCOVERY_SECONDS: Final = 10.0
+"""Time after which table writers have read a topic's new config: they look at the configs each five seconds."""
+
+
+class Topics:
+    """Creates the topics, and reads their keys.
+
+    Args:
+        admin: the admin client.
+        clients: the configs of all clients.
+        prefix: the first part of the topics' names.
+        configs: further configs of new topics.
+        wait: waits some seconds.
+    """
+
+    def __init__(
+        self,
+        admin: KafkaAdminClient,
+        clients: Mapping[str, Any],
+        prefix: str,
+        configs: Mapping[str, str],
+        wait: Callable[[float], object],
+    ) -> None:
+        self._admin = admin
+        self._clients = dict(clients)
+        self._prefix = prefix
+        self._configs = dict(configs)
+        self._wait = wait
+
+    def name(self, table: TableSource) -> str:
+        """Return the topic of a table: PREFIX.TABLE, or PREFIX.SCHEMA.TABLE if the schema is not `public`."""
+        namespace, name = table.relation.namespace, table.relation.name
+        parts = (self._prefix, name) if namespace == "public" else (self._prefix, namespace, name)
+        return re.sub(r"[^\w.-]", "_", ".".join(parts), flags=re.ASCII)
+
+    def prepare(self, table: TableSource) -> None:
+        """Create the topic of a table; if it exists, give its table the columns that it has now."""
+        name, schema = self.name(table), table_schema(table.relation.columns)
+        if not self._exists(name):
+            configs = {"cleanup.policy": "compact", "ottla.table.mode": "upsert", SCHEMA: schema, **self._configs}
+            self._admin.create_topics([NewTopic(name, -1, -1, None, configs)], wait_for_metadata=True)
+            return
+        resource = ConfigResource(TOPIC, name)
+        current = self._admin.describe_configs([resource])[resource].get(SCHEMA)
+        if current is not None and current.value != schema:
+            self._admin.incremental_alter_configs({resource: {SCHEMA: schema}})
+            # Records with new columns must not be read by a writer that does not know them yet.
+            self._wait(DISCOVERY_SECONDS)
+
+    def _exists(self, topic: str) -> bool:
+        return topic in self._admin.list_topics()
+
+    def has_records(self, topic: str) -> bool:
+        """Return whether the topic exists and has had records."""
+        if not self._exists(topic):
+            return False
+        with self._consumer() as consumer:
+            return any(consumer.end_offsets(self._partitions(topic)).values())
+
+    def keys(self, topic: str) -> list[bytes]:
+        """Return the keys that are not deleted, also those of the open transaction.
+
+        Aborted records may be among them: a tombstone for a key without a row does no harm.
+        """
+        partitions = self._partitions(topic)
+        live: dict[bytes, bool] = {}
+        with self._consumer() as consumer:
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            while any(consumer.position(tp) < end for tp, end in ends.items()):
+                for records in consumer.poll(timeout_ms=500).values():
+                    live.update((record.key, record.value is not None) for record in records)
+        return [key for key, is_live in live.items() if is_live]
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        info = self._admin.describe_topics([topic])[topic]
+        return [TopicPartition(topic, p.partition) for p in info.partitions]
+
+    def _consumer(self) -> KafkaConsumer:
+        return KafkaConsumer({**self._clients, "enable.auto.commit": False, "isolation.level": "read_uncommitted"})

@@ -1,0 +1,270 @@
+"""`ottla capture`: tables of PostgreSQL and the Iceberg tables of their topics are equal, also if it is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psycopg")
+pytest.importorskip("pyiceberg")
+
+import psycopg
+from scripts import databases
+from tests.interop.eventually import eventually
+from tests.whole_topic import whole_topic
+
+from ottla import Broker
+from ottla.errors import ConfigurationError
+from ottla_pipelines.capture import local_postgresql, service, topics
+from ottla_pipelines.capture.account import account, comparable
+from ottla_pipelines.capture.demo import CAUGHT_UP, start_capture, start_writer
+from ottla_pipelines.capture.postgresql import PostgresSource, lsn_number
+from ottla_pipelines.capture.workload import TABLES, Workload
+from ottla_pipelines.processes import start_broker
+from ottla_pipelines.topic_tables import TopicTables
+
+pytestmark = pytest.mark.interop
+
+KILLS = int(os.environ.get("OTTLA_CAPTURE_KILLS", "3"))
+SECONDS = 60
+TOPIC = "kinds.kinds"
+TYPES = """
+    create table kinds (
+        id bigint, part text, flag boolean, small smallint, number int, single real, precise double precision,
+        price numeric(12,2), free numeric, day date, moment timestamptz, here timestamp, code char(5), doc jsonb,
+        raw bytea, tags text[], span interval, large text, shout text generated always as (upper(part)) stored,
+        primary key (id, part)
+    );
+"""
+COMPARED = (
+    "id, part, flag, small, number, single::text, precise, price, free::text, day, moment, here, code, doc::text,"
+    " raw::text, tags::text, span::text, large"
+)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    if problem := databases.missing("postgresql"):
+        pytest.skip(problem)
+    with local_postgresql.running({"wal_level": "logical", "fsync": "off"}) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+class World:
+    """A database, a broker, and the tables of its topics."""
+
+    def __init__(self, database: str, broker: Broker, name: str, *tables: str) -> None:
+        self.database = database
+        self.servers = broker.bootstrap_servers
+        self.options = service.CaptureOptions(
+            database, name, tables, {"bootstrap.servers": self.servers}, {"ottla.table.format": "iceberg"}
+        )
+
+    def sql(self, *statements: str) -> None:
+        """Run statements in one transaction."""
+        with psycopg.connect(self.database) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def capture(self) -> int:
+        """Capture everything that has been committed, by a process that begins and ends."""
+        with service.opened(self.options) as capture:
+            return capture.run_once()
+
+    def rows(self, topic: str, columns: str) -> list[tuple[Any, ...]]:
+        """Return rows of the topic's table."""
+        with TopicTables(self.servers) as tables:
+            tables.write()
+            return sorted(tables.query(f'select {columns} from "{topic}"').rows, key=str)
+
+    def expected(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+        """Return rows of the database."""
+        with psycopg.connect(self.database, options="-c timezone=UTC -c intervalstyle=iso_8601") as connection:
+            rows = connection.execute(f"select {columns} from {table}").fetchall()
+        return sorted((tuple(map(comparable, row)) for row in rows), key=str)
+
+
+def test_all_types_and_kinds_of_changes_arrive(database: str, broker: Broker) -> None:
+    world = World(database, broker, "kinds", "kinds")
+    world.sql(TYPES)
+    insert = "insert into kinds values "
+    world.sql(
+        insert + "(1, 'ä', true, -32768, 2147483647, 0.1, 1e-300, 12345678.90, 1.5000, '2026-02-28',"
+        " '2026-02-28 01:02:03.123456+02', '0044-03-15 01:02:03', 'ab', '{\"a\": [1, null]}', '\\x00ff', '{x,NULL}',"
+        " '1 day 2 hours', 'x')",
+        insert + "(2, '', " + ", ".join(["null"] * 16) + ")",
+    )
+    assert world.capture() == 0, "rows of the snapshot are no changes"
+    assert world.capture() == 0
+    assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
+    large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
+    world.sql(
+        f"insert into kinds (id, part, number, large) values (3, 'large', 1, '{large}'), (4, 'gone', 1, '{large}')",
+        "update kinds set number = null, price = -0.01, moment = '1999-12-31 23:59:59.9+00' where id = 1",
+    )
+    world.sql("update kinds set number = 7 where id >= 3")  # the WAL does not have the value of `large`
+    world.sql("update kinds set id = 30 where id = 3", "delete from kinds where id = 4")
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from kinds")
+        connection.rollback()
+    # 2 inserts, 1 update; no row has the keys 3 and 4 any more; 2 records for the new key; 1 delete
+    assert world.capture() == 3 + 0 + 2 + 1
+    assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
+    (record,) = (r for r in whole_topic(world.servers, TOPIC, 1) if r.key == b'{"id":30,"part":"large"}')
+    headers = dict(record.headers)
+    assert (headers["__op"], headers["__table"]) == (b"u", b"public.kinds")
+    assert re.fullmatch(rb"[0-9A-F]+/[0-9A-F]+", headers["__lsn"] or b"")
+
+
+def test_truncate_and_values_that_columns_do_not_have(database: str, broker: Broker) -> None:
+    world = World(database, broker, "cut", "cut", "other")
+    world.sql("create table cut (id int primary key, x double precision)", "create table other (id int primary key)")
+    world.sql("insert into cut select n, n from generate_series(1, 10) n", "insert into other values (1)")
+    world.capture()
+    world.sql("insert into cut values (11, 0)", "truncate cut", "insert into cut values (1, 0.5), (12, 'NaN')")
+    assert world.capture() == 1 + 11 + 2
+    assert world.rows("cut.cut", "id, x") == [(1, 0.5)]
+    assert world.rows("cut.other", "id") == [(1,)]
+    with TopicTables(world.servers) as tables:
+        assert tables.write()
+    # NaN has no JSON: it is a text, and a dead letter of the table.
+    assert (
+        whole_topic(world.servers, "cut.cut", 1, isolation_level="read_committed")[-1].value == b'{"id":12,"x":"NaN"}'
+    )
+
+
+def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    world = World(database, broker, "grow", "grow")
+    world.sql("create table grow (id int primary key, n int)", "alter table grow replica identity full")
+    world.sql("insert into grow values (1, 1)")
+    world.capture()
+    world.sql("update grow set n = 2")
+    world.sql("alter table grow add column price numeric(5,1)", "update grow set price = 1.5, id = 2")
+    assert world.capture() == 1 + 2
+    assert waits == [topics.DISCOVERY_SECONDS]
+    assert world.rows("grow.grow", "id, n, price") == world.expected("grow", "id, n, price")
+
+
+def test_snapshot_that_is_killed_is_made_again(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    class KilledError(Exception):
+        """Stands for a kill -9."""
+
+    def killed(_source: PostgresSource, *_: int) -> None:
+        raise KilledError
+
+    world = World(database, broker, "begun", "begun")
+    world.sql("create table begun (id int primary key)", "insert into begun select generate_series(1, 5)")
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresSource, "end_snapshot", killed)
+        with pytest.raises(KilledError):
+            world.capture()
+    world.sql("delete from begun where id = 3", "update begun set id = 50 where id = 5")
+    world.capture()
+    assert world.rows("begun.begun", "id") == world.expected("begun", "id") == [(1,), (2,), (4,), (50,)]
+    slots = [("ottla_begun",)]
+    assert world.expected("pg_replication_slots where slot_name like 'ottla_begun%'", "slot_name") == slots
+    world.sql("insert into begun values (6)", "delete from begun where id = 1")
+    with service.opened(world.options) as capture, monkeypatch.context() as patch:
+        capture.start()
+        patch.setattr(PostgresSource, "advance", killed)
+        with pytest.raises(KilledError):  # the records are committed, and the slot still has its old position
+            capture.step()
+    assert world.capture() == 0, "nothing is sent again"
+    assert_each_change_once(world.servers, "begun.begun")
+    assert world.rows("begun.begun", "id") == world.expected("begun", "id")
+
+
+def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> None:
+    World(database, broker, "x").sql(
+        "create table keyless (id int)",
+        'create table odd (id int primary key, "a b" int)',
+        "create table nothing (id int primary key)",
+        "alter table nothing replica identity nothing",
+        "create table lost (id int primary key)",
+        "insert into lost values (1)",
+        "create table more (id int primary key)",
+    )
+    for table, message in {
+        "missing": "--table public.missing: there is no such table",
+        "keyless": "it has no primary key",
+        "odd": "the column 'a b' has a blank",
+        "nothing": "run ALTER TABLE public.nothing REPLICA IDENTITY DEFAULT",
+    }.items():
+        with pytest.raises(ConfigurationError, match=message):
+            World(database, broker, "bad", table).capture()
+    world = World(database, broker, "lost", "lost")
+    world.capture()
+    with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
+        World(database, broker, "lost", "lost", "more").capture()
+    world.sql("select pg_drop_replication_slot('ottla_lost')")
+    with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
+        world.capture()
+
+
+def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp_path: Path) -> None:
+    """Each record is in its topic once, and the tables are equal to the database."""
+    choice, logs = random.Random(7), tmp_path / "logs"
+    with ExitStack() as stack:
+        connection = stack.enter_context(psycopg.connect(database, autocommit=True))
+        workload = Workload(connection, seed=7)
+        workload.create()
+        broker, address = start_broker(tmp_path / "broker", logs)
+        stack.callback(broker.stop)
+        writer = start_writer(address, logs)
+        stack.callback(writer.kill)
+        for attempt in range(KILLS + 1):
+            capture = start_capture(database, address, logs, "iceberg")
+            stack.callback(capture.kill)
+            # Killed while it copies the rows, or sends changes.
+            eventually(lambda: has_slot(connection, "ottla_shop%"), SECONDS)
+            for _ in range(choice.randint(50, 150)):
+                workload.step()
+            if attempt < KILLS:
+                capture.kill()
+                workload.step()
+            if attempt == 1:
+                writer.kill()
+                writer = start_writer(address, logs)
+                stack.callback(writer.kill)
+        end = connection.execute("select pg_current_wal_flush_lsn()").fetchall()[0][0]
+        eventually(lambda: connection.execute(CAUGHT_UP, [end, "ottla_shop"]).fetchall(), SECONDS)
+        writer.stop()
+        with TopicTables(address) as tables:
+            tables.write()
+            for table in TABLES:
+                one = account(database, tables, table, f"shop.{table}")
+                assert one.is_exact, one.line
+                assert_each_change_once(address, f"shop.{table}")
+
+
+def has_slot(connection: psycopg.Connection[Any], pattern: str) -> bool:
+    return bool(connection.execute("select 1 from pg_replication_slots where slot_name like %s", [pattern]).fetchall())
+
+
+def assert_each_change_once(address: str, topic: str) -> None:
+    """Changes are in the order of their transactions, without one that was sent again."""
+    changes = [
+        (lsn_number(lsn.decode()), headers["__op"], record.key, record.value)
+        for record in whole_topic(address, topic, 1, isolation_level="read_committed")
+        if (lsn := (headers := dict(record.headers)).get("__lsn"))
+    ]
+    assert changes, topic
+    assert [change[0] for change in changes] == sorted(change[0] for change in changes)
+    assert [change for change, count in Counter(changes).items() if count > 1] == []
