@@ -17,7 +17,9 @@ OF_PYTEST = ("test-with-pytest", "test-failures")
 """Their code is tests, which are collected here."""
 OF_SPARK = {page.stem for page in PAGES.glob("*spark*.md")}
 """Run by tests/spark/test_how_to.py, in one session."""
-NAMES = sorted({page.stem for page in PAGES.glob("*.md")} - {*OF_PYTEST} - OF_SPARK - {"index"})
+OF_POSTGRESQL = {page.stem for page in PAGES.glob("*postgresql*.md")}
+"""Run by tests/interop/tables/test_capture.py, with a database."""
+NAMES = sorted({page.stem for page in PAGES.glob("*.md")} - {*OF_PYTEST} - OF_SPARK - OF_POSTGRESQL - {"index"})
 
 for name in OF_PYTEST:
     run_blocks(PAGES / f"{name}.md", globals())

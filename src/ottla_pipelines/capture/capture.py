@@ -58,25 +58,27 @@ class Capture:
                 stopping.wait(POLL_SECONDS)
 
     def run_once(self) -> int:
-        """Capture the changes that have been committed so far, and return the number of records."""
-        self.start()
-        end, records = self._source.end(), 0
+        """Capture what has been committed so far, and return the number of records."""
+        records = self.start()
+        end = self._source.end()
         while self._source.position() < end:
             records += self.step()
         return records
 
-    def start(self) -> None:
-        """Copy the rows if that was not done, and continue at the committed position."""
+    def start(self) -> int:
+        """Copy the rows if that was not done, and continue at the committed position. Return the number of rows."""
         tables = self._source.open()
         self._producer.init_transactions()  # after the lock: it fences a process that was taken for dead
         self._tables = {table.relation.oid: table for table in tables}
+        copied = 0
         if not self._source.has_snapshot:
             self._check_new(tables)
             for table in tables:
                 self._topics.prepare(table)
-            self._copy(tables)
+            copied = self._copy(tables)
         self._source.drop_unfinished()
         self._source.advance(self._committed())
+        return copied
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
         """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
@@ -89,14 +91,17 @@ class Capture:
                     " delete the topic and its table, or use another --name"
                 )
 
-    def _copy(self, tables: Sequence[TableSource]) -> None:
+    def _copy(self, tables: Sequence[TableSource]) -> int:
+        total = 0
         with self._source.snapshot() as snapshot:
             for table in tables:
                 rows, count = snapshot.rows(table), 0
                 while copied := self._copy_some(table, rows):
                     count += copied
                 log.info("%s: %d rows copied", self._topics.name(table), count)
+                total += count
         self._source.end_snapshot()
+        return total
 
     def _copy_some(self, table: TableSource, rows: Iterator[Row]) -> int:
         for row in rows:

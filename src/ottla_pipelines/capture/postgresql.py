@@ -26,6 +26,8 @@ OPTIONS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c bytea_output=hex -c extra_float_digits=3 -c intervalstyle=iso_8601"
 )
 """Settings of the session that make values independent of the server's settings."""
+APPLICATION: Final = "ottla capture"
+"""The name of the connection in pg_stat_activity."""
 LOCK_SECONDS: Final = 30
 READ_ROWS: Final = 1000
 _COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
@@ -69,7 +71,9 @@ class PostgresSource:
         self._url = url
         self._name = name
         self._names = [tuple(table.split(".")) if "." in table else ("public", table) for table in tables]
-        self._connection: psycopg.Connection[Any] = psycopg.connect(url, autocommit=True, options=OPTIONS)
+        self._connection: psycopg.Connection[Any] = psycopg.connect(
+            url, autocommit=True, options=OPTIONS, application_name=APPLICATION
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -98,6 +102,7 @@ class PostgresSource:
             self._connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [self._name])
         except psycopg.errors.LockNotAvailable:
             raise ConfigurationError(f"another process captures {self._name}") from None
+        self._connection.execute("set lock_timeout = 0")
 
     def table(self, schema: str, name: str) -> TableSource:
         """Return a table. Raises ConfigurationError if it cannot be captured."""

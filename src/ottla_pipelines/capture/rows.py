@@ -29,6 +29,8 @@ TYPES: Final[Mapping[int, str]] = {
     1184: "timestamp",
 }
 """The types of columns by the OID of PostgreSQL's type. All others are strings."""
+# Not json.dumps, which makes an encoder for each value.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(\+00)?")
 
 
@@ -49,7 +51,7 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
     """Return values, in PostgreSQL's text format, as a JSON object."""
     pairs = zip(columns, texts, strict=True)
     fields = {column.name: None if text is None else _value(column.type_oid, text) for column, text in pairs}
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(fields).encode()
 
 
 def _value(type_oid: int, text: str) -> Any:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.once:
             with service.opened(options) as capture:
-                print(f"{capture.run_once()} changes captured")
+                print(f"{capture.run_once()} records sent")
             return 0
         print(f"ottla capture sends changes to topics {args.name}.… (Ctrl+C stops it)", flush=True)
         stopped = Event()
@@ -117,7 +117,7 @@ COMMAND = Command(
                 *connection(),
                 Option("--table-format iceberg|delta|parquet", "format of the tables of new topics", **_FORMAT),
                 Repeatable("--topic-config KEY=VALUE", "config of new topics, such as ottla.table.flush.ms=1000"),
-                Flag("--once", "send the changes that have been committed so far, and exit"),
+                Flag("--once", "send what has been committed so far, and exit"),
             ),
         ),
         Action(
