@@ -17,7 +17,7 @@ from ottla import KafkaAdminClient, KafkaProducer
 from ottla.errors import ConfigurationError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_pipelines.capture.pgoutput import Begin, Change, Commit, DecodingError, Message, Relation, Truncate
-from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource
+from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource, lsn_text
 from ottla_pipelines.capture.sender import Sender
 from ottla_pipelines.capture.topics import Topics
 
@@ -112,7 +112,15 @@ class Capture:
 
     def _committed(self) -> int:
         offsets = self._admin.list_consumer_group_offsets(self._group, require_stable=True)
-        return max((offset.offset for offset in offsets.values()), default=0)
+        position = max((offset.offset for offset in offsets.values()), default=0)
+        if position > self._source.end():
+            # PostgreSQL would move the slot to the end of the WAL instead, and skip changes.
+            raise ConfigurationError(
+                f"the group {self._group} has the position {lsn_text(position)}, which is after the end of the WAL: the"
+                " database was restored to an earlier time, or is another one. Delete the slot, the topics and their"
+                " tables, or use another --name"
+            )
+        return position
 
     def step(self) -> int:
         """Send the changes that have been committed, and return the number of records."""

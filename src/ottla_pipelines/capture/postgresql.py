@@ -141,20 +141,19 @@ class PostgresSource:
         """Create the slot, and yield the rows as they are at its position. If an earlier process has created it, they
         are newer: the changes since then will be read, too.
         """
-        with contextlib.ExitStack() as stack:
-            name = None
-            if not self.has_begun:
-                # This command also exports a snapshot, as long as its connection does nothing else.
-                replication: psycopg.Connection[Any] = stack.enter_context(
-                    psycopg.connect(self._url, autocommit=True, replication="database")
-                )
-                command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT")
-                ((_, _, name, _),) = replication.execute(command.format(sql.Identifier(self._unfinished))).fetchall()
-            reading = stack.enter_context(psycopg.connect(self._url, autocommit=True, options=OPTIONS))
+        with psycopg.connect(self._url, autocommit=True, options=OPTIONS, application_name=APPLICATION) as reading:
             reading.execute("begin isolation level repeatable read read only")
-            if name is not None:
-                reading.execute(sql.SQL("set transaction snapshot {}").format(name))
+            if not self.has_begun:
+                self._create_slot(reading)
             yield Snapshot(reading)
+
+    def _create_slot(self, reading: psycopg.Connection[Any]) -> None:
+        """Create the slot, and let a transaction read the rows as they are at its position."""
+        # This command exports a snapshot as well, which can be imported as long as its connection does nothing else.
+        command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT")
+        with psycopg.connect(self._url, autocommit=True, replication="database") as connection:
+            ((_, _, name, _),) = connection.execute(command.format(sql.Identifier(self._unfinished))).fetchall()
+            reading.execute(sql.SQL("set transaction snapshot {}").format(name))
 
     def end_snapshot(self) -> None:
         """Record that all rows are stored: create the slot at the position of the unfinished one."""

@@ -23,7 +23,7 @@ from tests.how_to.pages import run_page
 from tests.interop.eventually import eventually
 from tests.whole_topic import whole_topic
 
-from ottla import Broker
+from ottla import Broker, KafkaAdminClient, TopicPartition
 from ottla.errors import ConfigurationError
 from ottla_pipelines.capture import local_postgresql, service, topics
 from ottla_pipelines.capture.account import account, comparable
@@ -214,6 +214,12 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
     world.capture()
     with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
         World(database, broker, "lost", "lost", "more").capture()
+    place = TopicPartition("lost.lost", 0)
+    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+        admin.alter_consumer_group_offsets("ottla_lost", {place: 1 << 60})
+        with pytest.raises(ConfigurationError, match="ottla_lost has the position 10000000/0, which is after the end"):
+            world.capture()
+        admin.alter_consumer_group_offsets("ottla_lost", {place: 0})
     world.sql("select pg_drop_replication_slot('ottla_lost')")
     with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
         world.capture()
