@@ -8,7 +8,7 @@ of formats 0 and 1 count as batches. Compiled with scanner.pxd.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
     import cython
@@ -60,13 +60,8 @@ def last_at_most(entries: bytes | bytearray, entry_bytes: int, field_at: int, fi
     """
     assert field_bytes in (4, 8)
     assert 0 <= field_at <= entry_bytes - field_bytes
-    # Taken directly: a view of the bytes takes longer than the search.
-    if not cython.compiled:
-        p = memoryview(entries)
-    elif isinstance(entries, bytes):
-        p = cython.cast(bytes, entries)
-    else:
-        p = cython.cast(bytearray, entries)
+    # In compiled code a pointer: a view of the bytes takes longer than the search.
+    p: Any = entries if cython.compiled else memoryview(entries)
     low, high = -1, len(entries) // entry_bytes
     while high - low > 1:
         middle = (low + high) // 2
@@ -88,7 +83,7 @@ def skip_batches(chunk: bytes, room: int, offset: int) -> tuple[int, int, int]:
     skipped the base offset of the first batch (-1 if its header is incomplete); and the size of the batch that ended
     the search (0 if `chunk` ended before). Raises CorruptMessageError for bytes that cannot be a batch.
     """
-    p = chunk if cython.compiled else memoryview(chunk)
+    p: Any = chunk if cython.compiled else memoryview(chunk)
     size = len(chunk)
     at = 0
     next_offset = -1
