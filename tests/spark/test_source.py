@@ -251,11 +251,6 @@ class Stream:
         query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
 
-    def run_again_if_single_batch(self, **options: str) -> None:
-        """Run once more where a query that repeats a failed micro-batch ends with it: before Spark 4.2."""
-        if not HAS_READ_LIMITS:
-            self.run(**options)
-
     def _collect(self, batch: "DataFrame", batch_id: int) -> None:
         if batch_id == self.fail_in:
             self.fail_in = None
@@ -285,9 +280,6 @@ def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broke
     send(50, 30, 0)
     limit = {"maxOffsetsPerTrigger": "30"} if HAS_READ_LIMITS else {}
     stream.run(startingOffsets="earliest", commitGroupId="dashboard", **limit)
-    if not HAS_READ_LIMITS:  # Spark commits the only micro-batch of a query when the next query begins one
-        send(0, 0, 1)
-        stream.run(startingOffsets="earliest", commitGroupId="dashboard")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         reported = admin.list_consumer_group_offsets("dashboard")
     assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
@@ -312,7 +304,6 @@ def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send:
         stream.run(startingOffsets="earliest")
     send(5)
     stream.run(startingOffsets="earliest")
-    stream.run_again_if_single_batch(startingOffsets="earliest")
     assert stream.batches[1:] == [sorted(named(0, 5, 10)), sorted(named(0, 10, 15))]
 
 
@@ -328,7 +319,6 @@ def test_latest_is_not_looked_up_again_after_a_crash_in_the_first_micro_batch(
         query.awaitTermination(60)
     send(2)
     stream.run(startingOffsets="latest")
-    stream.run_again_if_single_batch(startingOffsets="latest")
     assert stream.all == sorted(named(0, 5, 7))
 
 

@@ -92,9 +92,11 @@ def local_session(
     with optional_dependency("local_session", extra="spark"):
         from pyspark.sql import SparkSession
 
+    from ottla.spark.environment.spark_versions import AVAILABLE_NOW_CONFIGS
+
     prepare_environment()
     use_installed_pyspark()
-    settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
+    settings = {**LOCAL_DEFAULTS, **AVAILABLE_NOW_CONFIGS, "spark.driver.memory": memory, **(config or {})}
     settings[JAVA_OPTIONS] = " ".join(filter(None, (_cached_classes(), settings.get(JAVA_OPTIONS))))
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)

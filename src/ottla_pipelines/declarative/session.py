@@ -62,10 +62,13 @@ _RUN_DEFAULTS: Final = {
 
 def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
     """Return the configs of the server. `overrides` take precedence over the defaults."""
+    from ottla.spark.environment.spark_versions import AVAILABLE_NOW_CONFIGS
+
     state = project / STORAGE
     return {
         **LOCAL_DEFAULTS,
         **_RUN_DEFAULTS,
+        **AVAILABLE_NOW_CONFIGS,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": (
             f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
@@ -103,8 +106,10 @@ def session(
         remote, jvm = _start_server(project, master, overrides or {})
     else:
         _reach(remote)
+        from ottla.spark.environment.spark_versions import AVAILABLE_NOW_CONFIGS
+
         # On a running server, only configs that can be changed at runtime take effect.
-        builder = builder.config(map=dict(overrides or {}))
+        builder = builder.config(map={**AVAILABLE_NOW_CONFIGS, **(overrides or {})})
     # With this variable, functions such as `F.col` return columns of Spark Connect.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     spark = cast("SparkSession", builder.remote(remote).getOrCreate())

@@ -1,4 +1,5 @@
-"""Names that the first versions of Spark with Python data sources lack: Spark 4.0 and 4.1.
+"""Names that the first versions of Spark with Python data sources lack, and configs that these versions need: Spark 4.0
+and 4.1.
 
 Everything else that depends on Spark's version is decided by `HAS_READ_LIMITS`.
 """
@@ -13,6 +14,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 HAS_READ_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether Spark passes the position of a stream and a limit to `latestOffset`: since Spark 4.2 (SPARK-53898)."""
+AVAILABLE_NOW_CONFIGS: Final[dict[str, str]] = (
+    {} if HAS_READ_LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
+)
+"""Configs for queries with `trigger(availableNow=True)`, as which pipelines run all flows.
+
+The sources in Python of Spark 4.0 and 4.1 do not support this trigger. Without the config, Spark runs a single
+micro-batch for them instead, and never the one without rows that follows when the watermark has moved: windows,
+sessions and timers that have ended stay in the state (SPARK-45178).
+"""
 
 if TYPE_CHECKING or HAS_READ_LIMITS:
     from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,8 @@ pytest.importorskip("grpc")
 
 import grpc
 
-from ottla_pipelines.declarative.session import retries_while_alive
+from ottla.spark.environment import spark_versions
+from ottla_pipelines.declarative.session import retries_while_alive, settings
 
 
 class NoAnswer(grpc.RpcError):  # type: ignore[misc]
@@ -24,3 +26,11 @@ def test_a_server_is_asked_again_only_while_its_process_lives() -> None:
         server.kill()
         server.wait()
         assert not policy.can_retry(NoAnswer())
+
+
+def test_runs_close_windows_also_with_the_sources_of_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+    assert spark_versions.HAS_READ_LIMITS or {name: "true"} == spark_versions.AVAILABLE_NOW_CONFIGS
+    monkeypatch.setattr(spark_versions, "AVAILABLE_NOW_CONFIGS", {name: "true"})  # as in Spark 4.1
+    assert settings(Path("/project"), 1, {})[name] == "true"
+    assert settings(Path("/project"), 1, {name: "false"})[name] == "false"
