@@ -30,7 +30,7 @@ make_venv() {
 
 extra=${1:-}; shift || true
 groups=("$@")
-want=$(cat pyproject.toml constraints.txt setup.py src/ottla/records/*.py src/ottla/records/*.pxd | cksum)
+want=$(cat pyproject.toml constraints.txt setup.py scripts/emulators.sh src/ottla/records/*.py src/ottla/records/*.pxd | cksum)
 stamp="$VENV/.ready-$(echo "${extra:-base} ${groups[*]}" | tr ' /' '--')"
 [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && { compile_sources; exit 0; }
 
@@ -40,5 +40,6 @@ args=(); for group in "${groups[@]}"; do args+=(--group "$group"); done
 say "installing ottla${extra:+[$extra]}${groups:+ with ${groups[*]}} into $VENV (the first time this takes some minutes)"
 "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}" "${args[@]}"
 "$VENV/bin/python" -c 'from ottla.records import COMPILED; print("· the hot path is", "compiled" if COMPILED else "NOT compiled: no C compiler or no Python headers; everything works, slower")' >&2
+case " ${groups[*]} " in *" interop "*) scripts/emulators.sh ;; esac
 echo "$want" > "$stamp"
 compile_sources

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ottla.remote_log import object_store_settings as settings
 
 S3_VARIABLES: Final = {
     "s3.endpoint": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
@@ -16,6 +19,25 @@ S3_VARIABLES: Final = {
 """The properties for S3, and the environment variables that replace them. The first is delta-rs' option as well."""
 S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 """They belong together: a session token of the environment does not fit another key."""
+AZURE_PROPERTIES: Final = {
+    settings.ACCOUNT: "adls.account-name",
+    settings.KEY: "adls.account-key",
+    settings.SAS_TOKEN: "adls.sas-token",
+    "azure_storage_tenant_id": "adls.tenant-id",
+    "azure_storage_client_id": "adls.client-id",
+    "azure_storage_client_secret": "adls.client-secret",
+}
+"""delta-rs' options for Azure, and the properties."""
+AZURE_CONNECTION_STRING: Final = "adls.connection-string"
+AZURE_CREDENTIALS: Final = (*AZURE_PROPERTIES.values(), AZURE_CONNECTION_STRING)
+BLOB_HOST: Final = "adls.blob-storage-authority"
+BLOB_SCHEME: Final = "adls.blob-storage-scheme"
+"""Host (and port) and scheme of another endpoint than Azure's own, to which the account's name is appended."""
+AZURE_ENDPOINT: Final = (BLOB_HOST, BLOB_SCHEME, "adls.dfs-storage-authority", "adls.dfs-storage-scheme")
+GOOGLE_HOST: Final = "gcs.service.host"
+GOOGLE_TOKEN: Final = "gcs.oauth2.token"
+CREDENTIALS: Final = frozenset({*S3_CREDENTIALS, *AZURE_CREDENTIALS, GOOGLE_TOKEN})
+"""Properties that a catalog may send with a table, and which must not be mixed with those of the environment."""
 
 
 class ObjectStore:
@@ -23,7 +45,7 @@ class ObjectStore:
 
     Args:
         properties: such as `s3.endpoint` and `s3.access-key-id`.
-        environment: has the variables of AWS.
+        environment: has the variables of AWS, Azure and Google Cloud.
     """
 
     def __init__(self, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
@@ -35,6 +57,9 @@ class ObjectStore:
             values = (environment[variable] for variable in variables if environment.get(variable))
             if (value := self.properties.get(name) or next(values, None)) is not None:
                 self.properties[name] = value
+        self.properties = {**azure_properties(properties, environment), **self.properties}
+        if (url := settings.google_settings(environment).get(settings.BASE_URL)) is not None:
+            self.properties.setdefault(GOOGLE_HOST, url)
         self._io: Any = None
 
     @property
@@ -46,13 +71,54 @@ class ObjectStore:
                 options[option] = options.pop(name)
         if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
             options["AWS_ALLOW_HTTP"] = "true"
-        return options
+        others = _azure_options(self.properties) | _google_options(self.properties)
+        if settings.is_plain_http(others):
+            others["allow_http"] = "true"
+        return {name: value for name, value in options.items() if not name.startswith(("adls.", "gcs."))} | others
 
     def file_system(self, path: str) -> tuple[Any, str]:
         """Return the Arrow file system of a URL, and the path in it."""
         if self._io is None:
-            from pyiceberg.io.pyarrow import PyArrowFileIO
+            from ottla_tables.file_io import TableFileIO
 
-            self._io = PyArrowFileIO(self.properties)
+            self._io = TableFileIO(self.properties)
         scheme, host, key = self._io.parse_location(path, self.properties)
         return self._io.fs_by_scheme(scheme, host), key
+
+
+def azure_properties(properties: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of an Azure account: those in the connection string of `properties`, or, if they have no
+    account either, those of the environment.
+    """
+    if text := properties.get(AZURE_CONNECTION_STRING):
+        values = settings.connection_string_settings(text)
+    elif not any(properties.get(name) for name in AZURE_CREDENTIALS):
+        values = settings.azure_settings(environment)
+    else:
+        values = {}
+    result = {name: values[option] for option, name in AZURE_PROPERTIES.items() if option in values}
+    if settings.ENDPOINT in values and BLOB_HOST not in properties:
+        endpoint = urlsplit(values[settings.ENDPOINT])
+        account = values.get(settings.ACCOUNT, "")
+        host = endpoint.netloc.removeprefix(account) if endpoint.netloc.startswith(f"{account}.") else endpoint.netloc
+        # Arrow asks the endpoint of Data Lake Storage whether a container has directories.
+        dfs_host = host.replace(".blob.", ".dfs.", 1) if host.startswith(".blob.") else host
+        result |= dict(zip(AZURE_ENDPOINT, (host, endpoint.scheme, dfs_host, endpoint.scheme), strict=True))
+    return result
+
+
+def _azure_options(properties: Mapping[str, str]) -> dict[str, str]:
+    options = {option: properties[name] for option, name in AZURE_PROPERTIES.items() if properties.get(name)}
+    host, account = properties.get(BLOB_HOST), options.get(settings.ACCOUNT)
+    if host and account:
+        place = f"{account}{host}" if host.startswith(".") else f"{host}/{account}"
+        options[settings.ENDPOINT] = f"{properties.get(BLOB_SCHEME, 'https')}://{place}"
+    return options
+
+
+def _google_options(properties: Mapping[str, str]) -> dict[str, str]:
+    host = properties.get(GOOGLE_HOST, "").rstrip("/")
+    options = {settings.BASE_URL: host} if host else {}
+    if host.startswith("http://"):
+        options[settings.SERVICE_ACCOUNT_KEY] = settings.NO_ACCOUNT
+    return options

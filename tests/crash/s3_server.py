@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
+from tests.crash.slow_store import SlowStore, served
 
 BUCKET = "tier"
 REGION = "us-east-1"
-MAX_DELAY_SECONDS = 0.02
-FAILURES = 0.1
-"""The fraction of requests that change something and get an error nevertheless."""
-
-
-class SlowS3:
-    """moto's server behind delays and errors. A WSGI application."""
-
-    def __init__(self, app: Callable[..., Iterable[bytes]], seed: int) -> None:
-        self._app = app
-        self._random = random.Random(seed)
-        self.requests = 0
-        self.failures = 0
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        self.requests += 1
-        time.sleep(self._random.random() * MAX_DELAY_SECONDS)
-        if environ["REQUEST_METHOD"] not in ("PUT", "POST") or self._random.random() > FAILURES:
-            return self._app(environ, start_response)
-        self.failures += 1
-        list(self._app(environ, lambda *_: None))
-        start_response("503 Service Unavailable", [("Content-Length", "0")])
-        return [b""]
 
 
 @contextmanager
-def s3_server(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> Iterator[SlowS3]:
-    """Serve a bucket, and set the variables with which clients find it."""
+def s3_server(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> Iterator[SlowStore]:
+    """Serve a bucket by moto, and set the variables with which clients find it."""
     pytest.importorskip("moto")
     pytest.importorskip("flask_cors")
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
 
-    app = SlowS3(DomainDispatcherApplication(create_backend_app), seed)
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    app = SlowStore(DomainDispatcherApplication(create_backend_app), seed)
+    with served(app) as port:
+        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{port}")
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
         monkeypatch.setenv("AWS_REGION", REGION)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        _create_bucket(server.server_port)
+        _create_bucket(port)
         yield app
-    finally:
-        server.shutdown()
 
 
 def _create_bucket(port: int) -> None:

@@ -1,4 +1,6 @@
-"""kill -9 of a broker while it copies segments to S3, or deletes them: nothing is lost, and nothing stays for ever."""
+"""kill -9 of a broker while it copies segments to S3, Azure or Google Cloud, or deletes them: nothing is lost, and
+nothing stays for ever.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,15 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from tests.crash.process import BrokerProcess
 from tests.crash.s3_server import BUCKET, s3_server
+from tests.crash.slow_store import SlowStore
+from tests.crash.store_emulators import azure_server, gcs_server
+from tests.crash.store_front import StoreFront
 from tests.interop.eventually import eventually
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
@@ -25,11 +31,11 @@ KILLS = 2
 SECONDS = 60.0
 
 
-def broker_on(data: Path) -> BrokerProcess:
+def broker_on(data: Path, url: str) -> BrokerProcess:
     return BrokerProcess(
         data,
         remote_log_storage_system_enable="true",
-        rsm_config_url=f"s3://{BUCKET}/kafka",
+        rsm_config_url=url,
         remote_log_manager_task_interval_ms=50,
         remote_log_manager_task_retry_backoff_ms=50,
         remote_log_metadata_topic_num_partitions=2,
@@ -62,10 +68,20 @@ def read(address: str) -> list[int]:
     return numbers
 
 
-def test_killed_broker_loses_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(3)
-    with s3_server(monkeypatch) as server, broker_on(tmp_path) as broker:
-        storage = ObjectStorage(f"s3://{BUCKET}/kafka", {})
+def server_of(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> AbstractContextManager[SlowStore | StoreFront]:
+    """Return the slow server of a store."""
+    if scheme == "s3":
+        return s3_server(monkeypatch)
+    return azure_server(monkeypatch, directory) if scheme == "az" else gcs_server(monkeypatch, directory)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "az", "gs"])
+def test_killed_broker_loses_and_leaves_nothing(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, url = random.Random(3), f"{scheme}://{BUCKET}/kafka"
+    with server_of(scheme, monkeypatch, tmp_path / "store") as server, broker_on(tmp_path / "data", url) as broker:
+        storage = ObjectStorage(url, {})
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
             settings = {"remote.storage.enable": "true", "segment.bytes": "5000", "local.retention.bytes": "5000"}
             admin.create_topics([NewTopic(TP.topic, 1, 1, topic_configs=settings)])
@@ -74,8 +90,10 @@ def test_killed_broker_loses_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
         producing.start()
         for _ in range(KILLS):
             time.sleep(0.5 + rng.random() / 2)
+            server.set_down(True)
             broker.kill()
             broker.start()
+            server.set_down(False)
         producing.join()
         assert not errors
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:

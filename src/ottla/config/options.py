@@ -73,7 +73,11 @@ class Option(Generic[T]):
             raise ConfigurationError(f"{self.key}: {shown} is not allowed: {error}") from None
 
 
-SECRETS = ("password", "jaas", "keystore.key", "secret", "master.key", "access_key", "account_key", "_token")
+SECRETS = (
+    "password", "jaas", "keystore.key", "secret", "master.key",
+    # of object stores (`rsm.config.*`)
+    "access_key", "account_key", "master_key", "encryption_key", "sas_key", "_token", "connection_string",
+)  # fmt: skip
 """Parts of the names of options whose values are never shown."""
 
 

@@ -16,7 +16,8 @@ from ottla.errors import ConfigurationError
 RSM_PREFIX: Final = "rsm.config."
 RLMM_PREFIX: Final = "rlmm.config."
 """The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`; also accepted without it."""
-SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
+BUCKETS: Final = ("s3", "gs", "az", "abfss")
+SCHEMES: Final = (*BUCKETS, "file", "memory")
 OWN: Final = frozenset({"rsm.config.url", "rsm.config.chunk.bytes", "rsm.config.cache.bytes"})
 MAX_LONG: Final = 2**63 - 1
 CLASSES: Final = "rsm.config.url determines the store"
@@ -26,11 +27,14 @@ THREADS: Final = "remote.log.manager.copier.thread.pool.size and .expiration.thr
 
 
 def store_url(value: Any) -> str:
-    """Check the URL of an object store: s3://, gs://, az://, file:/// or memory://."""
+    """Check the URL of an object store: s3://, gs://, az://, abfss://, file:/// or memory://."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in SCHEMES or (scheme in ("s3", "gs", "az") and not rest.strip("/")):
-        raise ValueError("expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///PATH")
+    if not separator or scheme not in SCHEMES or (scheme in BUCKETS and not rest.strip("/")):
+        raise ValueError(
+            "expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
+            " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX or file:///PATH"
+        )
     if scheme == "file" and not rest.startswith("/"):
         raise ValueError("expected file:///PATH with an absolute path")
     return url
@@ -76,10 +80,11 @@ class RemoteLogConfig(
     rsm_config_url = Option[str | None](
         None,
         nullable(store_url),
-        "The object store of tiered topics: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, "
-        "file:///PATH (a directory that all brokers share) or memory:// (for tests). Required with "
-        "remote.log.storage.system.enable. Other rsm.config.* options, such as rsm.config.aws_endpoint, are passed to "
-        "the store's client; without them it takes credentials from the environment, as usual.",
+        "The object store of tiered topics: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX "
+        "or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX, file:///PATH (a directory that all brokers share) "
+        "or memory:// (for tests). Required with remote.log.storage.system.enable. Other rsm.config.* options, such as "
+        "rsm.config.aws_endpoint, are passed to the store's client; without them it takes credentials from the "
+        "environment, as usual.",
     )
     rsm_config_chunk_bytes = Option(
         4 * 1024 * 1024,

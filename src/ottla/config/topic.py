@@ -72,8 +72,9 @@ class TableConfig(Config, subject="table"):
     ottla_table_location = Option(
         "",
         text,
-        "Directory or URL of the table, such as s3://bucket/tables/t; by default tables/TOPIC below the broker's first "
-        "log directory.",
+        "Directory or URL of the table, such as s3://bucket/tables/t, gs://bucket/t or "
+        "abfss://container@account.dfs.core.windows.net/t; by default tables/TOPIC below the broker's first log "
+        "directory.",
     )
     ottla_table_catalog = Option(
         "",

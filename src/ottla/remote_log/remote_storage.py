@@ -17,6 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.errors import KafkaError, KafkaStorageError, StartupError
+from ottla.remote_log.object_store_settings import (
+    BASE_URL,
+    CONNECTION_STRING,
+    ENDPOINT,
+    SERVICE_ACCOUNT_KEY,
+    azure_settings,
+    connection_string_settings,
+    google_settings,
+    is_plain_http,
+)
 from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata
 
 if TYPE_CHECKING:
@@ -27,7 +37,8 @@ CLIENT_OPTIONS: Final = frozenset(
 )
 """The `rsm.config.*` options that are those of the HTTP client."""
 TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
-ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
+S3_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+AZURE_SCHEMES: Final = ("az:", "abfs:", "abfss:")
 RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
 PART_BYTES: Final = 8 * 1024 * 1024
@@ -165,11 +176,32 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
         return from_url(url, mkdir=True)
     config: dict[str, Any] = {key: value for key, value in options if key not in CLIENT_OPTIONS}
     client: dict[str, Any] = {**TIMEOUTS, **{key: value for key, value in options if key in CLIENT_OPTIONS}}
-    endpoints = [value for key, value in config.items() if key.endswith("endpoint")]
-    endpoints += [os.environ.get(name, "") for name in ENDPOINT_VARIABLES]
-    if any(endpoint.startswith("http://") for endpoint in endpoints):
+    if url.startswith("gs:"):
+        config = {**_google_defaults(config), **config}
+    elif url.startswith(AZURE_SCHEMES):
+        if (text := config.pop(CONNECTION_STRING, None)) is not None:
+            config = {**connection_string_settings(text), **config}
+        config = {**_azure_defaults(config), **config}
+    s3_endpoints = [os.environ.get(name, "") for name in S3_ENDPOINTS] if url.startswith("s3:") else []
+    if is_plain_http(config) or any(endpoint.startswith("http://") for endpoint in s3_endpoints):
         client.setdefault("allow_http", True)
     return from_url(url, config=config, client_options=client, retry_config=RETRIES)  # type: ignore[call-overload,no-any-return]
+
+
+def _azure_defaults(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the environment, without its account if the config has one: they belong together."""
+    settings = azure_settings(os.environ)
+    if config.keys() - {ENDPOINT}:
+        return {name: value for name, value in settings.items() if name == ENDPOINT and not config.get(name)}
+    return settings
+
+
+def _google_defaults(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the environment, without the emulator's key if the config has credentials."""
+    settings = google_settings(os.environ)
+    if config.keys() - {BASE_URL}:
+        settings.pop(SERVICE_ACCOUNT_KEY, None)
+    return settings
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ottla.config.topic import TableConfig
 from ottla_tables.errors import MissingTableError
 from ottla_tables.formats.table import Table, TableIdentity
-from ottla_tables.object_store import S3_CREDENTIALS, ObjectStore
+from ottla_tables.object_store import CREDENTIALS, ObjectStore
 from ottla_tables.partitioning import source_column
 from ottla_tables.values.factory import REGISTRY_PREFIX
 
@@ -76,7 +76,7 @@ class TableFactory:
             if is_rest(url):
                 # The catalog may send credentials with a table. Those of the environment would be mixed with them.
                 own = self.properties
-                properties = {n: value for n, value in properties.items() if n in own or n not in S3_CREDENTIALS}
+                properties = {n: value for n, value in properties.items() if n in own or n not in CREDENTIALS}
             self._catalogs[url, creates] = open_catalog(url, properties, creates=creates)
         return self._catalogs[url, creates]
 

@@ -29,6 +29,7 @@ from pyiceberg.types import ListType, MapType, StructType
 
 from ottla.errors import ConfigurationError
 from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
+from ottla_tables.file_io import TableFileIO
 from ottla_tables.formats.table import (
     OFFSETS_PROPERTY,
     Commit,
@@ -65,7 +66,12 @@ def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = Tru
     Raises TableError if it cannot be opened, and MissingTableError if it does not exist and is not to be created.
     """
     # The file of --catalog-config may be one for pyiceberg, with these properties, too.
-    all_properties = {"type": "rest" if is_rest(url) else "sql", "uri": url, **properties}
+    all_properties = {
+        "type": "rest" if is_rest(url) else "sql",
+        "uri": url,
+        "py-io-impl": f"{TableFileIO.__module__}.{TableFileIO.__name__}",
+        **properties,
+    }
     if not creates:
         all_properties["init_catalog_tables"] = "false"
     kind, url = all_properties["type"], all_properties["uri"]
@@ -136,6 +142,11 @@ class IcebergTable:
         self._base = self._table.current_snapshot()
 
     def _create(self, schema: Any, location: str, partition_by: tuple[str, ...], properties: dict[str, str]) -> Any:
+        if location.startswith("az://"):
+            raise ConfigurationError(
+                f"ottla.table.location: readers of Iceberg tables do not know {location}: use"
+                " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+            )
         for attempt in range(OPEN_ATTEMPTS):
             try:
                 self._catalog.create_namespace_if_not_exists((NAMESPACE,))

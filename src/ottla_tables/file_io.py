@@ -1,0 +1,39 @@
+"""pyiceberg's access to files by Arrow, with what it lacks for Azure and for emulators of Google Cloud Storage."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyarrow.fs import GcsFileSystem
+from pyiceberg.io import ADLS_ACCOUNT_NAME, GCS_SERVICE_HOST, GCS_TOKEN
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+AZURE: Final = ("abfs", "abfss", "wasb", "wasbs", "az")
+
+
+class TableFileIO(PyArrowFileIO):
+    """The files of tables.
+
+    The URLs of Azure that Spark, Trino and others read name a container and an account, abfss://CONTAINER@ACCOUNT.…/PATH.
+    pyiceberg passes both to Arrow as the name of the container.
+    """
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, host and path of a location; in Azure, the path begins with the container."""
+        scheme, host, path = PyArrowFileIO.parse_location(location, properties)
+        if scheme in AZURE and "@" in host:
+            path = host.partition("@")[0] + path.removeprefix(host)
+        return scheme, host, path
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> Any:
+        if scheme in AZURE:
+            account = (netloc or "").partition("@")[2].partition(".")[0]
+            if account and not self.properties.get(ADLS_ACCOUNT_NAME):
+                return TableFileIO({**self.properties, ADLS_ACCOUNT_NAME: account})._initialize_azure_fs()
+            return self._initialize_azure_fs()
+        host = self.properties.get(GCS_SERVICE_HOST, "")
+        if scheme in ("gs", "gcs") and host.startswith("http://") and GCS_TOKEN not in self.properties:
+            return GcsFileSystem(anonymous=True, scheme="http", endpoint_override=host.partition("://")[2].rstrip("/"))
+        return super()._initialize_fs(scheme, netloc)
