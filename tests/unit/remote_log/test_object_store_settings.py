@@ -10,7 +10,6 @@ from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, StartupError
 from ottla.remote_log.object_store_settings import EMULATOR, azure_settings, google_settings
 from ottla.remote_log.remote_storage import ObjectStorage
-from ottla_tables.object_store import ObjectStore
 
 NAME, KEY, SAS, ENDPOINT = (
     f"azure_storage_{part}" for part in ("account_name", "account_key", "sas_token", "endpoint")
@@ -79,24 +78,3 @@ def test_account_of_a_config_is_not_mixed_with_that_of_the_environment(monkeypat
     of_config: Any = ObjectStorage("az://c/p", {NAME: "other", SAS: "sig=1"})._store
     assert of_config.config["account_name"] == "other"
     assert "account_key" not in of_config.config
-
-
-def test_properties_of_tables_are_those_of_the_connection_string() -> None:
-    store = ObjectStore({}, {"AZURE_STORAGE_CONNECTION_STRING": STRING, "STORAGE_EMULATOR_HOST": "http://h:1"})
-    options = store.storage_options
-    assert options[NAME] == "lake"
-    assert options[ENDPOINT] == "https://lake.blob.core.windows.net"
-    assert options["google_base_url"] == "http://h:1"
-    assert store.properties["adls.blob-storage-authority"] == ".blob.core.windows.net"
-    assert store.properties["adls.dfs-storage-authority"] == ".dfs.core.windows.net"
-    own = ObjectStore({"adls.sas-token": "sig=1"}, {"AZURE_STORAGE_CONNECTION_STRING": STRING})
-    assert own.storage_options == {"azure_storage_sas_token": "sig=1"}
-
-
-def test_location_in_azure_has_container_and_account() -> None:
-    pytest.importorskip("pyiceberg")
-    from ottla_tables.file_io import TableFileIO
-
-    location = TableFileIO.parse_location("abfss://lake@account.dfs.core.windows.net/t/a=1@2/f")
-    assert location == ("abfss", "lake@account.dfs.core.windows.net", "lake/t/a=1@2/f")
-    assert TableFileIO.parse_location("gs://lake/t") == ("gs", "lake", "lake/t")

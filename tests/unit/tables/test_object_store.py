@@ -1,0 +1,42 @@
+"""Properties and locations of tables in object stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ottla.config.topic import TopicConfig
+from ottla.errors import ConfigurationError
+from ottla_tables.file_io import TableFileIO
+from ottla_tables.formats.factory import TableFactory
+from ottla_tables.formats.table import TableIdentity
+from ottla_tables.object_store import ObjectStore
+
+STRING = "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=a2V5eQ==;EndpointSuffix=core.windows.net"
+
+
+def test_properties_of_tables_are_those_of_the_connection_string() -> None:
+    store = ObjectStore({}, {"AZURE_STORAGE_CONNECTION_STRING": STRING, "STORAGE_EMULATOR_HOST": "http://h:1"})
+    options = store.storage_options
+    assert options["azure_storage_account_name"] == "lake"
+    assert options["azure_storage_endpoint"] == "https://lake.blob.core.windows.net"
+    assert options["google_base_url"] == "http://h:1"
+    assert store.properties["adls.blob-storage-authority"] == ".blob.core.windows.net"
+    assert store.properties["adls.dfs-storage-authority"] == ".dfs.core.windows.net"
+    own = ObjectStore({"adls.sas-token": "sig=1"}, {"AZURE_STORAGE_CONNECTION_STRING": STRING})
+    assert own.storage_options == {"azure_storage_sas_token": "sig=1"}
+
+
+def test_location_in_azure_has_container_and_account() -> None:
+    location = TableFileIO.parse_location("abfss://lake@account.dfs.core.windows.net/t/a=1@2/f")
+    assert location == ("abfss", "lake@account.dfs.core.windows.net", "lake/t/a=1@2/f")
+    assert TableFileIO.parse_location("gs://lake/t") == ("gs", "lake", "lake/t")
+
+
+def test_iceberg_takes_no_location_that_its_readers_do_not_know(tmp_path: Path) -> None:
+    config = TopicConfig({"ottla.table.format": "iceberg", "ottla.table.location": "az://lake/t"})
+    factory = TableFactory(tmp_path, {})
+    with pytest.raises(ConfigurationError, match="use abfss://CONTAINER@ACCOUNT"):
+        factory.open(TableIdentity("t", "id"), config, pa.schema([("offset", pa.int64())]))
