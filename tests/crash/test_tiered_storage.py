@@ -1,9 +1,14 @@
 """kill -9 of a broker while it copies segments to S3, Azure or Google Cloud, or deletes them: nothing is lost, and
 nothing stays for ever.
+
+CI runs one seed for each store. At length:
+
+    OTTLA_TIERED_RUNS=50 pytest tests/crash/test_tiered_storage.py -k s3 -n 2
 """
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -29,6 +34,7 @@ TP = TopicPartition("tiered", 0)
 RECORDS = 250
 KILLS = 2
 SECONDS = 60.0
+SEEDS = range(3, 3 + int(os.environ.get("OTTLA_TIERED_RUNS", "1")))
 
 
 def broker_on(data: Path, url: str) -> BrokerProcess:
@@ -69,18 +75,22 @@ def read(address: str) -> list[int]:
 
 
 def server_of(
-    scheme: str, monkeypatch: pytest.MonkeyPatch, directory: Path
+    scheme: str, monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int
 ) -> AbstractContextManager[SlowStore | StoreFront]:
     """Return the slow server of a store."""
     if scheme == "s3":
-        return s3_server(monkeypatch)
-    return azure_server(monkeypatch, directory) if scheme == "az" else gcs_server(monkeypatch, directory)
+        return s3_server(monkeypatch, seed)
+    return (azure_server if scheme == "az" else gcs_server)(monkeypatch, directory, seed)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("scheme", ["s3", "az", "gs"])
-def test_killed_broker_loses_and_leaves_nothing(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, url = random.Random(3), f"{scheme}://{BUCKET}/kafka"
-    with server_of(scheme, monkeypatch, tmp_path / "store") as server, broker_on(tmp_path / "data", url) as broker:
+def test_killed_broker_loses_and_leaves_nothing(
+    scheme: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, url = random.Random(seed), f"{scheme}://{BUCKET}/kafka"
+    server_and_store = server_of(scheme, monkeypatch, tmp_path / "store", seed)
+    with server_and_store as server, broker_on(tmp_path / "data", url) as broker:
         storage = ObjectStorage(url, {})
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
             settings = {"remote.storage.enable": "true", "segment.bytes": "5000", "local.retention.bytes": "5000"}
@@ -89,10 +99,12 @@ def test_killed_broker_loses_and_leaves_nothing(scheme: str, tmp_path: Path, mon
         producing = threading.Thread(target=produce, args=(broker.bootstrap, errors))
         producing.start()
         for _ in range(KILLS):
-            time.sleep(0.5 + rng.random() / 2)
+            time.sleep(0.3 + rng.random() / 2)
             server.set_down(True)
+            time.sleep(rng.random() / 2)
             broker.kill()
             broker.start()
+            time.sleep(rng.random() / 2)
             server.set_down(False)
         producing.join()
         assert not errors
