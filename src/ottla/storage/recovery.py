@@ -354,6 +354,8 @@ def load_producers(opened: Log) -> None:
         for position in scanner.replay_positions():
             _replay(opened, segment, position)
     producers.end_offset = opened.log_end_offset
+    if opened.log_end_offset in missing:  # the last segment is empty: the broker was killed after it was created
+        producers.write_snapshot()
 
 
 def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:

@@ -66,6 +66,18 @@ def test_idle_segment_is_rolled_so_that_it_can_be_copied(make_log: Callable[...,
     assert local_retention_offset(log, NOW + 2000) == 2
 
 
+def test_broker_killed_after_a_roll_has_the_snapshot_of_the_closed_segment(make_log: Callable[..., Log]) -> None:
+    log = make_log(**TIERED)
+    fill(log, 2)
+    log.roll()
+    (log.dir / f"{2:020d}.snapshot").unlink()  # as recovery does, because it may not have been flushed
+    log = make_log(**TIERED)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert [offset for offset, _ in snapshots_in(log.dir)] == [2]
+    fill(log, 1, first=2)
+    assert log.producers.producers[7].batches[-1].last_sequence == 2
+
+
 def test_producers_and_snapshots_survive_a_loss_of_power(make_log: Callable[..., Log]) -> None:
     log = make_log(**TIERED, local_retention_bytes=1)
     fill(log, 20)
