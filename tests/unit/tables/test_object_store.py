@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -39,4 +40,4 @@ def test_iceberg_takes_no_location_that_its_readers_do_not_know(tmp_path: Path) 
     config = TopicConfig({"ottla.table.format": "iceberg", "ottla.table.location": "az://lake/t"})
     factory = TableFactory(tmp_path, {})
     with pytest.raises(ConfigurationError, match="use abfss://CONTAINER@ACCOUNT"):
-        factory.open(TableIdentity("t", "id"), config, pa.schema([("offset", pa.int64())]))
+        factory.open(TableIdentity("t", UUID(int=1)), config, pa.schema([("offset", pa.int64())]))
