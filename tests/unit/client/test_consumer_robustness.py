@@ -176,7 +176,7 @@ def test_positions_after_a_rebalance_are_what_was_committed(broker: ScriptedBrok
         c.commit()
         read(c, 10)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and TP in c.assignment())
         assert c.position(TP) in (10, 20), "back to what was committed, or further as records have come again"
 
 
