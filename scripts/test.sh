@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# All tests, from the cheapest part to the dearest; or those that are named; or --fast, --coverage, --write-durations.
+# All tests, from the cheapest part to the dearest; or those that are named; or --fast, --coverage, --write-durations; or
+# all with many more kills, seeds and examples (--thorough).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTEST=".venv/bin/python -m pytest"
 # Each worker would otherwise rewrite the asserts of all tests again, which takes it 8 seconds.
 export PYTHONDONTWRITEBYTECODE=
-# Half of the tests wait rather than compute: six workers keep two cores busy.
+# Half of the tests wait rather than compute: six processes keep two cores busy. They are forked after the collection,
+# except where libraries of the system do not survive a fork.
+WORKERS="-p tests.forked --forks 6"
+[ "$(uname)" = Linux ] || WORKERS="-n 6"
 WITH_SPARK="tests/unit/spark tests/unit/pipelines"
-UNIT="tests/unit -n 6 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
+UNIT="tests/unit $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
 # Random histories, checks of the whole source, and the console, which is an application of its own: not for every save.
 LONGER="$(find tests/unit -name 'test_*_model.py') tests/unit/storage/test_crashes.py tests/unit/replication/test_simulation.py
   tests/unit/test_structure.py tests/unit/docs tests/unit/console"
@@ -46,12 +50,13 @@ alone_if_failed() {
 }
 
 # Unit tests with the lines that they cover: instrumented once instead of traced, which would double the time on Python
-# 3.11. The file with the lines of all workers is read afterwards: slipcover itself prints those of the first process.
+# 3.11. That still takes half as much again, and each process that a test forks seconds at its end. The file with the lines
+# of all workers is read afterwards: slipcover itself prints those of the first process.
 covered() {
   local lines
   lines=$(mktemp -u).json
   in_memory alone_if_failed .venv/bin/python -m slipcover --json --out "$lines" \
-    --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry,src/ottla_tables -m pytest $UNIT || return
+    --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry,src/ottla_tables -m pytest $UNIT -n 6 || return
   .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
   rm -f "$lines"
 }
@@ -59,13 +64,17 @@ covered() {
 # A fresh seed that breaks a promise has found a fault, hardly ever of the change that happens to meet it: it is listed at
 # the end with those tests, and `--seed` repeats it.
 fresh_seeds() {
-  .venv/bin/python -m ottla.simulation --runs 20 | tee "$FLAKY.seeds" || true
+  .venv/bin/python -m ottla.simulation --runs "$FRESH_SEEDS" | tee "$FLAKY.seeds" || true
   grep BROKEN "$FLAKY.seeds" >> "$FLAKY" || true
   rm -f "$FLAKY.seeds"
 }
 
+unit() { in_memory alone_if_failed $PYTEST $UNIT $WORKERS; }
+
+SEEDS=5 FRESH_SEEDS=5
 case "${1:-}" in
-  --fast) in_memory $PYTEST $UNIT $(printf -- '--ignore %s ' $LONGER); exit ;;
+  --thorough) export OTTLA_THOROUGH=1; SEEDS=20 FRESH_SEEDS=200; unit() { covered; } ;;
+  --fast) in_memory $PYTEST $UNIT $WORKERS $(printf -- '--ignore %s ' $LONGER); exit ;;
   --coverage) covered; exit ;;
   --write-durations) exec $PYTEST $QUEUE --write-durations ;;
   ?*) exec $PYTEST "$@" ;;
@@ -73,9 +82,9 @@ esac
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
 FLAKY=$(mktemp)
-part "unit" covered
+part "unit" unit
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
-part "simulation, the same seeds each time" .venv/bin/python -m ottla.simulation --seed 1 --runs 10
+part "simulation, the same seeds each time" .venv/bin/python -m ottla.simulation --seed 1 --runs "$SEEDS"
 part "simulation, fresh seeds" fresh_seeds
 part "kills, simulation, interop, Spark" alone_if_failed $PYTEST $QUEUE --durations 10
 if [ -s "$FLAKY" ]; then

@@ -1,0 +1,69 @@
+"""Tests that run in forked processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import forked
+
+TESTS = """
+import os, warnings
+import pytest
+
+PARENT = os.getpid()
+
+@pytest.fixture(scope="session")
+def closed():
+    yield
+    print("closed by", os.getpid())
+
+@pytest.mark.parametrize("number", range(45))
+def test_passes(number, tmp_path, closed):
+    assert os.getpid() != PARENT
+    (tmp_path / "file").write_text("")
+
+def test_fails():
+    print("what it printed")
+    warnings.warn("it is so and so")
+    assert 1 + 1 == 3
+
+@pytest.mark.skip(reason="none")
+def test_skips():
+    pass
+"""
+
+
+def run_pytest(directory: Path, source: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.forked", "--forks", "3", "test_it.py"]
+    command += ["-c", "/dev/null", "--rootdir", str(directory), "--basetemp", str(directory / "temporary")]
+    root = Path(forked.__file__).parents[1]
+    environ = {"PYTHONPATH": str(root), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60)
+
+
+def test_forked_processes_run_all_tests_and_report_them_as_one_process_would(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, TESTS)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 45 passed, 1 skipped, 1 warning" in done.stdout
+    for text in ("assert (1 + 1) == 3", "what it printed", "UserWarning: it is so and so", "test_it.py::test_fails"):
+        assert text in done.stdout
+    assert len({path.resolve() for path in (tmp_path / "temporary").glob("*/*/file")}) == 45
+
+
+def test_a_test_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "import os\ndef test_it():\n    os._exit(0)\ndef test_other(): pass\n")
+    assert done.returncode == 3
+    assert "The process of a test ended: test_it.py::test_it" in done.stdout + done.stderr
+
+
+def test_chunks_are_of_one_file_each() -> None:
+    class Item:
+        def __init__(self, path: str) -> None:
+            self.path = Path(path)
+
+    items = [Item("a")] * 45 + [Item("b")] + [Item("c")] * 20
+    chunks = list(forked.chunks(items))  # type: ignore[arg-type]
+    assert chunks == [(0, 20), (20, 40), (40, 45), (45, 46), (46, 66)]
