@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines ottla_registry ottla_tables benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast test-pyspark coverage lint types types-linux types-macos types-public bench fuzz fuzz-coverage simulate docs site serve lock wheels release
+.PHONY: help setup demo test test-fast test-thorough test-pyspark coverage lint types types-linux types-macos types-public bench fuzz fuzz-coverage simulate docs site serve lock wheels release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,6 +25,10 @@ test:  ## all tests; ARGS=tests/unit for a part
 test-fast:  ## unit tests without Spark, models and the console: under a minute on two cores
 	@scripts/setup.sh all dev interop
 	@scripts/test.sh --fast
+
+test-thorough:  ## all tests, with many more kills, seeds and examples
+	@scripts/setup.sh all dev interop
+	@scripts/test.sh --thorough
 
 test-pyspark:  ## Spark's tests on another version of pyspark, in an environment of its own: VERSION=4.0.0 (ARGS=tests/spark/test_sink.py)
 	@scripts/test_pyspark.sh $(VERSION) $(ARGS)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.effort import repeats
 
 # On a busy machine an example may take any time; what takes too long is for the runner's own limit to say.
-settings.register_profile("ottla", deadline=None)
+settings.register_profile("ottla", deadline=None, max_examples=repeats(40, 500))
 settings.load_profile("ottla")
 
 # The items of thousands of tests are looked at by each full garbage collection, and none is ever garbage.

@@ -1,4 +1,4 @@
-"""Ten thousand crashes of one log: whatever was cut, garbled, lost or left over, what was flushed is there."""
+"""Thousands of crashes of one log: whatever was cut, garbled, lost or left over, what was flushed is there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 from tests.crash.crash_cases import NOW, TP, Case, Sound, contents
+from tests.effort import repeats
 
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import Record
@@ -16,7 +17,7 @@ from ottla.storage.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, S
 
 pytestmark = pytest.mark.slow
 
-CASES = 10_000
+CASES = repeats(2_000, 10_000)
 READ_EACH = 3
 """One in so many offsets is looked up after each crash."""
 PARTS = 40

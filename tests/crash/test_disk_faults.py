@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.effort import repeats
 from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.clock import ManualClock
@@ -333,7 +334,7 @@ class UnsyncedWrites:
             (target / path.relative_to(source)).write_bytes(left)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(repeats(20, 200)))
 def test_power_failure_at_any_moment_leaves_what_was_flushed(directory: Any, seed: Any) -> None:
     rng = random.Random(seed)
     path = directory / "log"

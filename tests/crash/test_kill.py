@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.process import BrokerProcess
+from tests.effort import repeats
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.errors import KafkaError
@@ -17,7 +18,7 @@ from ottla.records.batch import split
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 3
-ROUNDS = 20
+ROUNDS = repeats(6, 20)
 TOPIC = "kept"
 MAX_TORN = 100
 
@@ -107,7 +108,7 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
     return result
 
 
-def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     r = random.Random(seed)
     acked: dict[tuple[int, int], bytes] = {}

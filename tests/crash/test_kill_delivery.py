@@ -18,6 +18,7 @@ import pytest
 from examples.delivery.visit_store import VisitStore
 from scripts import databases
 from tests.crash.process import BrokerProcess
+from tests.effort import repeats
 from tests.interop.steady import new_topic, sending
 from tests.whole_topic import whole_topic
 
@@ -28,9 +29,9 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
 PARTITIONS = 4
 PROGRAMS = 2
-KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
+KILLS = int(os.environ.get("OTTLA_KILLS", repeats(8, 50)))
 """Of what promises exactly once."""
-FEW_KILLS = KILLS // 5
+FEW_KILLS = KILLS // 4
 """Of what promises less."""
 SECONDS = 60.0
 

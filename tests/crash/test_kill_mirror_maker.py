@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.effort import repeats
 from tests.interop.eventually import eventually
 from tests.mirroring import mm2_properties
 from tests.whole_topic import whole_topic
@@ -21,7 +22,7 @@ TOPIC = "numbers"
 REMOTE = f"A.{TOPIC}"
 PARTITIONS = 3
 RECORDS = 20_000
-KILLS = 4
+KILLS = repeats(2, 8)
 SECONDS = 120.0
 
 

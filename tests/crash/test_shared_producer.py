@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.crash import filling_producer, shared_producer
 from tests.crash.process import BrokerProcess
+from tests.effort import repeats
 from tests.interop.steady import new_topic
 
 from ottla import KafkaConsumer, TopicPartition
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 np = pytest.importorskip("numpy")
 
-RECORDS = int(os.environ.get("OTTLA_RECORDS", "400000"))
+RECORDS = int(os.environ.get("OTTLA_RECORDS", repeats(200_000, 400_000)))
 """Five million by hand: OTTLA_RECORDS=5000000."""
 PARTITIONS = 6
 SECONDS = 600

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.effort import repeats
 
 pytest.importorskip("pyspark")
 pytest.importorskip("sqlalchemy")
@@ -157,7 +158,7 @@ def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline) -> None
     assert (row["delay_sum"], row["delay_max"]) == (11, 15)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(repeats(1, 5)))
 def test_any_cut_into_micro_batches_and_any_kill_gives_the_same(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     events = list(number(made_events(chance)))

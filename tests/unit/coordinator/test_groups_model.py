@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.effort import repeats
 from tests.unit.coordinator.consumer_world import World, topic_id
 from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
 
@@ -16,7 +17,7 @@ from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicG
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla.model import TopicIdPartition
 
-SEEDS = 40
+SEEDS = repeats(15, 100)
 STEPS = 150
 Member = NewMember | OldMember
 PERSISTED = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "regexes", "static", "owners")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.effort import repeats
 from tests.unit.coordinator.consumer_world import error
 from tests.unit.coordinator.streams_world import WORD_COUNT, StreamsWorld, shown
 
@@ -16,7 +17,7 @@ from ottla.coordinator.group.streams.streams_group import StreamsGroup, StreamsG
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskId, TaskRole, Tasks, from_message, ids_of
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
-SEEDS = 60
+SEEDS = repeats(20, 200)
 STEPS = 150
 PROCESSES = 3
 PERSISTED = (

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import repeats
 from tests.unit.protocol.messages import ALL, any_message
 
 from ottla.errors import MalformedMessageError, UnsupportedVersionError
@@ -46,7 +47,7 @@ class New(Data, versions="2", flexible="2+"):
 
 
 @given(any_message())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=repeats(150, 2000))
 def test_any_message_in_any_version_comes_back_as_it_was(made: tuple[Message, int]) -> None:
     message, version = made
     data = encode(message, version)
@@ -56,7 +57,7 @@ def test_any_message_in_any_version_comes_back_as_it_was(made: tuple[Message, in
 
 
 @given(any_message())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=repeats(40, 500))
 def test_chunks_join_to_the_same_bytes(made: tuple[Message, int]) -> None:
     message, version = made
     chunks: Any = encode_chunks(message, version, bytearray(b"head"))
@@ -200,7 +201,7 @@ def test_topic_ids_are_read_as_uuids() -> None:
 
 
 @given(st.sampled_from(ALL), st.data(), st.binary(max_size=300))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=repeats(150, 2000))
 def test_random_bytes_only_ever_raise_malformed_message(cls: type[Message], data: st.DataObject, raw: bytes) -> None:
     version = data.draw(st.sampled_from(list(cls.VERSIONS)))
     try:
@@ -210,7 +211,7 @@ def test_random_bytes_only_ever_raise_malformed_message(cls: type[Message], data
 
 
 @given(any_message(), st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=repeats(150, 2000))
 def test_damaged_messages_only_ever_raise_malformed_message(made: tuple[Message, int], data: st.DataObject) -> None:
     message, version = made
     raw = encode(message, version)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.effort import repeats
 from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.clock import ManualClock
@@ -167,7 +168,7 @@ class Model:
 STEPS = ("write",) * 8 + ("clean", "restart")
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(repeats(8, 50)))
 def test_compaction_loses_no_last_value(make_log: Callable[..., Log], clock: ManualClock, seed: int) -> None:
     model = Model(make_log, clock, seed)
     for step in range(70):

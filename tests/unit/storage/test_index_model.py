@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import repeats
 
 import ottla.storage.index
 from ottla.storage.index import OFFSET, POSITION, CorruptIndexError, OffsetIndex, TimeIndex
@@ -44,7 +45,7 @@ def scan(entries: list[tuple[int, int]], target: int, field: int) -> int:
     return max((i for i, entry in enumerate(entries) if entry[field] <= target), default=-1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(30, 300))
 @given(steps=steps, targets=st.lists(st.integers(-5, 2500), max_size=8), cut=st.integers(0, 2500))
 def test_offset_index_finds_what_a_scan_does(steps: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -65,7 +66,7 @@ def test_offset_index_finds_what_a_scan_does(steps: list[tuple[int, int]], targe
         assert [index.entry(i) for i in range(index.entries)] == [e for e in entries if e[0] < cut]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(30, 300))
 @given(times=times, targets=st.lists(st.integers(-2, 320), max_size=8), cut=st.integers(0, 500))
 def test_time_index_finds_what_a_scan_does(times: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -87,7 +88,7 @@ def test_time_index_finds_what_a_scan_does(times: list[tuple[int, int]], targets
         assert [index.entry(i) for i in range(index.entries)] == [e for e in entries if e[1] < cut]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(30, 300))
 @given(steps=steps, tail=st.integers(0, 40))
 def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps: list[tuple[int, int]], tail: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

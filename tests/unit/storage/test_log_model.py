@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.effort import repeats
 from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.records import compression
@@ -135,7 +136,7 @@ class Model:
 STEPS = ["append"] * 12 + ["roll", "flush", "truncate", "delete_records", "retention", "restart", "kill"]
 
 
-@pytest.mark.parametrize("seed", [*range(24), 126])
+@pytest.mark.parametrize("seed", [*range(repeats(10, 100)), 126])
 def test_log_holds_what_a_list_would(make_log: Callable[..., Log], seed: int) -> None:
     model = Model(make_log, seed)
     for _ in range(120):
