@@ -80,8 +80,17 @@ case "${1:-}" in
   ?*) exec $PYTEST "$@" ;;
 esac
 
-part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
-FLAKY=$(mktemp)
+# Seconds and CPU seconds, which tell what a loaded machine hides. The CPU of processes that outlive their parents is not in it.
+part() {
+  local began=$SECONDS
+  printf '\n== %s\n' "$1" && shift
+  times > "$TIMES"
+  "$@"
+  times >> "$TIMES"
+  awk -v s=$((SECONDS - began)) -F '[ms ]' 'NR % 2 == 0 { last = cpu; cpu = 60 * ($1 + $4) + $2 + $5 }
+    END { printf "== %d s, %d s of CPU\n", s, cpu - last }' "$TIMES"
+}
+FLAKY=$(mktemp) TIMES=$(mktemp)
 part "unit" unit
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
 part "simulation, the same seeds each time" .venv/bin/python -m ottla.simulation --seed 1 --runs "$SEEDS"
@@ -90,4 +99,4 @@ part "kills, simulation, interop, Spark" alone_if_failed $PYTEST $QUEUE --durati
 if [ -s "$FLAKY" ]; then
   printf '\n== to be fixed: tests that failed beside others and passed alone, fresh seeds that broke a promise\n' && cat "$FLAKY"
 fi
-rm -f "$FLAKY"
+rm -f "$FLAKY" "$TIMES"

@@ -1,7 +1,7 @@
 """A pytest plugin that collects the tests once and runs them in forked processes: `-p tests.forked --forks 6`.
 
-Each worker of pytest-xdist collects all tests, which takes it 6 seconds of CPU, or 18 if nothing is compiled yet. Forked
-processes share what was imported. The order is that of the collection: a process runs some tests of a file, then
+Each worker of pytest-xdist collects all tests, which takes it 6 seconds of CPU, or 18 if nothing is compiled yet.
+Forked processes share what was imported. The order is that of the collection: a process runs some tests of a file, then
 the next ones that no other process runs. A test that ends its process ends the run, so that it is not hidden.
 
 The rest is pytest's own: `-x`, `--last-failed`, `--durations`, captured output and warnings work as in one process.

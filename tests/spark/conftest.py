@@ -41,7 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, no_connector: str | None) ->
     pytest.importorskip("pyspark")
     from ottla.spark.session import local_session
 
-    config = {} if no_connector else {"spark.jars": spark_jars.paths()}
+    config = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}  # tests have little garbage, and two cores
+    config |= {} if no_connector else {"spark.jars": spark_jars.paths()}
     try:
         session = local_session("ottla-tests", warehouse=tmp_path_factory.mktemp("warehouse"), config=config)
     except ConfigurationError as error:

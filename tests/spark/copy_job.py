@@ -18,7 +18,11 @@ from ottla.spark.environment.spark_versions import HAS_READ_LIMITS
 from ottla.spark.session import local_session
 
 # Of few rows, most of the time would go into compiling code for them.
-QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+}
 
 
 def holding(tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
