@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tests.unit.source_trees import statements
+
 TESTS = Path(__file__).parents[1]
 SRC = TESTS.parent / "src"
 MAX_MODULES = 20
@@ -27,7 +29,7 @@ def imports(path: Path, module_paths: dict[str, Path]) -> Iterator[str]:
     `__init__.py` if `name` is defined or re-exported there. An import also runs the `__init__.py` of the parent
     packages; that is not counted, so an `__init__.py` may re-export names of the modules inside its package.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in module_paths)
         elif isinstance(node, ast.ImportFrom):
@@ -94,7 +96,7 @@ def test_no_module_imports_from_a_test_module() -> None:
 
 def imported_names(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports, and what it imports from a package of the tests, which may be a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

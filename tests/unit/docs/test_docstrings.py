@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from tests.unit.source_trees import statements
+
 ROOT = Path(__file__).resolve().parents[3]
 RELATIVES = frozenset({"how", "that", "what", "when", "where", "which", "who", "whom", "whose", "why"})
 """Words that begin a riddle such as "What the client is to send"."""
@@ -16,7 +18,7 @@ DETERMINERS = frozenset({"a", "all", "an", "any", "each", "every", "the", "wheth
 
 def texts(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.Constant]]:
     """Yield each docstring of a module with what it describes: module, class, function, or an assignment."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for described, statement in pairwise([node, *node.body]):
                 match statement:
