@@ -79,7 +79,7 @@ def test_bug_that_was_fixed_is_detected_by_one_of_a_few_seeds(bug: str, first_se
 
 
 def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
-    planted = run(MUTATIONS, "torn_tails_stay", "--seed", 9000, "--runs", 16, "--jobs", 2, "--shrink", 40)
+    planted = run(MUTATIONS, "torn_tails_stay", "--seed", 9000, "--runs", 16, "--jobs", 2, "--shrink", 15)
     lines = planted.stdout.splitlines()
     faults = [line for line in lines if line.startswith("    fault ")]
     assert 1 <= len(faults) <= 3, planted.stdout + planted.stderr
