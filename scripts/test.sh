@@ -69,11 +69,9 @@ fresh_seeds() {
   rm -f "$FLAKY.seeds"
 }
 
-unit() { in_memory alone_if_failed $PYTEST $UNIT $WORKERS; }
-
 SEEDS=5 FRESH_SEEDS=5
 case "${1:-}" in
-  --thorough) export OTTLA_THOROUGH=1; SEEDS=20 FRESH_SEEDS=200; unit() { covered; } ;;
+  --thorough) export OTTLA_THOROUGH=1; SEEDS=20 FRESH_SEEDS=200 ;;
   --fast) in_memory $PYTEST $UNIT $WORKERS $(printf -- '--ignore %s ' $LONGER); exit ;;
   --coverage) covered; exit ;;
   --write-durations) exec $PYTEST $QUEUE --write-durations ;;
@@ -91,7 +89,7 @@ part() {
     END { printf "== %d s, %d s of CPU\n", s, cpu - last }' "$TIMES"
 }
 FLAKY=$(mktemp) TIMES=$(mktemp)
-part "unit" unit
+part "unit" covered
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
 part "simulation, the same seeds each time" .venv/bin/python -m ottla.simulation --seed 1 --runs "$SEEDS"
 part "simulation, fresh seeds" fresh_seeds
