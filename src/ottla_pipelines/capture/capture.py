@@ -21,7 +21,7 @@ from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource,
 from ottla_pipelines.capture.sender import Sender
 from ottla_pipelines.capture.topics import Topics
 
-log: Final = logging.getLogger("ottla.capture")
+log: Final = logging.getLogger("ottla_pipelines")
 
 POLL_SECONDS: Final = 0.2
 MAX_CHANGES: Final = 10_000

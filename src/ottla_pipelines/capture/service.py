@@ -19,7 +19,7 @@ from ottla_pipelines.capture.capture import Capture
 from ottla_pipelines.capture.postgresql import PostgresSource
 from ottla_pipelines.capture.topics import Topics
 
-log: Final = logging.getLogger("ottla.capture")
+log: Final = logging.getLogger("ottla_pipelines")
 
 RETRY_SECONDS: Final = (1.0, 60.0)
 PRODUCER: Final = {
