@@ -8,6 +8,7 @@ position, and continues there. The transactional id fences a process that was ta
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from threading import Event
@@ -22,6 +23,11 @@ from ottla_pipelines.capture.sender import Sender
 from ottla_pipelines.capture.topics import Topics
 
 log: Final = logging.getLogger("ottla_pipelines")
+
+
+class StoppedError(Exception):
+    """Raised if the capture is to stop within a transaction, which is aborted then."""
+
 
 POLL_SECONDS: Final = 0.2
 MAX_CHANGES: Final = 10_000
@@ -49,13 +55,18 @@ class Capture:
         self._admin = admin
         self._group = group
         self._tables: dict[int, TableSource] = {}
+        self._prepared: dict[int, TableSource] = {}
+        """The tables whose topics have their columns."""
+        self._stopping = Event()
 
     def run(self, stopping: Event) -> None:
-        """Capture changes until the event is set."""
-        self.start()
-        while not stopping.is_set():
-            if not self.step():
-                stopping.wait(POLL_SECONDS)
+        """Capture changes until the event is set, which also ends the copy of the rows."""
+        self._stopping = stopping
+        with contextlib.suppress(StoppedError):
+            self.start()
+            while not stopping.is_set():
+                if not self.step():
+                    stopping.wait(POLL_SECONDS)
 
     def run_once(self) -> int:
         """Capture what has been committed so far, and return the number of records."""
@@ -70,15 +81,40 @@ class Capture:
         tables = self._source.open()
         self._producer.init_transactions()  # after the lock: it fences a process that was taken for dead
         self._tables = {table.relation.oid: table for table in tables}
+        self._check_names(tables)
         copied = 0
-        if not self._source.has_snapshot:
+        if self._source.has_snapshot:
+            self._check_topics(tables)
+        else:
             self._check_new(tables)
             for table in tables:
-                self._topics.prepare(table)
+                self._prepare(table)
             copied = self._copy(tables)
         self._source.drop_unfinished()
         self._source.advance(self._committed())
         return copied
+
+    def _check_names(self, tables: Sequence[TableSource]) -> None:
+        """Raise ConfigurationError if tables have the same topic."""
+        names: dict[str, str] = {}
+        for table in tables:
+            name = f"{table.relation.namespace}.{table.relation.name}"
+            other = names.setdefault(self._topics.name(table), name)
+            if other != name:
+                raise ConfigurationError(
+                    f"--table {other} and {name} have the same topic {self._topics.name(table)}: capture one of them"
+                    " with another --name"
+                )
+
+    def _check_topics(self, tables: Sequence[TableSource]) -> None:
+        """Raise ConfigurationError if the topic with the copied rows of a table does not exist."""
+        for table in tables:
+            topic = self._topics.name(table)
+            if not self._topics.exists(topic):
+                raise ConfigurationError(
+                    f"topic {topic} does not exist, although the rows have been copied: it was deleted, or the table"
+                    " was renamed. Capture the table with another --name"
+                )
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
         """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
@@ -95,9 +131,10 @@ class Capture:
         total = 0
         with self._source.snapshot() as snapshot:
             for table in tables:
-                rows, count = snapshot.rows(table), 0
-                while copied := self._copy_some(table, rows):
-                    count += copied
+                count = 0
+                with contextlib.closing(snapshot.rows(table)) as rows:
+                    while copied := self._copy_some(table, rows):
+                        count += copied
                 log.info("%s: %d rows copied", self._topics.name(table), count)
                 total += count
         self._source.end_snapshot()
@@ -105,6 +142,7 @@ class Capture:
 
     def _copy_some(self, table: TableSource, rows: Iterator[Row]) -> int:
         for row in rows:
+            self._check_stopping()
             self._sender.copy(table, row)
             if self._sender.records >= MAX_CHANGES:
                 break
@@ -126,14 +164,20 @@ class Capture:
         """Send the changes that have been committed, and return the number of records."""
         # Without changes, the WAL up to here is not needed: it belongs to other tables.
         position = self._source.end()
-        for message in self._source.changes(MAX_CHANGES):
-            if isinstance(message, Commit):
-                position = message.end_lsn
-            else:
-                self._apply(message)
+        with contextlib.closing(self._source.changes(MAX_CHANGES)) as messages:
+            for message in messages:
+                self._check_stopping()
+                if isinstance(message, Commit):
+                    position = message.end_lsn
+                else:
+                    self._apply(message)
         records = self._commit(position)
         self._source.advance(position)
         return records
+
+    def _check_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise StoppedError
 
     def _apply(self, message: Message) -> None:
         if isinstance(message, Begin):
@@ -154,7 +198,11 @@ class Capture:
 
     def _update_columns(self, relation: Relation) -> None:
         current = self._tables.get(relation.oid)
-        if current is None or current.relation.columns == relation.columns:
+        if current is None:
+            return
+        prepared = self._prepared.get(relation.oid)
+        # The first time, the topic may have older columns: the table was changed while nothing captured it.
+        if prepared is not None and prepared.relation.columns == relation.columns:
             return
         # A table that was renamed keeps its topic.
         table = TableSource(current.relation._replace(columns=relation.columns), self._source.primary_key(relation.oid))
@@ -163,9 +211,12 @@ class Capture:
             raise DecodingError(
                 f"{relation.name}: changes from before the primary key got {', '.join(sorted(missing))}"
             )
-        log.info("%s: the columns have changed", self._topics.name(table))
         self._tables[relation.oid] = table
+        self._prepare(table)
+
+    def _prepare(self, table: TableSource) -> None:
         self._topics.prepare(table)
+        self._prepared[table.relation.oid] = table
 
     def _commit(self, position: int | None) -> int:
         """Commit the open transaction, and the position after it. Return the number of its records."""

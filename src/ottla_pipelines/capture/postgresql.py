@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -24,8 +24,11 @@ from ottla_pipelines.capture.pgoutput import Column, Message, Relation, decode
 
 OPTIONS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c bytea_output=hex -c extra_float_digits=3 -c intervalstyle=iso_8601"
+    " -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
-"""Settings of the session that make values independent of the server's settings."""
+"""Settings of the session that make values independent of the server's settings, and let a copy take its time. Without
+row security, PostgreSQL reports a policy that would hide rows, as for pg_dump.
+"""
 APPLICATION: Final = "ottla capture"
 """The name of the connection in pg_stat_activity."""
 LOCK_SECONDS: Final = 30
@@ -70,10 +73,8 @@ class PostgresSource:
     def __init__(self, url: str, name: str, tables: Sequence[str]) -> None:
         self._url = url
         self._name = name
-        self._names = [tuple(table.split(".")) if "." in table else ("public", table) for table in tables]
-        self._connection: psycopg.Connection[Any] = psycopg.connect(
-            url, autocommit=True, options=OPTIONS, application_name=APPLICATION
-        )
+        self._names = list(dict.fromkeys(map(_qualified, tables)))
+        self._connection = _connect(url)
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,7 +89,7 @@ class PostgresSource:
         tables = [self.table(schema, name) for schema, name in self._names]
         published = {(s, t) for s, t in self._rows(PUBLISHED, [self._name])}
         if not published:
-            names = sql.SQL(", ").join(table.identifier for table in tables)
+            names = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables)
             self._connection.execute(sql.SQL("create publication {} for table {}").format(self._identifier, names))
         elif published != set(self._names):
             names_text = ", ".join(sorted(".".join(name) for name in published))
@@ -110,7 +111,11 @@ class PostgresSource:
         described = self._rows(DESCRIBED, [schema, name])
         if not described:
             raise ConfigurationError(f"--table {shown}: there is no such table")
-        oid, identity = described[0]
+        oid, kind, identity = described[0]
+        if kind == "p":
+            raise ConfigurationError(f"--table {shown}: it is partitioned; capture its partitions, which are tables")
+        if kind != "r":
+            raise ConfigurationError(f"--table {shown}: it is not a table")
         columns = tuple(Column(*row) for row in self._rows(COLUMNS, [oid]))
         key = self.primary_key(oid)
         if not key:
@@ -141,7 +146,7 @@ class PostgresSource:
         """Create the slot, and yield the rows as they are at its position. If an earlier process has created it, they
         are newer: the changes since then will be read, too.
         """
-        with psycopg.connect(self._url, autocommit=True, options=OPTIONS, application_name=APPLICATION) as reading:
+        with _connect(self._url) as reading:
             reading.execute("begin isolation level repeatable read read only")
             if not self.has_begun:
                 self._create_slot(reading)
@@ -165,7 +170,7 @@ class PostgresSource:
         if self.has_begun:
             self._connection.execute("select pg_drop_replication_slot(%s)", [self._unfinished])
 
-    def changes(self, limit: int) -> Iterator[Message]:
+    def changes(self, limit: int) -> Generator[Message, None, None]:
         """Yield the changes of transactions from the slot's position on: at least `limit`, or all up to now."""
         query = sql.SQL(
             "select data from pg_logical_slot_peek_binary_changes({}, pg_current_wal_flush_lsn(), {},"
@@ -223,7 +228,7 @@ class Snapshot:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
 
-    def rows(self, table: TableSource) -> Iterator[Row]:
+    def rows(self, table: TableSource) -> Generator[Row, None, None]:
         """Yield all rows of a table, in PostgreSQL's text format."""
         yield from rows_of(self._connection, table)
 
@@ -237,10 +242,20 @@ def rows_of(
         sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in (key or {}).items()
     )
     where = sql.SQL(" where {}").format(condition) if key else sql.SQL("")
-    query = sql.SQL("copy (select {} from {}{}) to stdout").format(names, table.identifier, where)
+    query = sql.SQL("copy (select {} from only {}{}) to stdout").format(names, table.identifier, where)
     with connection.cursor() as cursor, cursor.copy(query) as copy:
         for row in copy.rows():
             yield [None if value is None else _text(value) for value in row]
+
+
+def _connect(url: str) -> psycopg.Connection[Any]:
+    # In a database with another encoding, pgoutput and COPY write that of the client.
+    return psycopg.connect(url, autocommit=True, options=OPTIONS, application_name=APPLICATION, client_encoding="utf8")
+
+
+def _qualified(table: str) -> tuple[str, str]:
+    schema, dot, name = table.partition(".")
+    return (schema, name) if dot else ("public", table)
 
 
 def _text(value: str | bytes) -> str:
@@ -248,8 +263,8 @@ def _text(value: str | bytes) -> str:
 
 
 DESCRIBED: Final = """
-    select c.oid, c.relreplident from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %s and c.relname = %s and c.relkind = 'r'
+    select c.oid, c.relkind, c.relreplident from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %s and c.relname = %s
 """
 COLUMNS: Final = """
     select attname, atttypid, atttypmod from pg_attribute

@@ -52,7 +52,7 @@ def opened(options: CaptureOptions) -> Iterator[Capture]:
         stack.callback(source.close)
         clients = dict(options.clients)
         admin = stack.enter_context(KafkaAdminClient(clients))
-        producer = stack.enter_context(KafkaProducer({**clients, **PRODUCER, "transactional.id": name}))
+        producer = stack.enter_context(KafkaProducer({**PRODUCER, **clients, "transactional.id": name}))
         topics = Topics(admin, clients, options.name, options.topic_configs, time.sleep)
         yield Capture(source, topics, producer, admin, name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -10,6 +11,8 @@ from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla_pipelines.capture.postgresql import TableSource
 from ottla_pipelines.capture.rows import table_schema
+
+log: Final = logging.getLogger("ottla.capture")
 
 SCHEMA: Final = "ottla.table.schema"
 DISCOVERY_SECONDS: Final = 10.0
@@ -50,23 +53,25 @@ class Topics:
     def prepare(self, table: TableSource) -> None:
         """Create the topic of a table; if it exists, give its table the columns that it has now."""
         name, schema = self.name(table), table_schema(table.relation.columns)
-        if not self._exists(name):
+        if not self.exists(name):
             configs = {"cleanup.policy": "compact", "ottla.table.mode": "upsert", SCHEMA: schema, **self._configs}
             self._admin.create_topics([NewTopic(name, -1, -1, None, configs)], wait_for_metadata=True)
             return
         resource = ConfigResource(TOPIC, name)
         current = self._admin.describe_configs([resource])[resource].get(SCHEMA)
         if current is not None and current.value != schema:
+            log.info("%s: the columns have changed", name)
             self._admin.incremental_alter_configs({resource: {SCHEMA: schema}})
             # Records with new columns must not be read by a writer that does not know them yet.
             self._wait(DISCOVERY_SECONDS)
 
-    def _exists(self, topic: str) -> bool:
+    def exists(self, topic: str) -> bool:
+        """Return whether a topic exists."""
         return topic in self._admin.list_topics()
 
     def has_records(self, topic: str) -> bool:
         """Return whether the topic exists and has had records."""
-        if not self._exists(topic):
+        if not self.exists(topic):
             return False
         with self._consumer() as consumer:
             return any(consumer.end_offsets(self._partitions(topic)).values())

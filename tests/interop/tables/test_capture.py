@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -160,7 +161,53 @@ def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: p
     world.sql("alter table grow add column price numeric(5,1)", "update grow set price = 1.5, id = 2")
     assert world.capture() == 1 + 2
     assert waits == [topics.DISCOVERY_SECONDS]
-    assert world.rows("grow.grow", "id, n, price") == world.expected("grow", "id, n, price")
+    # The first change that a process sees may already have another column.
+    world.sql("alter table grow add column note text", "insert into grow values (3, 3, 0.1, 'x')")
+    assert world.capture() == 1
+    assert waits == [topics.DISCOVERY_SECONDS] * 2
+    assert world.rows("grow.grow", "id, n, price, note") == world.expected("grow", "id, n, price, note")
+
+
+def test_other_encoding_short_timeout_and_inherited_table(database: str, broker: Broker) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("create database western encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+        connection.execute("create role clerk login replication")
+        connection.execute("grant create on database western to clerk")
+    other = database.removesuffix("postgres") + "western"
+    owner = World(other, broker, "western", "parent", "public.parent")
+    owner.sql(
+        "create table parent (id int primary key, t text)",
+        "create table child (primary key (id)) inherits (parent)",
+        "insert into parent values (1, 'ä')",
+        "insert into child values (2, 'ö')",
+        "alter table parent owner to clerk",
+        "alter table child owner to clerk",
+        "alter role clerk set statement_timeout = 1",
+        "create table hidden (id int primary key)",
+        "alter table hidden owner to clerk",
+        "alter table hidden enable row level security",
+        "alter table hidden force row level security",
+    )
+    clerk = other.replace("postgres@", "clerk@")
+    world = World(clerk, broker, "western", "parent", "public.parent")
+    assert world.capture() == 1, "rows of the child are in another table, and no table is copied twice"
+    owner.sql("insert into parent values (3, 'ü')", "insert into child values (4, 'ß')")
+    assert world.capture() == 1
+    assert world.rows("western.parent", "id, t") == [(1, "ä"), (3, "ü")]
+    with pytest.raises(psycopg.Error, match="would be affected by row-level security"):
+        World(clerk, broker, "hidden", "hidden").capture()
+
+
+def test_copy_of_rows_stops_and_begins_again(database: str, broker: Broker) -> None:
+    world = World(database, broker, "halt", "halt")
+    world.sql("create table halt (id int primary key)", "insert into halt select generate_series(1, 5)")
+    stopping = Event()
+    stopping.set()
+    with service.opened(world.options) as capture:
+        capture.run(stopping)
+    slots = "pg_replication_slots where slot_name like 'ottla_halt%'"
+    assert world.expected(slots, "slot_name") == [("ottla_halt_snapshot",)]
+    assert world.capture() == 5
 
 
 def test_snapshot_that_is_killed_is_made_again(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,15 +248,24 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         "create table lost (id int primary key)",
         "insert into lost values (1)",
         "create table more (id int primary key)",
+        "create table parts (id int primary key) partition by range (id)",
+        "create view seen as select * from lost",
+        'create table "a b" (id int primary key)',
+        "create table a_b (id int primary key)",
     )
     for table, message in {
         "missing": "--table public.missing: there is no such table",
+        "a.b.c": "--table a.b.c: there is no such table",
+        "parts": "it is partitioned; capture its partitions",
+        "seen": "it is not a table",
         "keyless": "it has no primary key",
         "odd": "the column 'a b' has a blank",
         "nothing": "run ALTER TABLE public.nothing REPLICA IDENTITY DEFAULT",
     }.items():
         with pytest.raises(ConfigurationError, match=message):
             World(database, broker, "bad", table).capture()
+    with pytest.raises(ConfigurationError, match=r"--table public.a b and public.a_b have the same topic twins.a_b"):
+        World(database, broker, "twins", "a b", "a_b").capture()
     world = World(database, broker, "lost", "lost")
     world.capture()
     with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
@@ -220,6 +276,10 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         with pytest.raises(ConfigurationError, match="ottla_lost has the position 10000000/0, which is after the end"):
             world.capture()
         admin.alter_consumer_group_offsets("ottla_lost", {place: 0})
+    world.sql("alter table lost rename to moved")
+    with pytest.raises(ConfigurationError, match="topic lost.moved does not exist, although the rows"):
+        World(database, broker, "lost", "moved").capture()
+    world.sql("alter table moved rename to lost")
     world.sql("select pg_drop_replication_slot('ottla_lost')")
     with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
         world.capture()
