@@ -19,6 +19,7 @@ from ottla.errors import ConfigurationError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_pipelines.capture.pgoutput import Begin, Change, Commit, DecodingError, Message, Relation, Truncate
 from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource, lsn_text
+from ottla_pipelines.capture.rows import unsupported
 from ottla_pipelines.capture.sender import Sender
 from ottla_pipelines.capture.topics import Topics
 
@@ -215,6 +216,8 @@ class Capture:
         self._prepare(table)
 
     def _prepare(self, table: TableSource) -> None:
+        for column, problem in unsupported(table.relation.columns).items():
+            log.error("%s: its table has no column %r, whose name %s", self._topics.name(table), column, problem)
         self._topics.prepare(table)
         self._prepared[table.relation.oid] = table
 

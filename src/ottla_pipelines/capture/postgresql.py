@@ -12,7 +12,6 @@ follow, so that every row ends with its newest value, and rows deleted meanwhile
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from psycopg import sql
 
 from ottla.errors import ConfigurationError
 from ottla_pipelines.capture.pgoutput import Column, Message, Relation, decode
+from ottla_pipelines.capture.rows import unsupported
 
 OPTIONS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c bytea_output=hex -c extra_float_digits=3 -c intervalstyle=iso_8601"
@@ -33,7 +33,6 @@ APPLICATION: Final = "ottla capture"
 """The name of the connection in pg_stat_activity."""
 LOCK_SECONDS: Final = 30
 READ_ROWS: Final = 1000
-_COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
 
 Row = list[str | None]
 
@@ -116,16 +115,18 @@ class PostgresSource:
             raise ConfigurationError(f"--table {shown}: it is partitioned; capture its partitions, which are tables")
         if kind != "r":
             raise ConfigurationError(f"--table {shown}: it is not a table")
-        columns = tuple(Column(*row) for row in self._rows(COLUMNS, [oid]))
+        columns = self._columns(oid)
         key = self.primary_key(oid)
         if not key:
             raise ConfigurationError(f"--table {shown}: it has no primary key, which upserts need")
         if identity not in ("d", "f"):
             raise ConfigurationError(f"--table {shown}: run ALTER TABLE {shown} REPLICA IDENTITY DEFAULT (or FULL)")
-        for column in columns:
-            if not _COLUMN_NAME.fullmatch(column.name):
-                raise ConfigurationError(f"--table {shown}: the column {column.name!r} has a blank, comma or bracket")
+        for column, problem in unsupported(columns).items():
+            raise ConfigurationError(f"--table {shown}: the column {column!r} {problem}")
         return TableSource(Relation(oid, schema, name, columns), key)
+
+    def _columns(self, oid: int) -> tuple[Column, ...]:
+        return tuple(Column(*row) for row in self._rows(COLUMNS, [oid]))
 
     def primary_key(self, oid: int) -> tuple[str, ...]:
         """Return the names of the columns of a table's primary key."""
@@ -198,7 +199,13 @@ class PostgresSource:
 
     def row(self, table: TableSource, key: Mapping[str, str | None]) -> dict[str, str | None] | None:
         """Return the values of the row with this key as they are now, by column, or None if there is none any more."""
-        current = self.table(table.relation.namespace, table.relation.name)
+        oid = table.relation.oid
+        named = self._rows(NAMED, [oid])
+        if not named:
+            return None
+        # The table may have another name or other columns by now.
+        namespace, name = named[0]
+        current = TableSource(Relation(oid, namespace, name, self._columns(oid)), table.key)
         # All of it: to leave a COPY early would cancel it, and the transaction.
         rows = list(rows_of(self._connection, current, key))
         names = [column.name for column in current.relation.columns]
@@ -249,6 +256,11 @@ def rows_of(
 
 
 def _connect(url: str) -> psycopg.Connection[Any]:
+    try:
+        psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # The message of libpq has all of it, with the password.
+        raise ConfigurationError("--database: expected a URL such as postgresql://user@host/db") from None
     # In a database with another encoding, pgoutput and COPY write that of the client.
     return psycopg.connect(url, autocommit=True, options=OPTIONS, application_name=APPLICATION, client_encoding="utf8")
 
@@ -265,6 +277,9 @@ def _text(value: str | bytes) -> str:
 DESCRIBED: Final = """
     select c.oid, c.relkind, c.relreplident from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = %s and c.relname = %s
+"""
+NAMED: Final = """
+    select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s
 """
 COLUMNS: Final = """
     select attname, atttypid, atttypmod from pg_attribute

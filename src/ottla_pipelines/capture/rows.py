@@ -31,12 +31,27 @@ TYPES: Final[Mapping[int, str]] = {
 """The types of columns by the OID of PostgreSQL's type. All others are strings."""
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(\+00)?")
 
 
 def table_schema(columns: Sequence[Column]) -> str:
-    """Return the config `ottla.table.schema` for rows with these columns."""
-    return "json:" + ",".join(f"{column.name} {_type(column)}" for column in columns)
+    """Return the config `ottla.table.schema` for rows with these columns, without those that it cannot name."""
+    unnamed = unsupported(columns)
+    return "json:" + ",".join(f"{column.name} {_type(column)}" for column in columns if column.name not in unnamed)
+
+
+def unsupported(columns: Sequence[Column]) -> dict[str, str]:
+    """Return the names that columns of the topic's table cannot have, and why."""
+    problems: dict[str, str] = {}
+    by_lower: dict[str, str] = {}
+    for column in columns:
+        other = by_lower.setdefault(column.name.lower(), column.name)
+        if not _COLUMN_NAME.fullmatch(column.name):
+            problems[column.name] = "has a blank, comma or bracket"
+        elif other != column.name:
+            problems[column.name] = f"differs from {other!r} in case only"
+    return problems
 
 
 def _type(column: Column) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -168,6 +169,23 @@ def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: p
     assert world.rows("grow.grow", "id, n, price, note") == world.expected("grow", "id, n, price, note")
 
 
+def test_columns_and_names_that_change_before_a_change_is_read(database: str, broker: Broker) -> None:
+    world = World(database, broker, "later", "later", "gone")
+    large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
+    world.sql(
+        "create table later (id int primary key, n int, large text)", "create table gone (like later including all)"
+    )
+    world.sql(f"insert into later values (1, 1, '{large}')", f"insert into gone values (1, 1, '{large}')")
+    with service.opened(world.options) as capture:
+        capture.start()
+        world.sql("update later set n = 2", "update gone set n = 2")  # the WAL does not have the value of `large`
+        world.sql('alter table later add column "a b" int', 'alter table later add column "N" int', "drop table gone")
+        world.sql('update later set "a b" = 3, n = 3', "alter table later rename to later_on")
+        assert capture.step() == 2, "no row is left of the dropped table"
+    assert world.rows("later.later", "id, n, large") == [(1, 3, large)]
+    assert json.loads(whole_topic(world.servers, "later.later", 1)[-1].value or b"")["a b"] == 3
+
+
 def test_other_encoding_short_timeout_and_inherited_table(database: str, broker: Broker) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("create database western encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
@@ -243,6 +261,7 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
     World(database, broker, "x").sql(
         "create table keyless (id int)",
         'create table odd (id int primary key, "a b" int)',
+        'create table cases (id int primary key, "N" int, n int)',
         "create table nothing (id int primary key)",
         "alter table nothing replica identity nothing",
         "create table lost (id int primary key)",
@@ -259,11 +278,14 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         "parts": "it is partitioned; capture its partitions",
         "seen": "it is not a table",
         "keyless": "it has no primary key",
+        "cases": "the column 'n' differs from 'N' in case only",
         "odd": "the column 'a b' has a blank",
         "nothing": "run ALTER TABLE public.nothing REPLICA IDENTITY DEFAULT",
     }.items():
         with pytest.raises(ConfigurationError, match=message):
             World(database, broker, "bad", table).capture()
+    with pytest.raises(ConfigurationError, match=r"^--database: expected a URL such as postgresql://user@host/db$"):
+        World("postgres:/user:secret@host", broker, "x", "lost").capture()
     with pytest.raises(ConfigurationError, match=r"--table public.a b and public.a_b have the same topic twins.a_b"):
         World(database, broker, "twins", "a b", "a_b").capture()
     world = World(database, broker, "lost", "lost")
