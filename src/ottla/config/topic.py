@@ -49,6 +49,10 @@ def table_schema(value: Any) -> str:
         raise ValueError(f"expected one of {', '.join(SCHEMAS)}, json:NAME TYPE,… or registry:URL")
     if kind == "registry" and argument and not argument.startswith(("http://", "https://")):
         raise ValueError("expected registry:http://HOST:PORT")
+    if kind == "json" and argument:
+        from ottla.table_fields import declared_fields  # a start without tables does not load it
+
+        declared_fields(argument)
     return declared
 
 

@@ -49,9 +49,9 @@ class ConverterFactory:
         if kind == "text":
             return TextConverter()
         if kind == "json":
-            from ottla_tables.values.json_fields import JsonConverter, declared_fields
+            from ottla_tables.values.json_fields import JsonConverter, declared_schema
 
-            return JsonConverter(declared_fields(argument) if argument else None, table or RECORD, widens=widens)
+            return JsonConverter(declared_schema(argument) if argument else None, table or RECORD, widens=widens)
         if kind == "registry":
             from ottla_tables.values.registry_fields import RegistryConverter
 

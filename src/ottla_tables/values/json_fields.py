@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from ottla import table_fields
 from ottla.errors import ConfigurationError
+from ottla.table_fields import DeclaredField
 from ottla_tables.columns import MICROS, RECORD
 from ottla_tables.values.arrow_types import grown
 from ottla_tables.values.column_names import column_of, field_of
@@ -43,37 +45,19 @@ MAX_FIELDS: Final = 2000
 """Maximum number of inferred fields, with those inside objects."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
-_FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
-_COMMAS: Final = re.compile(r",(?![^()]*\))")
-"""Commas outside of parentheses."""
-DECIMAL: Final = "decimal"
-MAX_DIGITS: Final = 38
 
 
-def declared_fields(text: str) -> Any:
-    """Parse `id bigint, name string`. Raises ConfigurationError."""
-    fields = []
-    for part in _COMMAS.split(text):
-        match = _FIELD.fullmatch(part)
-        kind = None if match is None else _declared_type(match[2].lower(), match[3], match[4])
-        if match is None or kind is None:
-            types = ", ".join([*TYPES, "decimal(DIGITS,SCALE)"])
-            raise ConfigurationError(f"ottla.table.schema: {part.strip()!r} is not NAME TYPE, with one of {types}")
-        fields.append(pa.field(match[1], kind))
+def declared_schema(text: str) -> Any:
+    """Return the columns of `id bigint, name string`. Raises ConfigurationError."""
     try:
-        _check_case(fields)
-    except pa.ArrowInvalid as error:
+        fields = table_fields.declared_fields(text)
+    except ValueError as error:
         raise ConfigurationError(f"ottla.table.schema: {error}") from None
-    return pa.schema(fields)
+    return pa.schema([pa.field(field.name, _arrow_type(field)) for field in fields])
 
 
-def _declared_type(name: str, digits: str | None, scale: str | None) -> Any | None:
-    if digits is None:
-        return TYPES.get(name)
-    precision, places = int(digits), int(scale or 0)
-    if name != DECIMAL or not 1 <= precision <= MAX_DIGITS or places > precision:
-        return None
-    return pa.decimal128(precision, places)
+def _arrow_type(field: DeclaredField) -> Any:
+    return pa.decimal128(field.digits, field.scale) if field.type == table_fields.DECIMAL else TYPES[field.type]
 
 
 class JsonConverter:

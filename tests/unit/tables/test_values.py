@@ -16,12 +16,14 @@ from tests.unit.tables.topics import table_world
 
 from ottla import Broker
 from ottla.client.admin.configs import TOPIC, ConfigResource
+from ottla.config.topic import table_schema
 from ottla.errors import ConfigurationError
+from ottla.table_fields import TYPES
 from ottla_tables.columns import RECORD
 from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.errors import TableError
 from ottla_tables.query.engine import QueryEngine
-from ottla_tables.values.json_fields import JsonConverter, declared_fields
+from ottla_tables.values.json_fields import JsonConverter, declared_schema
 from ottla_tables.writer import Ends, TableWriter
 
 FORMATS = ("iceberg", "delta", "parquet")
@@ -167,7 +169,7 @@ def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_decimals_and_dates_are_exact_and_others_are_dead_letters() -> None:
-    converter = JsonConverter(declared_fields("price decimal(10, 2), day date, at timestamp"), RECORD)
+    converter = JsonConverter(declared_schema("price decimal(10, 2), day date, at timestamp"), RECORD)
     values = [
         '{"price": "12345678.90", "day": "2026-02-28", "at": "2026-02-28T01:02:03.123456Z"}',
         '{"price": 0.1, "day": null}',
@@ -191,12 +193,20 @@ def test_decimals_and_dates_are_exact_and_others_are_dead_letters() -> None:
 @pytest.mark.parametrize("declaration", ["id number", "id int(4)", "id decimal", "id decimal(39,0)", "id decimal(3,4)"])
 def test_declaration_without_a_known_type_is_rejected(declaration: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"'{declaration}' is not NAME TYPE")):
-        declared_fields(declaration)
+        declared_schema(declaration)
+    with pytest.raises(ValueError, match="is not NAME TYPE"):
+        table_schema(f"json:{declaration}")
+
+
+def test_every_type_of_a_declaration_has_a_column() -> None:
+    declaration = ", ".join(f"f{i} {kind}" for i, kind in enumerate(TYPES))
+    assert len(declared_schema(declaration)) == len(TYPES)
+    assert table_schema(f"json:{declaration}") == f"json:{declaration}"
 
 
 def test_fields_that_differ_in_case_only_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="the fields id and ID differ in case only"):
-        declared_fields("id int,ID bigint")
+        declared_schema("id int,ID bigint")
 
 
 def test_values_that_exhaust_the_stack_or_the_schema_are_dead_letters(broker: Broker, tmp_path: Path) -> None:

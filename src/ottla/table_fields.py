@@ -1,0 +1,62 @@
+"""The fields of JSON values that `ottla.table.schema=json:NAME TYPE,…` declares."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+TYPES: Final = (
+    "boolean",
+    "bigint",
+    "long",
+    "int",
+    "integer",
+    "double",
+    "float",
+    "string",
+    "text",
+    "varchar",
+    "timestamp",
+    "date",
+)
+DECIMAL: Final = "decimal"
+MAX_DIGITS: Final = 38
+_FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
+_COMMAS: Final = re.compile(r",(?![^()]*\))")
+"""Commas outside of parentheses."""
+
+
+class DeclaredField(NamedTuple):
+    """A field, its type in lower case, and of a decimal the number of digits, in all and after the point."""
+
+    name: str
+    type: str
+    digits: int = 0
+    scale: int = 0
+
+
+def declared_fields(text: str) -> list[DeclaredField]:
+    """Parse `id bigint, price decimal(10, 2)`. Raises ValueError."""
+    fields: dict[str, DeclaredField] = {}
+    for part in _COMMAS.split(text):
+        field = _field(part)
+        if field is None:
+            types = ", ".join([*TYPES, "decimal(DIGITS,SCALE)"])
+            raise ValueError(f"{part.strip()!r} is not NAME TYPE, with one of {types}")
+        other = fields.setdefault(field.name.lower(), field)
+        if other is not field:
+            raise ValueError(f"the fields {other.name} and {field.name} differ in case only")
+    return list(fields.values())
+
+
+def _field(part: str) -> DeclaredField | None:
+    match = _FIELD.fullmatch(part)
+    if match is None:
+        return None
+    name, kind = match[1], match[2].lower()
+    if match[3] is None:
+        return DeclaredField(name, kind) if kind in TYPES else None
+    digits, scale = int(match[3]), int(match[4] or 0)
+    if kind != DECIMAL or not 1 <= digits <= MAX_DIGITS or scale > digits:
+        return None
+    return DeclaredField(name, kind, digits, scale)
