@@ -12,7 +12,7 @@ from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla_pipelines.capture.postgresql import TableSource
 from ottla_pipelines.capture.rows import table_schema
 
-log: Final = logging.getLogger("ottla.capture")
+log: Final = logging.getLogger("ottla_pipelines")
 
 SCHEMA: Final = "ottla.table.schema"
 DISCOVERY_SECONDS: Final = 10.0
