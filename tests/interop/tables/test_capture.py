@@ -6,12 +6,12 @@ import json
 import os
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,7 +58,7 @@ COMPARED = (
 def database() -> Iterator[str]:
     if problem := databases.missing("postgresql"):
         pytest.skip(problem)
-    with local_postgresql.running({"wal_level": "logical", "fsync": "off"}) as url:
+    with local_postgresql.running({"wal_level": "logical", "max_replication_slots": "50", "fsync": "off"}) as url:
         yield url
 
 
@@ -153,7 +153,8 @@ def test_truncate_and_values_that_columns_do_not_have(database: str, broker: Bro
 
 def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+    # of this module only: the broker's threads sleep, too
+    monkeypatch.setattr(service, "time", SimpleNamespace(sleep=waits.append))
     world = World(database, broker, "grow", "grow")
     world.sql("create table grow (id int primary key, n int)", "alter table grow replica identity full")
     world.sql("insert into grow values (1, 1)")
