@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -177,8 +176,8 @@ def _counter(struct: Any) -> CountErrors | None:
         for name, count in arrays:
             items = getattr(value, name) or ()
             if count is _count_own:  # without a call for each
-                for code, number in Counter([item.error_code for item in items]).items():
-                    errors[code] = errors.get(code, 0) + number
+                for item in items:
+                    errors[item.error_code] = errors.get(item.error_code, 0) + 1
             else:
                 for item in items:
                     count(item, errors)
