@@ -193,7 +193,7 @@ def spark_page() -> Iterator[str]:
 def work(servers: list[str]) -> None:
     """Give every counter something to count: records, a group that commits, a request that fails."""
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
-        admin.create_topics([NewTopic("visits", 3, 3)])
+        admin.create_topics([NewTopic("visits", 3, 3, topic_configs={"flush.messages": "1"})])
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.delete_topics(["missing"])
         admin.alter_client_quotas([ClientQuotaAlteration({"client-id": "greedy"}, {"producer_byte_rate": 1000})])
