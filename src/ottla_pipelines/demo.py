@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -36,7 +33,7 @@ def run_demo(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     try:
         run = prepare(args, console)
-        with _terminating(), run.locked():
+        with run.locked():
             rates = finished_rates(run)
             if rates is None:
                 rates = work(run, args, console)
@@ -111,20 +108,6 @@ def _finished(run: Run) -> Path:
 
 def _save_finished(run: Run, rates: Rates) -> None:
     write_json(_finished(run), rates)
-
-
-@contextmanager
-def _terminating() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM, so that the other processes are stopped as with Ctrl+C."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:

@@ -7,13 +7,10 @@ compared with the database.
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import psycopg
@@ -45,7 +42,6 @@ def run_demo(data: Path, seconds: float, table_format: str) -> int:
         )
     _clear(data)
     with ExitStack() as stack:
-        stack.enter_context(_terminating())
         database = stack.enter_context(local_postgresql.running(SETTINGS))
         connection = stack.enter_context(psycopg.connect(database, autocommit=True))
         workload = Workload(connection, seed=1)
@@ -92,20 +88,6 @@ def _clear(data: Path) -> None:
         shutil.rmtree(data)
     data.mkdir(parents=True, exist_ok=True)
     mark.touch()
-
-
-@contextmanager
-def _terminating() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM, so that the processes are stopped as with Ctrl+C."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _wait_for(connection: psycopg.Connection[Any], children: list[Child]) -> None:
