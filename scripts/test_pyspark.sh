@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Run Spark's tests on another version of pyspark: scripts/test_pyspark.sh VERSION [TEST …]
 #
-# The version gets a virtual environment of its own, build/pyspark-VERSION, which is used again. PYTHON names the interpreter.
+# PYTHON names the interpreter (python3). Each version on each Python gets a virtual environment of its own below build/, which is used again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?the version of pyspark is missing, such as 4.0.0: make test-pyspark VERSION=4.0.0}; shift
-venv=build/pyspark-$version
+python=${PYTHON:-python3}
+venv=build/pyspark-$version-$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 if [ ! -e "$venv/.ready" ]; then
-  "${PYTHON:-python3}" -m venv "$venv"
+  "$python" -m venv "$venv"
   others=$(mktemp)
   grep -v '^pyspark==' constraints.txt > "$others"
   printf '· installing pyspark %s into %s (its wheel is built from 400 MB of source)\n' "$version" "$venv" >&2
