@@ -38,6 +38,9 @@ SUITES: dict[str, Suite] = {
     "failover": Suite("failover", "the time without a leader after a fault"),
     "controller": Suite("controller", "the requests of a controller of many partitions"),
     "console": Suite("console", "the time of each page of the console on 10,000 topics"),
+    "tables": Suite(
+        "tables", "a topic as an Iceberg table: CPU beside a consumer and Spark, freshness, equality after kills"
+    ),
     "report": Suite("report", "docs/performance.md with its charts, from the saved results"),
 }
 DEFAULT = ("floors", "broker", "clients", "spark")
