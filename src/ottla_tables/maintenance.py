@@ -27,6 +27,7 @@ class Maintenance:
     def __init__(self, topic: str, table: Table, config: TableConfig, clock_ms: Callable[[], int] = now_ms) -> None:
         self._topic = topic
         self._table = table
+        self._file_bytes = config.ottla_table_flush_bytes
         self._small_bytes = config.ottla_table_flush_bytes // 2
         self._count = config.ottla_table_compact_files
         self._retention_ms = config.ottla_table_retention_ms
@@ -56,7 +57,7 @@ class Maintenance:
             log.info("%s: %d files merged in %.2f s", self._topic, len(small), time.perf_counter() - began)
 
     def _merge(self, files: Sequence[TableFile], snapshot: Snapshot) -> None:
-        merged = FileWriter(self._table)
+        merged = FileWriter(self._table, self._file_bytes)
         try:
             for file in files:
                 for batch in read_batches(self._table, file.path):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.unit.replication.partitions import Held
 
 from ottla.storage.append_writer import SLOW_SECONDS, AppendWriter
+from ottla.storage.files import LogFile
 
 
 class SlowWrites:
@@ -22,7 +25,8 @@ class SlowWrites:
     async def write_next(self, writes: int = 1, error: BaseException | None = None) -> None:
         """Run the next queued writes, and let the event loop handle their results."""
         for _ in range(writes):
-            self.thread.run_one(error)
+            with contextlib.nullcontext() if error is None else patch.object(LogFile, "write", side_effect=error):
+                self.thread.run_one()
         for _ in range(3):
             await asyncio.sleep(0)
 

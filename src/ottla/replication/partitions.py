@@ -6,6 +6,7 @@ Kafka's `ReplicaManager`, without the purgatory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -556,6 +557,16 @@ class Partitions:
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:
-    """Wait until all futures are done, at most `timeout_ms`. Their results and errors stay in them."""
-    if futures:
-        await asyncio.wait(futures, timeout=timeout_ms / 1000)
+    """Wait until all futures are done, at most `timeout_ms`; then cancel the others. Errors stay in the futures.
+
+    The futures must not have other waiters. Awaiting one after the other takes less of the event loop than
+    `asyncio.wait`, which every produce request with acks=all would pay for.
+    """
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            for future in futures:
+                with contextlib.suppress(errors.KafkaError):
+                    await future
+    except TimeoutError:
+        for future in futures:
+            future.cancel()

@@ -35,6 +35,7 @@ from ottla.simulation.process import PROCESS, current
 from ottla.simulation.stores.object_store import SimulatedStorage
 from ottla.simulation.stores.sqlite import SqliteModule
 from ottla.simulation.workers import SimulatedExecutor
+from ottla.storage.append_writer import WriterThread
 from ottla.storage.log import Log
 from ottla.storage.recovery import open_log as production_open_log
 
@@ -205,6 +206,7 @@ def install(
         id(pathlib.Path): SimulatedPath,
         id(concurrent.futures.ThreadPoolExecutor): SimulatedExecutor,
         id(MeteredWorkers): SimulatedExecutor,
+        id(WriterThread): SimulatedExecutor,
         id(production_open_log): open_log,
         id(ObjectStorage): SimulatedStorage,
     }

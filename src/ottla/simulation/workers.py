@@ -32,6 +32,15 @@ class SimulatedExecutor(Executor):
             self._schedule()
         return work
 
+    def run_later(self, call: Callable[[], object], /) -> None:
+        """Queue a call, as `storage.append_writer.WriterThread` does."""
+        self.submit(call)
+
+    def wait(self) -> None:
+        """Run the queued items immediately."""
+        while self._queue:
+            self._queue.popleft().run()
+
     def _schedule(self) -> None:
         process: Process | None = PROCESS.get()
         delay = self.rng.expovariate(1 / TYPICAL_SECONDS)

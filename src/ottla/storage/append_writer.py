@@ -9,12 +9,15 @@ threads that handle requests wait for the disk.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.storage.files import LogFile
 from ottla.storage.validation import DeferredAppendError
@@ -36,25 +39,92 @@ class QueueFullError(DeferredAppendError):
     """A batch cannot be appended until the queue of writes has space."""
 
 
-Result = Callable[[OSError | None], None]
-"""Called on the event loop after a queued write, with its error, or None."""
+class QueuedWrite:
+    """A write that the thread carries out. `error` and `seconds` are its result.
+
+    `on_result` is called on the event loop after it, with the write and its error, or None.
+    """
+
+    __slots__ = ("data", "error", "file", "is_finished", "on_result", "position", "seconds")
+
+    def __init__(
+        self, file: LogFile, position: int, data: bytes, on_result: Callable[[Any, OSError | None], None]
+    ) -> None:
+        self.file = file
+        self.position = position
+        self.data = data
+        self.on_result = on_result
+        self.error: Exception | None = None
+        self.seconds = 0.0
+        self.is_finished = False
+        """Whether the thread has finished it, although the event loop may not have handled the result."""
+
+
+class Thread(Protocol):
+    """Runs one call at a time, in order."""
+
+    def run_later(self, call: Callable[[], object], /) -> object:
+        """Queue a call."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until all queued calls have run."""
+        ...
+
+    def shutdown(self, wait: bool = True) -> None:
+        """End the thread after the queued calls."""
+        ...
+
+
+class WriterThread:
+    """A thread that writes. An executor takes more time for a call, most of it for its future and its wake-ups."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def run_later(self, call: Callable[[], object], /) -> None:
+        """Queue a call, which must not raise an error."""
+        self._calls.put(call)
+
+    def wait(self) -> None:
+        """Wait until all queued calls have run."""
+        ended = threading.Event()
+        self._calls.put(ended.set)
+        ended.wait()
+
+    def shutdown(self, wait: bool = True) -> None:
+        """End the thread after the queued calls."""
+        self._calls.put(None)
+        if wait:
+            self._thread.join()
 
 
 class AppendWriter:
     """The writer of one log directory. Not thread-safe: event loop only."""
 
     def __init__(
-        self, directory: Path, clock: Callable[[], float] = time.perf_counter, thread: Executor | None = None
+        self, directory: Path, clock: Callable[[], float] = time.perf_counter, thread: Thread | None = None
     ) -> None:
         """`clock`: returns seconds.
 
-        `thread`: an executor that runs one call at a time, in order; None: start one when the disk is slow.
+        `thread`: runs one call at a time, in order; None: start one when the disk is slow.
         """
         self._directory = directory
         self._clock = clock
         self._slow_until: float | None = None
         """The time until which the thread writes, if there is no further slow write; None while the disk keeps up."""
         self._thread = thread
+        self._finished: deque[QueuedWrite] = deque()
+        """The writes that the thread has finished, and whose results the event loop has not handled."""
+        self._is_notified = False
+        """Whether the event loop will handle the results, so that the thread need not wake it up for each of them."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self.queued = 0
         """Number of writes in the queue."""
@@ -96,41 +166,66 @@ class AppendWriter:
             )
         self._slow_until = now + CALM_SECONDS
 
-    def submit(self, file: LogFile, position: int, data: bytes, on_result: Result) -> Future[float]:
-        """Queue a write. Return a future of its duration in seconds. `on_result` is called on the event loop."""
+    def submit(self, write: QueuedWrite) -> None:
+        """Queue a write. Its `on_result` is called on the event loop."""
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, f"ottla-append-{self._directory.name}")
-        loop = asyncio.get_running_loop()
+            self._thread = WriterThread(f"ottla-append-{self._directory.name}")
+        self._loop = asyncio.get_running_loop()
+        write.is_finished, write.error = False, None
         self.queued += 1
-        self.queued_bytes += len(data)
+        self.queued_bytes += len(write.data)
+        self._thread.run_later(functools.partial(self._run, write))
 
-        def write() -> float:
-            began = self._clock()
-            file.write(position, data)
-            return self._clock() - began
-
-        def on_done(done: Future[float]) -> None:
+    def _run(self, write: QueuedWrite) -> None:
+        """Write, in the thread."""
+        began = self._clock()
+        try:
+            write.file.write(write.position, write.data)
+        except Exception as error:
+            write.error = error
+        write.seconds = self._clock() - began
+        write.is_finished = True
+        self._finished.append(write)
+        if not self._is_notified:
+            self._is_notified = True
+            loop = self._loop
+            assert loop is not None
             try:
-                loop.call_soon_threadsafe(self._on_done, done, len(data), on_result)
+                loop.call_soon_threadsafe(self._handle_results)
             except RuntimeError:  # the event loop is closed, so nothing waits for the result
                 return
 
-        queued = self._thread.submit(write)
-        queued.add_done_callback(on_done)
-        return queued
-
-    def _on_done(self, done: Future[float], nbytes: int, on_result: Result) -> None:
-        self.queued -= 1
-        self.queued_bytes -= nbytes
-        error = done.exception()
-        if error is None and done.result() > SLOW_SECONDS:
-            self._on_slow_write(done.result())
-        on_result(error if error is None or isinstance(error, OSError) else OSError(str(error)))
+    def _handle_results(self) -> None:
+        # The order matters: a write that is finished from here on wakes the event loop up again.
+        self._is_notified = False
+        try:
+            while self._finished:
+                self._handle_result(self._finished.popleft())
+        except BaseException:
+            asyncio.get_running_loop().call_soon(self._handle_results)
+            raise
         if not self.is_full:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def _handle_result(self, write: QueuedWrite) -> None:
+        self.queued -= 1
+        self.queued_bytes -= len(write.data)
+        error = write.error
+        if error is None and write.seconds > SLOW_SECONDS:
+            self._on_slow_write(write.seconds)
+        write.on_result(write, error if error is None or isinstance(error, OSError) else OSError(str(error)))
+
+    def wait(self, writes: Iterable[QueuedWrite]) -> None:
+        """Wait until the thread has finished these writes. Raises the error of the first one that has failed."""
+        for write in writes:
+            if not write.is_finished:
+                assert self._thread is not None
+                self._thread.wait()
+            if write.error is not None:
+                raise write.error
 
     async def wait_for_space(self) -> None:
         """Wait until the queue is below its limit."""

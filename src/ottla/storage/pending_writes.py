@@ -9,27 +9,31 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.storage.append_writer import AppendWriter
+from ottla.storage.append_writer import AppendWriter, QueuedWrite
 from ottla.storage.files import LogFile
 from ottla.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from typing_extensions import Buffer
 
 
-class PendingWrite:
+class PendingWrite(QueuedWrite):
     """An append whose write is queued."""
 
-    __slots__ = ("data", "file", "future", "position", "segment")
+    __slots__ = ("base_offset", "segment")
 
-    def __init__(self, segment: Segment, file: LogFile, position: int, data: bytes) -> None:
+    def __init__(
+        self,
+        base_offset: int,
+        segment: Segment,
+        file: LogFile,
+        position: int,
+        data: bytes,
+        on_result: Callable[[PendingWrite, OSError | None], None],
+    ) -> None:
+        super().__init__(file, position, data, on_result)
+        self.base_offset = base_offset
         self.segment = segment
-        self.file = file
-        self.position = position
-        self.data = data
-        self.future: Future[float] | None = None
 
 
 class PendingWrites:
@@ -59,22 +63,22 @@ class PendingWrites:
         """Write an append to its segment, or queue the write if the disk does not keep up. Raises OSError."""
         if self.writer.write(file, position, data):
             return
-        pending = self._writes[base_offset] = PendingWrite(segment, file, position, bytes(data))
+        pending = PendingWrite(base_offset, segment, file, position, bytes(data), self._on_result)
+        self._writes[base_offset] = pending
         self._update(segment)
-        self._queue(base_offset, pending)
+        self.writer.submit(pending)
 
-    def _queue(self, base_offset: int, pending: PendingWrite) -> None:
-        if self._writes.get(base_offset) is pending:
-            on_result = functools.partial(self._on_result, base_offset, pending)
-            pending.future = self.writer.submit(pending.file, pending.position, pending.data, on_result)
+    def _write_again(self, pending: PendingWrite) -> None:
+        if self._writes.get(pending.base_offset) is pending:
+            self.writer.submit(pending)
 
-    def _on_result(self, base_offset: int, pending: PendingWrite, error: OSError | None) -> None:
-        if self._writes.get(base_offset) is not pending:
+    def _on_result(self, pending: PendingWrite, error: OSError | None) -> None:
+        if self._writes.get(pending.base_offset) is not pending:
             return  # the log was closed or truncated
         if error is not None:
-            self._on_failed(error, functools.partial(self._queue, base_offset, pending))
+            self._on_failed(error, functools.partial(self._write_again, pending))
             return
-        del self._writes[base_offset]
+        del self._writes[pending.base_offset]
         self._update(pending.segment)
         self._on_written(len(pending.data))
 
@@ -86,9 +90,7 @@ class PendingWrites:
     def wait(self) -> None:
         """Wait until all queued writes are complete. Called before the files are changed otherwise. Raises OSError."""
         writes = list(self._writes.values())
-        for pending in writes:
-            assert pending.future is not None
-            pending.future.result()
+        self.writer.wait(writes)
         self._writes.clear()
         for pending in writes:
             self._update(pending.segment)

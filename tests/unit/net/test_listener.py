@@ -20,7 +20,7 @@ from ottla.net.server import connection as connections
 from ottla.net.server.connection import FILE_BYTES, CloseConnectionError, Connection, Reply, UnsentBytes
 from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.net.server.listener import Listener
-from ottla.net.server.memory_pool import MemoryPool
+from ottla.net.server.memory_pool import STANDARD_BYTES, MemoryPool
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -36,6 +36,41 @@ def test_pipelined_requests_are_answered_in_order() -> None:
             reader, writer = await server.connect()
             writer.write(b"".join(frame(bytes([i, i])) for i in range(50)))
             assert [await answer(reader) for _ in range(50)] == [bytes([i, i]) for i in range(50)]
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("releases", [False, True])
+def test_requests_are_received_while_one_is_in_progress_until_the_buffer_is_full(releases: bool) -> None:
+    async def test() -> None:
+        release = asyncio.Event()
+
+        async def wait(body: bytes) -> Reply:
+            await release.wait()
+            return [frame(body)]
+
+        def handle(body: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
+            if bytes(body) != b"first":
+                return [frame(bytes(body))]
+            if releases:
+                connection.release_frame()
+            return wait(b"first")
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"first"))
+            await until(lambda: any(c.busy for c in server.listener.connections))
+            (connection,) = server.listener.connections
+            writer.write(frame(b"small"))
+            await until(lambda: connection._has_unhandled)
+            assert connection._reading
+            large = [os.urandom(60_000) for _ in range(40)]
+            writer.write(b"".join(map(frame, large)))
+            await until(lambda: not connection._reading)
+            assert connection.held_bytes <= STANDARD_BYTES
+            release.set()
+            assert [await answer(reader) for _ in range(42)] == [b"first", b"small", *large]
             writer.close()
 
     run(test)

@@ -31,6 +31,13 @@ class Held(Executor):
         self.jobs.append((future, lambda: fn(*args, **kwargs)))
         return future
 
+    def run_later(self, call: Callable[[], object], /) -> None:
+        self.submit(call)
+
+    def wait(self) -> None:
+        while self.jobs:
+            self.run_one()
+
     def run_one(self, error: BaseException | None = None) -> None:
         future, job = self.jobs.pop(0)
         if error is not None:

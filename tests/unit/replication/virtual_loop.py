@@ -78,6 +78,13 @@ class VirtualDisk(Executor):
             self._loop.call_later(self._random.uniform(0, 1), self._run_next)
         return write
 
+    def run_later(self, call: Callable[[], object], /) -> None:
+        self.submit(call)
+
+    def wait(self) -> None:
+        while self._jobs:
+            self.run_one()
+
     def _run_next(self) -> None:
         if self._jobs:
             self.run_one()

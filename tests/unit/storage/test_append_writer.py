@@ -176,6 +176,26 @@ async def test_close_writes_what_is_queued(tmp_path: Path) -> None:
         assert values(log_dir.logs[TopicPartition("t", 0)]) == [b"a", b"b"]
 
 
+async def test_event_loop_is_woken_up_once_for_the_writes_that_are_finished_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, wake_ups = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda call: wake_ups.append(call))
+    writer = AppendWriter(tmp_path)
+    writer._slow_until = float("inf")
+    log = open_log(tmp_path / str(TP), TP, LogConfig(), writer=writer)
+    append(log, b"a", b"b", b"c")
+    log._wait_written()  # the thread has finished, the event loop has handled nothing
+    (handle_results,) = wake_ups
+    handle_results()
+    assert (writer.queued, writer.queued_bytes, values(log)) == (0, 0, [b"a", b"b", b"c"])
+    append(log, b"d")
+    log._wait_written()
+    assert len(wake_ups) == 2
+    log.close()
+    writer.close()
+
+
 async def test_full_queue_lets_producers_wait_for_space(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
     log = make_slow_log()
     append(log, b"a")

@@ -60,10 +60,7 @@ async def _when_gone(
 ) -> DeleteRecordsResponse:
     await wait_all([w.deleted for w in waiting], timeout_ms)
     for partition, deleted, result in waiting:
-        error = (deleted.exception() if deleted.done() else None) or (
-            None if deleted.done() else errors.RequestTimedOutError()
-        )
-        deleted.cancel()
+        error = errors.RequestTimedOutError() if deleted.cancelled() else deleted.exception()
         result.low_watermark = partition.leader_replica.low_watermark(_alive(context))
         result.error_code = errors.code_of(error) if isinstance(error, errors.KafkaError) else 0
     return response

@@ -341,7 +341,7 @@ async def _when_safe(
     timeout_ms = request.timeout_ms
     await wait_all([wait.future for wait in waits], timeout_ms)
     for wait in waits:
-        error = wait.future.exception() if wait.future.done() else _timed_out(wait, timeout_ms, context)
+        error = _timed_out(wait, timeout_ms, context) if wait.future.cancelled() else wait.future.exception()
         error = error or wait.failure
         if error is not None:
             wait.response.error_code = errors.code_of(error)

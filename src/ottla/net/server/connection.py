@@ -141,6 +141,7 @@ class Connection:
         "_frame_began",
         "_frame_free",
         "_is_loading",
+        "_is_looking",
         "_loop",
         "_memory",
         "_out",
@@ -191,6 +192,7 @@ class Connection:
         self._out: list[Chunk] = []
         self._reading = self._writing = False
         self._is_loading = False  # whether a worker is reading the next bytes to send from the disk
+        self._is_looking = False  # whether a timer will look for the peer's end
         self._task: asyncio.Future[Reply] | None = None
         self._throttle_seconds = 0.0
         self._send_began = 0.0  # start time of a response that the socket did not accept at once; 0 if there is none
@@ -262,22 +264,45 @@ class Connection:
 
     def _on_readable(self) -> None:
         if self._task is not None:
-            self._look_for_end()
+            self._read_ahead()
             return
+        n = self._receive(self._buffer or self._take_buffer())
+        if n is None:
+            self._make_room()
+        elif n == 0:
+            self.close()
+        else:
+            self._handle_frames()
+
+    def _read_ahead(self) -> None:
+        """Receive further requests while one is in progress, as many as the buffer has room for.
+
+        Their client would otherwise have to be removed from the selector, and be added again after the response.
+        """
         buffer = self._buffer or self._take_buffer()
+        if self._filled == len(buffer):
+            self._look_for_end()
+        elif self._receive(buffer) == 0:
+            self._on_end(has_more=self._has_unhandled)
+        elif self._frame_free:
+            self._make_room()
+
+    def _receive(self, buffer: bytearray) -> int | None:
+        """Receive bytes into the rest of the buffer. Return how many: 0 at the end, None if there are none yet."""
         try:
             n = self._sock.recv_into(memoryview(buffer)[self._filled :])
         except (BlockingIOError, InterruptedError):
-            self._make_room()
-            return
+            return None
         except OSError:
-            n = 0
-        if n == 0:
-            self.close()
-            return
-        self.last_active = time.monotonic()
-        self._filled += n
-        self._handle_frames()
+            return 0
+        if n:
+            self.last_active = time.monotonic()
+            self._filled += n
+        return n
+
+    def _look_again(self) -> None:
+        self._is_looking = False
+        self._look_for_end()
 
     def _look_for_end(self) -> None:
         """Check whether the peer has disconnected while a request is in progress.
@@ -290,15 +315,21 @@ class Connection:
             return
         has_more, has_gone = self._peeked()
         has_more = has_more or self._has_unhandled
-        if has_gone and not has_more:
+        if has_gone:
+            self._on_end(has_more=has_more)
+        elif has_more:
+            if not self._is_looking:
+                self._is_looking = True
+                self._loop.call_later(LOOK_SECONDS, self._look_again)
+            self._stop_reading()
+
+    def _on_end(self, *, has_more: bool) -> None:
+        """Handle the end of the peer's requests while one is in progress. `has_more`: whether others follow it."""
+        if not has_more:
             self._close(cancel=False)
             return
-        if has_gone:
-            self._notify_closed()
-        elif has_more:
-            self._loop.call_later(LOOK_SECONDS, self._look_for_end)
-        if has_more:
-            self._stop_reading()
+        self._notify_closed()
+        self._stop_reading()
 
     @property
     def _has_unhandled(self) -> bool:
@@ -473,8 +504,10 @@ class Connection:
             grown[:have] = memoryview(buffer)[start : self._filled]
             self._memory.release(buffer)
             self._buffer = grown
-        elif start:
+        elif start + min(needed, size + 4) > len(buffer):
             self._move(buffer, start, have)
+        else:
+            return True
         self._start, self._filled = 0, have
         return True
 

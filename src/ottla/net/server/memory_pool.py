@@ -20,7 +20,7 @@ STANDARD_BYTES = 64 * 1024
 """Size of a standard buffer in bytes, into which a typical request with one batch fits."""
 KEPT_STANDARD = 64
 LARGE_BYTES = 17 * 64 * 1024
-"""Size of a large buffer in bytes: batches of 1 MiB, which is the default `max.request.size` of producers, and their headers."""
+"""Size of a large buffer in bytes: batches of 1 MiB, producers' default `max.request.size`, and their headers."""
 KEPT_LARGE = 8
 """KEPT_STANDARD and KEPT_LARGE: maximum number of free buffers of each size that are kept for reuse."""
 REAP_SECONDS = 1.0
