@@ -139,7 +139,7 @@ def metrics_left_out() -> str:
 def admin_calls() -> str:
     """What an admin client can do, a subject after the other."""
     rows = [
-        (f"`{name}`", (call.__doc__ or "").strip().splitlines()[0])
+        (f"`{name}`", " ".join((inspect.getdoc(call) or "").split("\n\n")[0].split()))
         for subject in AdminCore.__mro__
         for name, call in vars(subject).items()
         if subject is not AdminDriver and inspect.iscoroutinefunction(call) and not name.startswith("_")

@@ -85,7 +85,9 @@ class OffsetsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offset at a position of each partition. Raises UnknownTopicOrPartitionError and others."""
+        """Return the offset of each partition for an OffsetSpec, or for a time in milliseconds since 1970. Raises
+        UnknownTopicOrPartitionError and others.
+        """
         timestamps = {
             TopicPartition(*tp): int(spec[0] if isinstance(spec, tuple) else spec)
             for tp, spec in topic_partition_offsets.items()
