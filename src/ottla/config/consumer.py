@@ -171,7 +171,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     default_offset_commit_callback: Final = Option(
         None,
         nullable(anything),
-        "Option of kafka-python: called with (offsets, error) after commits for which no callback was passed.",
+        "Option of kafka-python: a function that is called with (offsets, error) after commits without a callback.",
     )
     enable_incremental_fetch_sessions: Final = Option(
         True,

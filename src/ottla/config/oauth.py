@@ -85,5 +85,5 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_scope_claim_name: Final = Option("scope", text, "Name of the claim with the scope.")
     sasl_oauthbearer_sub_claim_name: Final = Option("sub", text, "Name of the claim with the user's name.")
     sasl_oauthbearer_clock_skew_seconds: Final = Option(
-        30, integer(0), "Accepted difference in seconds between clocks when times of a token are checked."
+        30, integer(0), "Accepted difference in seconds between the clocks when a token's times are checked."
     )

@@ -163,7 +163,7 @@ class RemoteLogConfig(
     remote_log_metadata_consume_wait_ms = Option(
         120_000,
         integer(1),
-        "Maximum time in milliseconds to wait until a record in __remote_log_metadata was read back.",
+        "Maximum time in milliseconds to wait until a record in __remote_log_metadata has been read back.",
     )
 
     def check(self) -> None:

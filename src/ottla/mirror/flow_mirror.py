@@ -164,7 +164,7 @@ class FlowMirror:
                 failures = 0 if self.progress.records > records else failures
                 delay = BACKOFF.backoff(failures)
                 failures += 1
-                log.warning("%s: copying failed, starting again in %.0f s: %s", self.flow.name, delay, error)
+                log.warning("%s: copying failed; starting again in %.0f s: %s", self.flow.name, delay, error)
             await self.until_stopped(asyncio.sleep(delay))
 
     async def _run_session(self) -> None:

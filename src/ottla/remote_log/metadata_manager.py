@@ -209,7 +209,9 @@ class RemoteLogMetadataManager:
     # Changes
 
     async def publish(self, event: RemoteLogEvent) -> None:
-        """Append a change, and wait until it was read back. Raises KafkaError; it may have been appended then."""
+        """Append a change, and wait until it has been read back. Raises KafkaError, after which it may still be
+        appended.
+        """
         await self.ensure_topic()
         number = metadata_partition(event.partition, self._topic.partition_count)
         offset = await self._topic.append(number, encode_event(event))

@@ -267,7 +267,7 @@ class ReplicaFetcher:
                 raise OffsetMovedToTieredStorageError("remote.log.storage.system.enable is not set on this broker")
             start = await self._local_starts.request(tp, follower.epoch)
             if follower.is_current:
-                log.info("Starting %s at offset %d, with the state in remote storage", tp, start.offset)
+                log.info("%s: restarting the log at offset %d, with the state in remote storage", tp, start.offset)
                 await builder.build(partition, start)
                 await partition.checkpoint_truncation()
         except KafkaError as error:

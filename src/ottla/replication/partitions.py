@@ -376,7 +376,7 @@ class Partitions:
                     if created % CREATIONS_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     if self._is_closed:
-                        log.debug("Not creating the log of %s and later ones: the broker stops", tp)
+                        log.debug("Not creating the log of %s and further ones: the broker is stopping", tp)
                         return
         finally:
             self._is_applying = False

@@ -11,7 +11,7 @@ ALL = "*"
 
 
 class ReplicationQuota:
-    """A limit of traffic in bytes per second. Traffic above it delays further traffic."""
+    """A limit on traffic in bytes per second. Traffic above the limit delays further traffic."""
 
     __slots__ = ("_applied_rate", "available_at", "bytes_per_second")
 

@@ -54,8 +54,8 @@ class AvroSerializer(SchemaSerializer):
         self._record_name = "" if self._schema is None else _record_name(self._parser.parsed(self._schema))
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a value; None for None. Raises ValueError if it does not match the schema, and
-        SchemaRegistryError.
+        """Return the bytes of a value; None for None. Raises ValueError or TypeError if it does not match the schema,
+        and SchemaRegistryError.
         """
         if value is None:
             return None
@@ -94,8 +94,8 @@ class AvroDeserializer:
         self._reader = None if reader is None else self._parser.parsed(reader)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of these bytes; None for None. Raises ValueError if they are malformed, and
-        SchemaRegistryError.
+        """Return the value of these bytes; None for None. Raises ValueError, EOFError or IndexError if they are
+        malformed, and SchemaRegistryError.
         """
         if data is None:
             return None

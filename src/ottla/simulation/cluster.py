@@ -90,8 +90,8 @@ class SimulatedBroker:
         within a process after a failure of its log directory.
         """
         self.crashes = 0
-        """The number of times that the broker ended without a controlled and clean shutdown. As in Kafka, a change of a
-        log start offset after the last checkpoint is lost then.
+        """The number of times that the broker ended without a controlled and clean shutdown. As in Kafka, this
+        loses changes of log start offsets after the last checkpoint.
         """
         self.power_lost_at = float("-inf")
         """The time of the last power loss, which may have lost acknowledged records."""

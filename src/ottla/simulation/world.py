@@ -32,7 +32,7 @@ from ottla.simulation.workers import SimulatedExecutor
 TIME: Final = Struct(">d")
 ZOOKEEPER: Final = "zookeeper"
 SQLITE: Final = "sqlite"
-"""The metadata stores: that of a cluster, and the embedded one of a node of several brokers."""
+"""The metadata stores: ZooKeeper for a cluster, and the embedded one for a node of several brokers."""
 MAX_EVENTS: Final = 100_000
 """Maximum number of lines that the timeline stores."""
 

@@ -50,7 +50,7 @@ class Index:
         self._file: LogFile | None = None
         """The file of a read-only index."""
         self._last_block: tuple[int, bytes] = NO_BLOCK
-        """The entries of a read-only index in which the last search ended, after the number of their first one."""
+        """The block of a read-only index in which the last search ended: number of its first entry, and bytes."""
         self._unwritten = False
         """Whether the entries in memory differ from those in the file."""
         self.is_built = False

@@ -721,8 +721,8 @@ class Log:
         """Flush, write the producer snapshot and the indexes, and close the files, so that the next start needs no
         recovery.
 
-        `waits_for_indexes`: False if the log will be opened again at once. Those of the active segment, if all of its
-        records are flushed, are then not on disk: after a loss of power, recovery rebuilds them.
+        `waits_for_indexes`: False if the log will be opened again at once. The indexes of the active segment may then
+        not be on disk when this returns: after a loss of power, recovery rebuilds them.
         """
         if self.closed:
             return

@@ -27,7 +27,7 @@ log: Final = logging.getLogger("ottla_pipelines")
 
 
 class StoppedError(Exception):
-    """Raised if the capture is to stop within a transaction, which is aborted then."""
+    """Raised if the capture has to stop within a transaction, which is then aborted."""
 
 
 POLL_SECONDS: Final = 0.2

@@ -61,11 +61,11 @@ def lsn_text(number: int) -> str:
 
 
 class PostgresSource:
-    """The changes of some tables. Raises psycopg.Error, and ConfigurationError for what the user has to change.
+    """Reads the changes of some tables. Raises psycopg.Error, and ConfigurationError for what the user has to change.
 
     Args:
         url: postgresql://user@host/db, for a user with the attribute REPLICATION who owns the tables.
-        name: the name of publication and slot.
+        name: the name of the publication and of the replication slot.
         tables: the tables, NAME or SCHEMA.NAME.
     """
 

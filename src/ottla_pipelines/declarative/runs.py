@@ -214,7 +214,7 @@ def _remedy(error: ImportError) -> str:
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:
-    """Start the pipeline and pass its events to `show`. Raises PipelineError with the reason of the last failure."""
+    """Start the pipeline and pass its events to `show`. Raises PipelineError with the reason for the last failure."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.spark_connect_pipeline import start_run
 

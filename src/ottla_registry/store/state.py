@@ -31,7 +31,7 @@ class RegistryState:
             document = None if value is None else json.loads(value)
             self._apply(fields, document)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("Ignoring a malformed record of _schemas with key %r: %r", (key or b"")[:200], error)
+            log.warning("Ignoring a malformed record of the schemas topic with key %r: %r", (key or b"")[:200], error)
 
     def _apply(self, key: Mapping[str, Any], document: dict[str, Any] | None) -> None:
         subject = key.get("subject") or None
@@ -56,7 +56,7 @@ class RegistryState:
             case "DELETE_SUBJECT" | "CLEAR_SUBJECT" | "NOOP" | "CONTEXT":
                 pass
             case other:
-                log.warning("Ignoring a record of _schemas with keytype=%s", other)
+                log.warning("Ignoring a record of the schemas topic with unknown keytype=%s", other)
 
     def _add(self, schema: StoredSchema) -> None:
         context = context_of(schema.subject)

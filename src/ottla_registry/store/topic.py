@@ -160,7 +160,7 @@ class SchemasTopic:
                         self._state.apply(record.key, record.value)
                 applied = await self._consumer.position(self._partition, self._timeout_ms)
             except KafkaError as error:
-                log.warning("Cannot read %s, retrying: %s", self._partition.topic, error)
+                log.warning("Cannot read %s; retrying: %s", self._partition.topic, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             async with self._progress:

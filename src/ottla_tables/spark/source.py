@@ -101,7 +101,7 @@ class LastKeys:
 
 
 LAST_KEYS: Final = LastKeys()
-"""Of this process: a worker runs one task at a time, and many of a query."""
+"""The keys that this process has read last: a worker runs one task at a time, but many tasks of a query."""
 
 
 class TableSource:

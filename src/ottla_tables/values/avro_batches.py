@@ -77,7 +77,7 @@ class Batch:
 
     def count_item(self, rows: int) -> None:
         """Count an item of an array or a map, which so many rows have. Raises MalformedBatchError if there are too
-        many: fastavro is faster then.
+        many, because fastavro is then faster.
         """
         self._items += 1
         self._items_of_few += rows <= FEW_ROWS

@@ -184,7 +184,7 @@ def _check_depth(texts: Any) -> None:
 
 
 def _check_case(fields: Any) -> None:
-    """Raise ArrowInvalid if names differ in case only: Delta's columns may not, and those of SQL are ambiguous then."""
+    """Raise ArrowInvalid if names differ in case only, which Delta does not allow and which is ambiguous in SQL."""
     names: dict[str, str] = {}
     for field in fields:
         name = field.name.lower()

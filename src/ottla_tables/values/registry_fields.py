@@ -158,7 +158,7 @@ class RegistryConverter:
         self.schema = self._schema()
 
     def _rows(self, decode: Decode | None, records: Any) -> Any:
-        """Return rows. Raises ArrowInvalid if a value cannot be a row."""
+        """Return the rows of records. Raises ArrowInvalid if a value cannot be converted to a row."""
         arrays = {field.name: records.column(field.name) for field in self._own}
         if decode is not None and records.num_rows:
             assert self._values is not None, "there is a decoder"

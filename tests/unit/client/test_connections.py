@@ -258,7 +258,7 @@ def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest
                     made.disconnect(7, "data")
 
         run(made, test)
-    outage = f"No broker is reachable, retrying until one is: {host}:{port}: connection refused; is a broker running"
+    outage = f"No broker is reachable; retrying until one is: {host}:{port}: connection refused; is a broker running"
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2
     assert logged[0][1].startswith(outage)

@@ -27,7 +27,7 @@ from ottla.protocol.messages.describe_configs import (
 )
 
 ResourceOrError = Resource | KafkaError
-"""A resource type, or the error why the client does not get its configs."""
+"""A resource type, or the reason why the client does not get its configs."""
 RequestedResources = list[tuple[DescribeConfigsResource, ResourceOrError]]
 
 

@@ -219,7 +219,7 @@ class BrokerNode:
 
     @property
     def request_memory(self) -> MemoryPool:
-        """The memory of requests that are being received or processed."""
+        """The memory pool of requests that are being received or processed."""
         return self._memory
 
     @property

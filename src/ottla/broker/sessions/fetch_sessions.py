@@ -50,7 +50,7 @@ class CachedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
-        """In a follower's session: the partition on this broker; None until it was read."""
+        """In a follower's session: the partition on this broker; None until it has been read."""
         self.follower: Replica | None = None
         """In a follower's session: the leader's state of that follower; None until it has read the partition."""
 

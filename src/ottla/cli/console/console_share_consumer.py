@@ -21,7 +21,7 @@ GROUP = "console-share-consumer"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until a limit is reached or a signal arrives. Each record is acknowledged after it was printed."""
+    """Print records until a limit is reached or a signal arrives. Acknowledge each record after it has been printed."""
     record_format = formatter(args)
     with KafkaShareConsumer(args.topic, _options(args)) as consumer, stopping(consumer.wakeup) as stop:
         count = _print(consumer, record_format, args)

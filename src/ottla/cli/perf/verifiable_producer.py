@@ -25,8 +25,8 @@ NOT_SET: Final = -1
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until all records are sent or a signal arrives. Failed records are only reported: the exit code is 0 even
-    then.
+    """Send until all records are sent or a signal arrives. Failed records are reported, but do not change
+    the exit code 0.
     """
     if use_new_name(args, "--producer.config", "--command-config"):
         print(deprecation("--producer.config", "--command-config"), flush=True)

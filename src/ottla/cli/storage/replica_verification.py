@@ -63,7 +63,7 @@ class ReplicaVerifier:
     def verify(self, fetched: Fetched) -> Iterator[str]:
         """Compare fetched batches, and yield a line for each difference in checksums.
 
-        Raises CommandFailedError if offsets differ, because later batches cannot be compared then.
+        Raises CommandFailedError if offsets differ, because later batches can then not be compared.
         """
         for tp, replicas in self._replicas.items():
             if all(replica in fetched for replica in replicas):

@@ -277,10 +277,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with auto commit), leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms`. May be called repeatedly.
 
-        A dynamic member leaves at once, a static one stays for the session timeout, unless `group_membership` says
-        otherwise (KIP-1092). Errors of the listener are raised at the end.
+        A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
+        says otherwise (KIP-1092). Errors of the listener are raised at the end.
         """
         if self._refusal is not None or self._closing:
             return

@@ -182,7 +182,7 @@ class Connections:
         self._outage_since = asyncio.get_running_loop().time()
         reasons = list(dict.fromkeys(map(str, failures)))
         log.warning(
-            "No broker is reachable, retrying until one is: %s (client.id=%s)",
+            "No broker is reachable; retrying until one is: %s (client.id=%s)",
             logs.listed(reasons, SHOWN_REASONS),
             self.client_id,
         )

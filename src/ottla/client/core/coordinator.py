@@ -104,7 +104,7 @@ class Coordinator:
         if self._has_warned or now - self._failing_since < SLOW_SECONDS or self.connections.is_failing:
             return
         self._has_warned = True
-        log.warning("No coordinator of %s, retrying until there is one: %s", self._subject, error)
+        log.warning("No coordinator of %s; retrying until there is one: %s", self._subject, error)
 
     def _found(self) -> None:
         if self._has_warned and self._failing_since is not None:

@@ -84,7 +84,7 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_ms: int
     """Initial delay in milliseconds before a request is retried."""
     retry_backoff_max_ms: int
-    """Maximum delay in milliseconds between retries; the delay doubles until then."""
+    """Maximum delay in milliseconds between retries; the delay doubles with each retry up to this."""
     reconnect_backoff_ms: int
     """Initial delay in milliseconds before the client connects again to a lost broker."""
     reconnect_backoff_max_ms: int

@@ -62,7 +62,7 @@ class ConsumerOptions(ClientOptions, total=False):
     default_api_timeout_ms: int
     """Timeout in milliseconds of methods that are called without one."""
     default_offset_commit_callback: Any
-    """Option of kafka-python: called with (offsets, error) after commits for which no callback was passed."""
+    """Option of kafka-python: a function that is called with (offsets, error) after commits without a callback."""
     enable_incremental_fetch_sessions: bool
     """Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition."""
     consumer_timeout_ms: float

@@ -159,7 +159,7 @@ class Controller:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                log.exception("Cannot read the registered brokers")
+                log.exception("Cannot read the registered brokers; retrying")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._brokers_changed.wait()

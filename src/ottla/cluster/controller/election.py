@@ -96,7 +96,7 @@ class ControllerElection:
             except Exception:
                 if not self._decided.is_set():
                     raise  # during the broker's start, the caller of `start` gets the error
-                log.exception("Cannot elect the controller")
+                log.exception("Cannot elect the controller; retrying")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:

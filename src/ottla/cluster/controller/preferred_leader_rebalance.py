@@ -52,7 +52,7 @@ class PreferredLeaderRebalance:
             except KafkaError as error:
                 log.warning("Cannot elect preferred leaders; retrying: %s", error)
             except Exception:
-                log.exception("Cannot elect preferred leaders")
+                log.exception("Cannot elect preferred leaders; retrying")
             await asyncio.sleep(self._interval_seconds)
 
 

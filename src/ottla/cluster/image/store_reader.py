@@ -44,7 +44,7 @@ class StoredFeatures(NamedTuple):
 class StoredTopic:
     """A topic as it is in the metadata store.
 
-    Older tools do not write its id and the states of its partitions, which are None then.
+    Older tools do not write its id and the states of its partitions, which are then None.
     """
 
     name: str

@@ -157,7 +157,7 @@ class GroupCoordinator:
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Apply a record of a group.
 
-        `live`: this broker has just appended it; a classic group in memory already has the change then.
+        `live`: this broker has just appended it; then a classic group in memory already has the change.
         """
         if is_known(key):
             self.consumer.replay(key, value)

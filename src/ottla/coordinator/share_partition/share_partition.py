@@ -126,7 +126,7 @@ class SharePartition:
         return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
 
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:
-        """Acquire up to `most` available records from offset `first` to `last` for a member. Return them by ranges."""
+        """Acquire up to `most` available records from offset `first` to `last` for a member. Return them as ranges."""
         taken: list[int] = []
         for offset in range(max(first, self.start), last + 1):
             if len(taken) >= most or not self._ensure_slot(offset):

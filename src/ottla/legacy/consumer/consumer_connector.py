@@ -157,7 +157,7 @@ class ConsumerConnector:
             try:
                 self._listener.commit_offsets(retries=0)  # the next commit replaces a failed one
             except KafkaError as error:
-                log.error("Auto commit of %s failed, retrying at the next interval: %s", self.consumer_id, error)
+                log.error("Auto commit of %s failed; retrying at the next interval: %s", self.consumer_id, error)
 
 
 class Consumer:

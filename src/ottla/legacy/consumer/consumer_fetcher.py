@@ -89,7 +89,7 @@ class ConsumerFetcherManager:
             try:
                 self._assign(partitions, self._leaders(partitions))
             except KafkaError as error:
-                log.warning("Could not find leaders of %s, retrying: %s", sorted(partitions), error)
+                log.warning("Could not find leaders of %s; retrying: %s", sorted(partitions), error)
             self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
 
     def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:

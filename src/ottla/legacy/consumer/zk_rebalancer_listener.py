@@ -116,7 +116,7 @@ class ZKRebalancerListener:
             try:
                 self.synced_rebalance()
             except KafkaError as error:
-                log.error("Rebalance after a change of the group failed, retrying: %s", error)
+                log.error("Rebalance after a change of the group failed; retrying: %s", error)
                 # Kafka 0.8 waits for the next change here, which may never come for a consumer without partitions.
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
@@ -170,7 +170,7 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info("Rebalance of %s failed, retrying: %s", self._id, error)
+                    log.info("Rebalance of %s failed; retrying: %s", self._id, error)
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"

@@ -156,8 +156,8 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged, because sending fails
-        then.
+        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged: sending will
+        then fail.
         """
         try:
             self.broker_partition_info.update_info(topics)

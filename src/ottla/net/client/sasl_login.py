@@ -60,7 +60,7 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
         token = await login.tokens.token()
         answer = await step(first_message(token.value, token.extensions))
         if answer.auth_bytes:
-            # the answer was the reason of the failure; after this byte, the broker sends the error
+            # the answer was the reason for the failure; after this byte, the broker sends the error
             await step(SEPARATOR.encode())
         return answer.session_lifetime_ms
     if login.mechanism not in HASHES:

@@ -115,7 +115,7 @@ class MemoryPool:
             self._reap_handle = asyncio.get_running_loop().call_later(REAP_SECONDS, self._reap)
 
     def _reap(self) -> None:
-        """Disconnect a slow peer that uses memory for which others wait."""
+        """Disconnect slow peers that hold memory while others wait for it."""
         self._reap_handle = None
         if not self._waiting:
             return

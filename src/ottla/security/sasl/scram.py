@@ -26,7 +26,7 @@ MAX_ITERATIONS: Final = 1_000_000
 TOKEN_EXTENSION: Final = "tokenauth=true"
 """The extension of a client that authenticates with a delegation token (KIP-48).
 
-The user name is the token's id then.
+In that case, the user name is the id of the token.
 """
 OWN_SECRET: Final = secrets.token_bytes(32)
 _FIRST: Final = re.compile(r"n,(?:a=([^,]*))?,(n=([^,]+),r=([!-+\--~]+)((?:,.*)?))")

@@ -18,7 +18,7 @@ MAX_SECONDS: Final = 900.0
 """Time in seconds after which a child is ended, because it hangs where `watchdog.watched` has no effect, as in C code.
 """
 GRACE_SECONDS: Final = 10.0
-"""Time in seconds in which it may print its stack before it is killed."""
+"""Time in seconds that a child has to print its stack before it is killed."""
 
 
 class Child(NamedTuple):

@@ -70,7 +70,7 @@ class ClassicMembership(Membership):
         self.needs_join = True
         """Whether the next poll must join, because the group is rebalancing or this member needs a rebalance."""
         self._reason = ""
-        """The reason of the rebalance, which is sent to the broker (KIP-800)."""
+        """The reason for the rebalance, which is sent to the broker (KIP-800)."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None

@@ -67,7 +67,9 @@ class InFlightRecords:
         return bool(self._renewing)
 
     def take_acknowledged(self) -> dict[Source, dict[int, int]]:
-        """Return the pending acknowledgements, and remove their records. Records with RENEW wait for the result."""
+        """Return the pending acknowledgements, and remove their records. Records with RENEW are set aside until
+        the broker has responded.
+        """
         taken = {source: types for source, types in self._acknowledged.items() if types}
         self._acknowledged = {}
         for source, types in taken.items():

@@ -47,7 +47,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
         validated_topology_epoch: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Increment the group epoch; a target assignment is needed then. Arguments that are None stay as they are."""
+        """Increment the group epoch, which requires a new target assignment. None leaves a value unchanged."""
         group = self.group
         new_hash = group.metadata_hash if metadata_hash is None else metadata_hash
         validated = group.validated_topology_epoch if validated_topology_epoch is None else validated_topology_epoch
