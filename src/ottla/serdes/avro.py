@@ -65,6 +65,8 @@ class AvroSerializer(SchemaSerializer):
         parsed = self._parser.parsed(schema)
         content = value if self._to_dict is None else self._to_dict(value, topic)
         if _is_bytes(parsed):  # without its length, as Confluent's serializers write it
+            if not isinstance(content, (bytes, bytearray, memoryview)):  # bytes(5) would be five zeros
+                raise TypeError(f"a value of the schema bytes must be bytes-like, not {type(content).__name__}")
             return header(schema_id) + bytes(content)
         buffer = io.BytesIO(header(schema_id))
         buffer.seek(HEADER_BYTES)
@@ -94,20 +96,24 @@ class AvroDeserializer:
         self._reader = None if reader is None else self._parser.parsed(reader)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of these bytes; None for None. Raises ValueError, EOFError or IndexError if they are
-        malformed, and SchemaRegistryError.
+        """Return the value of these bytes; None for None. Raises ValueError if they are malformed, and
+        SchemaRegistryError.
         """
         if data is None:
             return None
         from fastavro import schemaless_reader
 
-        writer = self._parser.parsed(self._registry.schema(required_schema_id(data)))
+        schema_id = required_schema_id(data)
+        writer = self._parser.parsed(self._registry.schema(schema_id))
         if _is_bytes(writer):
             value: Any = bytes(data[HEADER_BYTES:])
         else:
             buffer = io.BytesIO(data)
             buffer.seek(HEADER_BYTES)
-            value = schemaless_reader(buffer, writer, self._reader)
+            try:
+                value = schemaless_reader(buffer, writer, self._reader)
+            except (EOFError, IndexError) as error:
+                raise ValueError(f"the bytes are not a value of the schema {schema_id}: {error!r}") from error
         return value if self._from_dict is None else self._from_dict(value, topic)
 
 

@@ -125,5 +125,10 @@ def test_bytes_have_no_length_and_references_are_resolved(url: str) -> None:
     for malformed in (b"", b"\0\0\0\0", b"\1\0\0\0\1a"):
         with pytest.raises(ValueError, match="do not begin with a zero byte"):
             AvroDeserializer(registry).deserialize("t", malformed)
+    for damaged in (data[:5], data[:5] + b"\x10"):  # nothing, and a symbol that the enum does not have
+        with pytest.raises(ValueError, match="not a value of the schema"):
+            AvroDeserializer(registry).deserialize("refs", damaged)
+    with pytest.raises(TypeError, match="must be bytes-like, not int"):
+        AvroSerializer(registry, "bytes").serialize("raw", 5)
     with pytest.raises(SchemaRegistryError, match="40403"):
         AvroDeserializer(registry).deserialize("t", b"\0\0\1\0\0a")
