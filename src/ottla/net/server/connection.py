@@ -47,6 +47,8 @@ LOOK_SECONDS = 1.0
 Only used if the peer has sent data beyond the request in progress: the socket is then not read, so its end would not be
 noticed.
 """
+RECEIVES: Final = 16
+"""Maximum number of calls of recv for a large request before other connections have their turn: about a MiB."""
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
@@ -266,13 +268,18 @@ class Connection:
         if self._task is not None:
             self._read_ahead()
             return
-        n = self._receive(self._buffer or self._take_buffer())
-        if n is None:
-            self._make_room()
-        elif n == 0:
-            self.close()
-        else:
+        for _ in range(RECEIVES):
+            n = self._receive(self._buffer or self._take_buffer())
+            if n is None:
+                self._make_room()
+                return
+            if n == 0:
+                self.close()
+                return
             self._handle_frames()
+            # The rest of a large request is usually there; a turn of the event loop costs more than to look for it.
+            if not self._reading or self._buffer is None or self._task is not None:
+                return
 
     def _read_ahead(self) -> None:
         """Receive further requests while one is in progress, as many as the buffer has room for.
