@@ -76,6 +76,33 @@ def test_requests_are_received_while_one_is_in_progress_until_the_buffer_is_full
     run(test)
 
 
+def test_request_in_progress_is_answered_before_an_invalid_one_closes_the_connection() -> None:
+    async def test() -> None:
+        release = asyncio.Event()
+
+        async def wait() -> Reply:
+            await release.wait()
+            return [frame(b"first")]
+
+        def handle(body: memoryview, connection: Connection) -> Awaitable[Reply]:
+            connection.release_frame()
+            return wait()
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"first"))
+            await until(lambda: any(c.busy for c in server.listener.connections))
+            (connection,) = server.listener.connections
+            writer.write(struct.pack(">i", -1))
+            await until(lambda: connection._has_unhandled)
+            release.set()
+            assert await answer(reader) == b"first"
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
 @pytest.mark.parametrize("size", [0, 1, 65532, 65533, 1_048_576, 5_000_000])
 def test_frames_of_any_size_arrive_whole(size: int) -> None:
     async def test() -> None:

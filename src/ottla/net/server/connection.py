@@ -284,15 +284,16 @@ class Connection:
     def _read_ahead(self) -> None:
         """Receive further requests while one is in progress, as many as the buffer has room for.
 
-        Their client would otherwise have to be removed from the selector, and be added again after the response.
+        Their client would otherwise have to be removed from the selector, and be added again after the response. The
+        buffer does not grow: a client whose request waits for long must not take memory from others meanwhile.
         """
         buffer = self._buffer or self._take_buffer()
         if self._filled == len(buffer):
             self._look_for_end()
         elif self._receive(buffer) == 0:
             self._on_end(has_more=self._has_unhandled)
-        elif self._frame_free:
-            self._make_room()
+        elif self._frame_free and self._filled - self._start <= STANDARD_BYTES:
+            self._stash_rest(buffer)
 
     def _receive(self, buffer: bytearray) -> int | None:
         """Receive bytes into the rest of the buffer. Return how many: 0 at the end, None if there are none yet."""
@@ -495,9 +496,7 @@ class Connection:
         if self._sock.fileno() < 0:
             return False
         if size + 4 <= STANDARD_BYTES >= have:
-            # keep only the bytes of a small frame, so that a slow peer uses no more memory than it has sent
-            self._stash = bytes(memoryview(buffer)[start : self._filled])
-            self._release_buffers()
+            self._stash_rest(buffer)
             return True
         needed = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
         if needed > len(buffer):
@@ -517,6 +516,11 @@ class Connection:
             return True
         self._start, self._filled = 0, have
         return True
+
+    def _stash_rest(self, buffer: bytearray) -> None:
+        """Keep only the bytes of what was not processed, so that a slow peer uses no more memory than it has sent."""
+        self._stash = bytes(memoryview(buffer)[self._start : self._filled])
+        self._release_buffers()
 
     @staticmethod
     def _move(buffer: bytearray, start: int, have: int) -> int:
