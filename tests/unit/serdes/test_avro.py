@@ -121,6 +121,7 @@ def test_bytes_have_no_length_and_references_are_resolved(url: str) -> None:
     text = '{"type": "record", "name": "R", "fields": [{"name": "e", "type": "E"}]}'
     schema = Schema(text, references=(SchemaReference("E", "enum", 1),))
     data = AvroSerializer(registry, schema).serialize("refs", {"e": "B"})
+    assert data is not None
     assert AvroDeserializer(SchemaRegistryClient(url)).deserialize("refs", data) == {"e": "B"}
     for malformed in (b"", b"\0\0\0\0", b"\1\0\0\0\1a"):
         with pytest.raises(ValueError, match="do not begin with a zero byte"):
