@@ -145,17 +145,24 @@ def files_of(directory: Path) -> list[str]:
     return [task.file.file_path.removeprefix("file://") for task in tasks]
 
 
+def row_hash(text: str, quote: str) -> str:
+    """Return the hash of a row in SQL. `text`: the value as text; `quote`: what encloses names."""
+    numbers = [
+        f"cast(substring({text}, {1 + i * DIGITS}, {DIGITS}) as bigint) * {factor} % {MODULUS}"
+        for i, factor in enumerate(FACTORS)
+    ]
+    offset = f"cast({quote}offset{quote} as bigint) * {OFFSET_FACTOR} % {MODULUS}"
+    partition = f"cast({quote}partition{quote} as bigint) * {PARTITION_FACTOR}"
+    return " + ".join([*numbers, offset, partition])
+
+
 def content_by_duckdb(files: Sequence[str]) -> Content:
     """Read files with DuckDB."""
     import duckdb
 
-    text = "decode(value)"
-    numbers = [
-        f"substr({text}, {1 + i * DIGITS}, {DIGITS})::bigint * {factor} % {MODULUS}" for i, factor in enumerate(FACTORS)
-    ]
-    where = f'"offset"::bigint * {OFFSET_FACTOR} % {MODULUS} + "partition"::bigint * {PARTITION_FACTOR}'
+    hashes = row_hash("decode(value)", '"')
     row = duckdb.execute(
-        f"select count(*), sum({' + '.join(numbers)} + {where})::bigint from read_parquet($1)", [list(files)]
+        f"select count(*), cast(sum({hashes}) as bigint) from read_parquet($1)", [list(files)]
     ).fetchone()
     assert row is not None
     return Content(*row)
@@ -166,22 +173,18 @@ def content_by_polars(files: Sequence[str]) -> Content:
     import polars as pl
 
     text = pl.col("value").cast(pl.String)
-    row_hash: Any = pl.col("offset").cast(pl.Int64) * OFFSET_FACTOR % MODULUS
-    row_hash += pl.col("partition").cast(pl.Int64) * PARTITION_FACTOR
+    hashes: Any = pl.col("offset").cast(pl.Int64) * OFFSET_FACTOR % MODULUS
+    hashes += pl.col("partition").cast(pl.Int64) * PARTITION_FACTOR
     for i, factor in enumerate(FACTORS):
-        row_hash += text.str.slice(i * DIGITS, DIGITS).cast(pl.Int64) * factor % MODULUS
-    frame = pl.scan_parquet(list(files)).select(pl.len().alias("rows"), row_hash.sum().alias("hashes"))
+        hashes += text.str.slice(i * DIGITS, DIGITS).cast(pl.Int64) * factor % MODULUS
+    frame = pl.scan_parquet(list(files)).select(pl.len().alias("rows"), hashes.sum().alias("hashes"))
     return Content(*frame.collect(engine="streaming").row(0))
 
 
 def content_by_spark(spark: Any, files: Sequence[str]) -> Content:
     """Read files with Spark."""
-    numbers = [
-        f"cast(substring(cast(value as string), {1 + i * DIGITS}, {DIGITS}) as bigint) * {factor} % {MODULUS}"
-        for i, factor in enumerate(FACTORS)
-    ]
-    where = f"cast(offset as bigint) * {OFFSET_FACTOR} % {MODULUS} + cast(partition as bigint) * {PARTITION_FACTOR}"
-    rows = spark.read.parquet(*files).selectExpr("count(*)", f"sum({' + '.join(numbers)} + {where})")
+    hashes = row_hash("cast(value as string)", "`")
+    rows = spark.read.parquet(*files).selectExpr("count(*)", f"sum({hashes})")
     return Content(*rows.collect()[0])
 
 

@@ -28,7 +28,6 @@ class Maintenance:
         self._topic = topic
         self._table = table
         self._file_bytes = config.ottla_table_flush_bytes
-        self._small_bytes = config.ottla_table_flush_bytes // 2
         self._count = config.ottla_table_compact_files
         self._retention_ms = config.ottla_table_retention_ms
         self._clock_ms = clock_ms
@@ -48,7 +47,7 @@ class Maintenance:
     def _compact(self, snapshot: Snapshot) -> None:
         directories: dict[str, list[TableFile]] = defaultdict(list)
         for file in snapshot.files:
-            if file.size < self._small_bytes:
+            if file.size < self._file_bytes // 2:
                 directories[file.path.rpartition("/")[0]].append(file)
         small = [file for files in directories.values() if len(files) >= self._count for file in files]
         if small:
