@@ -61,15 +61,25 @@ async def test_unreachable_zookeeper_is_reported_while_the_broker_waits(
 async def test_lost_zookeeper_is_waited_for_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     store = ZooKeeperMetadataStore("127.0.0.1:1")
     store._loop, store._session_id = asyncio.get_running_loop(), 7
-    store._client = SimpleNamespace(client_id=(7, b""))
+    store._client = kazoo = SimpleNamespace(client_id=None)
     with caplog.at_level("INFO", "ottla.cluster"):
         for state in ("SUSPENDED", "LOST"):
-            store._on_state_change(state)
+            store._state_changed(state)
+        await asyncio.sleep(0)
         assert store.waits_for.startswith("ZooKeeper at 127.0.0.1:1 has not answered")
-        store._on_state_change("CONNECTED")
-    assert store.waits_for == ""
-    assert [message.split(" ZooKeeper")[0] for message in caplog.messages] == [
-        "Lost connection to",
-        "Lost connection to",
-        "Connected to",
+        kazoo.client_id = (7, b"")
+        store._state_changed("CONNECTED")
+        kazoo.client_id = None  # lost again, before the event loop has run
+        await asyncio.sleep(0)
+        assert store.waits_for == ""
+        kazoo.client_id = (8, b"")
+        store._state_changed("CONNECTED")
+        kazoo.client_id = None
+        await asyncio.sleep(0)
+    assert (store.session_id, store.expirations) == (8, 1)
+    assert [message.partition("ZooKeeper")[0] for message in caplog.messages] == [
+        "Lost connection to ",
+        "Lost connection to ",
+        "Connected to ",
+        "",
     ]

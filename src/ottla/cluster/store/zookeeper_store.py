@@ -398,11 +398,13 @@ class ZooKeeperMetadataStore:
 
     def _state_changed(self, state: str) -> None:
         """Pass a change of the connection's state to the event loop. Called in a thread of kazoo."""
-        self._call_soon(self._on_state_change, state)
+        # read here: on the event loop, the connection may be lost again, and then kazoo has no id
+        client_id = None if self._client is None else self._client.client_id
+        self._call_soon(self._on_state_change, state, None if client_id is None else client_id[0])
 
-    def _on_state_change(self, state: str) -> None:
-        client = self._client
-        if client is None or self._session_id is None:
+    def _on_state_change(self, state: str, session_id: int | None) -> None:
+        before = self._session_id
+        if self._client is None or before is None:
             return
         self.state = state
         if state != "CONNECTED":
@@ -412,10 +414,10 @@ class ZooKeeperMetadataStore:
                 self._begin_wait(REPORT_SECONDS)
             return
         self._end_wait()
-        before, self._session_id = self._session_id, client.client_id[0]
-        if before != self._session_id:
+        if session_id is not None and session_id != before:
+            self._session_id = session_id
             self.expirations += 1
-            log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, self._session_id)
+            log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, session_id)
             for listener in self._listeners:
                 self._start(listener())
         else:
