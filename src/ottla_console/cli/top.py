@@ -67,6 +67,7 @@ async def _view(collector: Collector, rows: int) -> dict[str, Any]:
         "offline": snapshot.offline,
         "messages_per_second": collector.rates.latest(TOTAL),
         "brokers": [broker._asdict() for broker in snapshot.brokers],
+        "brokers_down": [broker.id for broker in snapshot.down],
         "topics": [
             {"name": row.name, "partitions": row.partitions, "messages_per_second": round(rate, 1)}
             for rate, row in rated[: rows or None]
@@ -121,6 +122,8 @@ def _layout(view: dict[str, Any]) -> Group:
         if view[name]:
             style = "bold red" if name == "offline" else "bold yellow"
             state.append(f"  {view[name]:,} {name.replace('_', '-')}", style)
+    for broker in view["brokers_down"]:
+        state.append(f"  broker {broker} is down", "bold red")
     rate = view["messages_per_second"]
     head = Text.assemble(
         ("ottla top  ", "bold cyan"),

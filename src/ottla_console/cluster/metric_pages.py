@@ -13,6 +13,7 @@ import re
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from urllib.error import URLError
 from urllib.parse import urlencode, urlsplit
 
 from ottla.errors import ConfigurationError
@@ -62,7 +63,8 @@ class MetricPages:
             async with asyncio.timeout(FETCH_SECONDS):
                 page = await asyncio.to_thread(self._fetch, url)
         except (OSError, ValueError) as error:
-            self.errors[address] = str(error) or type(error).__name__
+            reason = error.reason if type(error) is URLError else error
+            self.errors[address] = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
             log.debug("Cannot read metrics from %s: %s", address, error)
             return ""
         self.errors.pop(address, None)

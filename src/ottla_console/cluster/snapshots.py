@@ -14,6 +14,7 @@ from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.security.acl import ACL
 
+REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 MAX_PROBLEMS: Final = 100
 """The maximum number of partitions with problems that a snapshot lists. All of them are counted."""
 
@@ -43,6 +44,13 @@ class BrokerRow(NamedTuple):
     """The number of replicas on this broker that are not in the ISR."""
 
 
+class DownBroker(NamedTuple):
+    """A broker that has replicas, but is not registered: the cluster does not list it any more."""
+
+    id: int
+    replicas: int
+
+
 class ClusterSnapshot(NamedTuple):
     """Brokers and topics at one point in time."""
 
@@ -56,6 +64,7 @@ class ClusterSnapshot(NamedTuple):
     under_replicated: int
     offline: int
     problems: tuple[PartitionInfo, ...]
+    down: tuple[DownBroker, ...]
 
 
 class GroupRow(NamedTuple):
@@ -68,6 +77,11 @@ class GroupRow(NamedTuple):
     group_type: str
     protocol_type: str
     lag: int | None = None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether no member reads until the others have joined again (classic groups)."""
+        return self.state in REBALANCING
 
 
 class TransactionList(NamedTuple):
@@ -148,4 +162,5 @@ def cluster_snapshot(cluster: ClusterDescription, infos: Mapping[str, TopicInfo]
         under_replicated,
         offline,
         tuple(problems),
+        tuple(DownBroker(broker, replicas[broker]) for broker in sorted(replicas.keys() - {b.id for b in brokers})),
     )

@@ -21,16 +21,18 @@ class ConfigRow(NamedTuple):
     value: str | None
     source: str
     is_set: bool
-    """Whether the value is set for the resource, so that it is not a default."""
+    """Whether the value is set for the resource."""
+    is_default: bool
+    """Whether the value is set nowhere."""
     is_read_only: bool
     documentation: str
 
 
 async def config_rows(page: Page, resource: ConfigResource, timeout_ms: float) -> list[ConfigRow]:
-    """Return the configs of a resource, first those that are set for it."""
+    """Return the configs of a resource: those that are set for it, those of the broker's file, and defaults."""
     described = await page.admin.describe_configs([resource], timeout_ms, include_documentation=True)
     entries: Iterable[ConfigEntry] = next(iter(described.values())).values()
-    return sorted((_row(entry) for entry in entries), key=lambda row: (not row.is_set, row.name))
+    return sorted((_row(entry) for entry in entries), key=lambda row: (not row.is_set, row.is_default, row.name))
 
 
 async def alter(page: Page, resource: ConfigResource) -> str:
@@ -54,4 +56,7 @@ def _row(entry: ConfigEntry) -> ConfigRow:
         source = f"source {entry.source}"
     hidden = entry.is_sensitive or (is_secret(entry.name) and entry.value not in (None, ""))
     value = MASK if hidden else entry.value
-    return ConfigRow(entry.name, value, source, entry.is_modified, entry.read_only, entry.documentation or "")
+    is_default = entry.source == ConfigSource.DEFAULT_CONFIG
+    return ConfigRow(
+        entry.name, value, source, entry.is_modified, is_default, entry.read_only, entry.documentation or ""
+    )

@@ -14,7 +14,7 @@ from ottla.errors import GroupIdNotFoundError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_console.cluster.clients import CHANGE_MS, READ_MS
 from ottla_console.cluster.collector import lag_of
-from ottla_console.cluster.snapshots import PartitionLag
+from ottla_console.cluster.snapshots import REBALANCING, PartitionLag
 from ottla_console.pages.paging import Slice
 from ottla_console.web.page import BadInputError, Page
 from ottla_console.web.texts import number, parsed_time
@@ -92,6 +92,7 @@ async def group(page: Page) -> Response:
         points=page.console.collector.lags.points(group_id),
         rebalances=page.console.collector.rebalances.of(group_id),
         is_share=is_share,
+        is_rebalancing=description.state in REBALANCING,
         resets=RESETS,
         shown_lag=lambda value: f"{number(value)} records",
     )

@@ -31,6 +31,7 @@ async def overview(page: Page) -> Response:
         is_partial=collector.is_partial,
         busiest=sorted(rates, reverse=True)[:BUSIEST],
         behind=behind[:BUSIEST],
+        rebalancing=sum(row.is_rebalancing for row in groups.values()),
         rings=collector,
         bytes_in=collector.byte_rates.points(series("in", TOTAL)),
         bytes_out=collector.byte_rates.points(series("out", TOTAL)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from tests.unit.console.consoles import ConsoleBrowser, open_console
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.quotas import ClientQuotaAlteration
 from ottla.errors import ConfigurationError
@@ -90,12 +91,14 @@ def test_rebalances_of_ten_minutes_are_added_up_over_brokers_and_restarts() -> N
     assert recent.of("g") == 0
 
 
-def wait_for(browser: ConsoleBrowser, path: str, pattern: str) -> None:
+def wait_for(browser: ConsoleBrowser, path: str, pattern: str, meanwhile: Callable[[], object] = lambda: None) -> str:
     deadline, text = time.monotonic() + 30, ""
     while re.search(pattern, text) is None:
         assert time.monotonic() < deadline, text
         time.sleep(0.02)  # for the broker, which is in the same process
+        meanwhile()
         text = browser.text(path)
+    return text
 
 
 FLUSH_PAGE = """\
@@ -140,4 +143,21 @@ def test_throttled_client_and_rebalancing_group_are_shown() -> None:
             ) as c:
                 c.poll(timeout_ms=10_000)
                 wait_for(browser, "/group?id=billing", r"<dt>Rebalances</dt><dd>1</dd>")
+                with KafkaConsumer("visits", bootstrap_servers=servers, group_id="billing") as other:
+                    waits = r'<span class="badge warn">PreparingRebalance</span>'
+                    wait_for(browser, "/groups", waits, meanwhile=lambda: other.poll(timeout_ms=1))
+                    wait_for(browser, "/", r'0 behind, <span class="warn">1 rebalancing</span>')
             wait_for(browser, "/groups?order=rebalances", r'billing</a></th>.*<td class="n">[1-9]\d*</td>')
+
+
+def test_broker_that_is_down_is_named(unused_address: str) -> None:
+    with Broker(brokers=2) as broker:
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("visits", 3, 2)])
+        broker.kill_broker(1)
+        with open_console(broker.bootstrap_servers, broker_metrics=(unused_address,)) as browser:
+            browser.wait()
+            text = wait_for(browser, "/", "Broker 1 is down</b>: it has 3 replicas")
+            assert "1 down" in text
+            text = wait_for(browser, "/brokers", r'1 <span class="badge bad">down</span>')
+            assert '<span class="badge bad">Connection refused</span></th><td class="n">\N{EN DASH}</td>' in text
