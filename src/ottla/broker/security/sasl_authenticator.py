@@ -132,7 +132,8 @@ class SaslAuthenticator:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
             raise CloseConnectionError(
-                f"expected SaslHandshake, received {_name(header)}; the client's security.protocol may be without SASL"
+                f"expected SaslHandshake, received {_name(header)} (client_id={header.client_id}); "
+                "the client's security.protocol may be without SASL"
             )
         handshake = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
         answer = SaslHandshakeResponse(mechanisms=list(self._offers))
@@ -141,7 +142,8 @@ class SaslAuthenticator:
         offer = self._offers.get(handshake)
         if offer is None:
             answer.error_code = UnsupportedSaslMechanismError.code or 0
-            return self._fail(framed(answer, header), connection, f"mechanism {handshake!r} is not enabled")
+            why = f"mechanism {handshake!r} is not enabled (client_id={header.client_id})"
+            return self._fail(framed(answer, header), connection, why)
         if session.user is not None and handshake != session.name:
             return self._fail(None, connection, f"mechanism {handshake} differs from {session.name}, used before")
         session.stage, session.name, session.raw = SaslState.AUTHENTICATE, handshake, header.api_version == 0
@@ -168,7 +170,7 @@ class SaslAuthenticator:
             )
             why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
             claimed = session.mechanism.claimed if session.mechanism is not None else ""
-            why += f" (user={claimed} sasl.mechanism={session.name})"
+            why += f" (user={claimed} sasl.mechanism={session.name} client_id={header.client_id})"
             return self._fail(framed(response, header), connection, why)
         lifetime_ms = session.lifetime_ms if session.stage is SaslState.COMPLETE else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
