@@ -24,6 +24,7 @@ from ottla.errors import (
     SerializationError,
     TopicAuthorizationFailedError,
 )
+from ottla.net.client.channel import Channel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.produce import (
     ProduceRequest,
@@ -174,6 +175,24 @@ def test_a_broker_that_does_not_answer_is_given_up_and_asked_again(broker: Scrip
     broker.on(ProduceRequest, lambda _: SILENCE)
     with producer(broker, request_timeout_ms=200) as p:
         assert p.send("t", b"v").get(10).offset == 0
+
+
+def test_leader_that_waits_until_the_timeout_can_still_say_for_what(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = list[tuple[int, float]]()
+    send = Channel.send
+
+    def spy(self: Channel, request: Any, version: int, timeout: float) -> Any:
+        if isinstance(request, ProduceRequest):
+            limits.append((request.timeout_ms, timeout))
+        return send(self, request, version, timeout)
+
+    monkeypatch.setattr(Channel, "send", spy)
+    for timeout_ms in (30_000, 200):
+        with producer(broker, request_timeout_ms=timeout_ms) as p:
+            p.send("t", b"v").get(10)
+    assert limits == [(30_000, 30.5), (200, pytest.approx(0.3))]
 
 
 @pytest.mark.option("delivery.timeout.ms")

@@ -43,6 +43,8 @@ JOINING_PRODUCE: Final = 12
 not used.
 """
 ID_RETRY_SECONDS: Final = 0.1
+RESPONSE_SECONDS: Final = 0.5
+"""The time for the response of a leader that has waited for as long as request.timeout.ms allows."""
 
 
 class Sender:
@@ -69,7 +71,9 @@ class Sender:
         self._clock = clock
         self._keeps_order = config.max_in_flight_requests_per_connection == 1
         self._delivery_timeout = config.delivery_timeout_ms / 1000
-        self._request_timeout = config.request_timeout_ms / 1000
+        request_timeout = config.request_timeout_ms / 1000
+        # the leader waits for as long, and its response, a little later, says what for, such as a slow disk
+        self._response_timeout = request_timeout + min(RESPONSE_SECONDS, request_timeout / 2)
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._on_the_way: dict[ProducerBatch, None] = {}
@@ -260,7 +264,7 @@ class Sender:
             sent = connection.channel.send_without_response(request, version)
             sent.add_done_callback(lambda done: self._sent_without_acks(node, batches, done))
             return
-        answered = connection.channel.send(request, version, self._request_timeout)
+        answered = connection.channel.send(request, version, self._response_timeout)
         answered.add_done_callback(lambda done: self._handle_response(node, batches, now, done))
 
     def _sent_without_acks(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
