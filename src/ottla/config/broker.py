@@ -44,6 +44,25 @@ class Endpoint(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+class HttpEndpoint(Endpoint):
+    """The endpoint of `ottla.http.listener`. As text it is HOST:PORT, with TLS https://HOST:PORT."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        address = super().__str__().partition("://")[2]
+        return f"https://{address}" if self.protocol == "SSL" else address
+
+
+class Principals(tuple[str, ...]):
+    """Principals. As text they are separated by semicolons, because names in certificates have commas."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ";".join(self)
+
+
 def zookeeper_address(value: Any) -> str:
     """Check `host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its znodes."""
     servers, slash, chroot = text(value).partition("/")
@@ -80,7 +99,7 @@ def http_address(value: Any) -> Endpoint | None:
     host, colon, port = address.removesuffix("/").rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535 or scheme.lower() not in ("", "http", "https"):
         raise ValueError("expected HOST:PORT or https://HOST:PORT")
-    return Endpoint("HTTP", host.strip("[]"), int(port), "SSL" if scheme.lower() == "https" else "PLAINTEXT")
+    return HttpEndpoint("HTTP", host.strip("[]"), int(port), "SSL" if scheme.lower() == "https" else "PLAINTEXT")
 
 
 def passwords_by_user(value: Any) -> dict[str, str]:
@@ -144,8 +163,8 @@ AUTHORIZERS = {
 """Kafka's classes of authorizers, which apply the same rules."""
 
 
-def principals(value: Any) -> tuple[str, ...]:
-    """Parse principals: `Type:name`, separated by semicolons, because names in certificates have commas."""
+def principals(value: Any) -> Principals:
+    """Parse principals: `Type:name`, separated by semicolons."""
     parts = value.split(";") if isinstance(value, str) else list(value)
     names = tuple(part.strip() for part in parts if part.strip())
     for principal in names:
@@ -154,7 +173,7 @@ def principals(value: Any) -> tuple[str, ...]:
             raise ValueError("expected Type:name, such as User:admin, several separated by semicolons")
         if kind.lower() == "user" and kind != "User":
             raise ValueError(f"the type of a user is User, with a capital, not {kind}")
-    return names
+    return Principals(names)
 
 
 class BrokerConfig(

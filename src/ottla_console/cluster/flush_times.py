@@ -22,11 +22,11 @@ class FlushRow(NamedTuple):
 
     address: str
     directory: str
-    flushes: float
+    flushes: int
     """The number of flushes since the broker was started."""
     p99_ms: float | None
     """The 99th percentile of the last one to two minutes; None if there were no flushes."""
-    slow: float
+    slow: int
     """The number of flushes that producers have waited for longer than 500 ms."""
     running_seconds: float
     """The time since the start of the oldest flush that has not returned; 0 if there is none."""
@@ -55,4 +55,4 @@ def _rows(address: str, page: str) -> Iterator[FlushRow]:
         of_directory[sample.name + sample.labels.get("quantile", "")] = sample.value
     for directory, value in values.items():
         count, slow, running = (value.get(name, 0.0) for name in (f"{TIMES}_count", SLOW, RUNNING))
-        yield FlushRow(address, directory, count, value.get(TIMES + QUANTILE), slow, running)
+        yield FlushRow(address, directory, round(count), value.get(TIMES + QUANTILE), round(slow), running)

@@ -15,6 +15,9 @@ from tests.unit.broker.config_requests import (
     alter,
 )
 
+from ottla.broker.config.config_entries import broker_entries, text_of
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.config.broker import BrokerConfig
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -197,3 +200,18 @@ def test_groups_have_options_of_their_own(tmp_path: Path) -> None:
         assert client.context.groups.groups.consumer.configs.session_timeout_ms("g") == 50_000
 
     with_broker(test, tmp_path)
+
+
+def test_values_are_described_as_in_a_properties_file() -> None:
+    values = {
+        "ottla.http.listener": "https://[::1]:9644",
+        "super.users": "User:CN=ann,O=x;User:bob",
+        "log.dirs": "/a,/b",
+    }
+    live = DynamicBrokerConfig(BrokerConfig.from_kafka(values), 0)
+    texts = {entry.name: entry.value for entry in broker_entries(live)}
+    assert {name: texts[name] for name in values} == values
+    assert (
+        text_of(BrokerConfig.from_kafka({"ottla.http.listener": "http://127.0.0.1:1"}).ottla_http_listener)
+        == "127.0.0.1:1"
+    )

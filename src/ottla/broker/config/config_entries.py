@@ -106,7 +106,7 @@ def text_of(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (tuple, list)):
+    if type(value) in (tuple, list):  # not the types of config.broker, which have a text of their own
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return ",".join(f"{k}:{v}" for k, v in value.items())
