@@ -147,10 +147,15 @@ COMMANDS = tuple(
 RENAMED = {"registry": "metadata"}
 """Commands that were renamed: old name → new name."""
 
+CONNECT = "Kafka Connect and its connectors are a framework of the JVM, and run with Ottla's brokers unchanged"
 LEFT_OUT = {
     "storage": "a data directory needs no formatting: ottla broker FILE starts with an empty one",
     "metadata-quorum": "there is no KRaft quorum; ottla metadata dump prints the metadata of a standalone broker",
     "metadata-shell": "there is no KRaft quorum; ottla metadata dump prints the metadata of a standalone broker",
+    "connect-standalone": CONNECT,
+    "connect-distributed": CONNECT,
+    "connect-plugin-path": CONNECT,
+    "connect-mirror-maker": "use ottla mirror-maker, with the same properties file",
     "jmx": "there is no JVM; metrics are on ottla.http.listener",
     "zookeeper-security-migration": "zookeeper.set.acl sets ACLs on new znodes",
 }
