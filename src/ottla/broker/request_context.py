@@ -79,7 +79,9 @@ class RequestContext:
         offsets_log.info(f"{message}%s", *args, self.by)
 
     def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
-        """Log that data which the client has sent is invalid. Rate-limited by resource, error and client."""
+        """Log that data which the client has sent is invalid, or cannot be replicated. Rate-limited by resource, error
+        and client.
+        """
         name = errors.for_code(errors.code_of(error)).name
         rejected_log.info("Rejected a batch for %s%s with %s: %s", resource, self.by, name, error.message)
 

@@ -20,6 +20,7 @@ from ottla.errors import ConfigurationError
 
 log = logging.getLogger("ottla.console")
 
+UNDER_MIN_ISR: Final = "kafka_server_replicamanager_underminisrpartitioncount"
 LINE: Final = re.compile(r"(\w+)(?:\{(.*)\})? ([0-9.eE+-]+)(?: \d+)?")
 LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 ESCAPED: Final = re.compile(r"\\(.)")

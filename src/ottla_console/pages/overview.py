@@ -31,6 +31,7 @@ async def overview(page: Page) -> Response:
         is_partial=collector.is_partial,
         busiest=sorted(rates, reverse=True)[:BUSIEST],
         behind=behind[:BUSIEST],
+        under_min_isr=collector.under_min_isr,
         rebalancing=sum(row.is_rebalancing for row in groups.values()),
         rings=collector,
         bytes_in=collector.byte_rates.points(series("in", TOTAL)),

@@ -12,7 +12,7 @@ from tests.unit.console.consoles import ConsoleBrowser, open_console
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.quotas import ClientQuotaAlteration
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, KafkaTimeoutError
 from ottla.net.ports import free_port
 from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import MetricPages, MetricSample, samples_of
@@ -150,14 +150,27 @@ def test_throttled_client_and_rebalancing_group_are_shown() -> None:
             wait_for(browser, "/groups?order=rebalances", r'billing</a></th>.*<td class="n">[1-9]\d*</td>')
 
 
-def test_broker_that_is_down_is_named(unused_address: str) -> None:
-    with Broker(brokers=2) as broker:
+def test_broker_that_is_down_is_named_and_what_that_means_for_producers(
+    unused_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla.request.rejected")
+    address = f"127.0.0.1:{free_port(in_a_row=2)}"
+    with Broker({"ottla.http.listener": address, "min.insync.replicas": "2"}, brokers=2) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("visits", 3, 2)])
         broker.kill_broker(1)
-        with open_console(broker.bootstrap_servers, broker_metrics=(unused_address,)) as browser:
+        with open_console(broker.bootstrap_servers, broker_metrics=(address, unused_address)) as browser:
             browser.wait()
+            wait_for(browser, "/", r"3 partitions have fewer in-sync replicas than <code>min\.insync\.replicas")
             text = wait_for(browser, "/", "Broker 1 is down</b>: it has 3 replicas")
             assert "1 down" in text
             text = wait_for(browser, "/brokers", r'1 <span class="badge bad">down</span>')
+            servers = broker.bootstrap_servers
+            with KafkaProducer(
+                bootstrap_servers=servers, client_id="shop", request_timeout_ms=100, delivery_timeout_ms=200
+            ) as producer:
+                reason = "visits-0 has 1 in-sync replica(s), min.insync.replicas is 2"
+                with pytest.raises(KafkaTimeoutError, match=re.escape(reason)):
+                    producer.send("visits", b"v", partition=0).get(10)
+            assert f"client_id=shop) with NOT_ENOUGH_REPLICAS: {reason}" in caplog.text
             assert '<span class="badge bad">Connection refused</span></th><td class="n">\N{EN DASH}</td>' in text

@@ -87,6 +87,8 @@ INVALID_DATA = (
     errors.UnsupportedForMessageFormatError,
 )
 """Errors of batches that are never accepted as they are, so that the owner of the client has to do something."""
+LOGGED = (*INVALID_DATA, errors.NotEnoughReplicasError)
+"""Errors that are logged: those, and that the operator has to start brokers."""
 CONFIRM_SECONDS = 2.0
 """Maximum time in seconds to confirm the leadership before the producer gets an error that only the leader may
 return.
@@ -426,7 +428,7 @@ def _rejected(
     if header is not None:
         partitions.rejected_batches.add(tp, header, error)
     partitions.topic_stats.get(tp.topic).on_rejected(error, 0 if data.records is None else len(data.records))
-    if isinstance(error, INVALID_DATA):
+    if isinstance(error, LOGGED):
         context.log_rejection(tp, error)
     return _failed(data.index, error)
 
