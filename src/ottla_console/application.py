@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ottla_console.cluster import byte_rates, flush_times, quota_usage
+from ottla_console.cluster import byte_rates, disk_space, flush_times, quota_usage
 from ottla_console.cluster.clients import ClusterClients
 from ottla_console.cluster.collector import Collector
 from ottla_console.cluster.metric_pages import UNDER_MIN_ISR, MetricPages
@@ -39,7 +39,14 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 STATIC_CACHE: Final = "max-age=3600"
-BROKER_METRICS: Final = (*byte_rates.COUNTERS, REBALANCES, UNDER_MIN_ISR, *quota_usage.NAMES, *flush_times.NAMES)
+BROKER_METRICS: Final = (
+    *byte_rates.COUNTERS,
+    REBALANCES,
+    UNDER_MIN_ISR,
+    *disk_space.NAMES,
+    *quota_usage.NAMES,
+    *flush_times.NAMES,
+)
 
 
 class SecurityHeaders:

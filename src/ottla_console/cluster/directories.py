@@ -48,6 +48,11 @@ def largest_topics(sizes: Mapping[TopicPartition, int]) -> tuple[tuple[str, int]
     return tuple(heapq.nsmallest(LARGEST, by_topic.items(), key=lambda item: (-item[1], item[0])))
 
 
+def _size(nbytes: int | None) -> int | None:
+    """Return a size of a response; None for the -1 of brokers that do not report it. A full disk has 0 bytes left."""
+    return None if nbytes is None or nbytes < 0 else nbytes
+
+
 async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[DirectoryRow]:
     """Return the log directories of all brokers: first those with errors, then by used percentage of the disk, the
     highest first.
@@ -62,8 +67,8 @@ async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[Dir
             len(directory.replicas),
             sum(replica.size for replica in directory.replicas.values()),
             sum(replica.is_future for replica in directory.replicas.values()),
-            directory.total_bytes if (directory.total_bytes or -1) >= 0 else None,
-            directory.usable_bytes if (directory.usable_bytes or -1) >= 0 else None,
+            _size(directory.total_bytes),
+            _size(directory.usable_bytes),
             largest_topics({tp: replica.size for tp, replica in directory.replicas.items()}),
         )
         for broker, paths in described.items()

@@ -13,6 +13,7 @@ from ottla_console.web.page import Page
 from ottla_console.web.texts import nbytes, number
 
 BUSIEST: Final = 8
+FULL_DISKS: Final = 5
 
 
 async def overview(page: Page) -> Response:
@@ -31,6 +32,7 @@ async def overview(page: Page) -> Response:
         is_partial=collector.is_partial,
         busiest=sorted(rates, reverse=True)[:BUSIEST],
         behind=behind[:BUSIEST],
+        full_disks=collector.full_disks[:FULL_DISKS],
         under_min_isr=collector.under_min_isr,
         rebalancing=sum(row.is_rebalancing for row in groups.values()),
         rings=collector,

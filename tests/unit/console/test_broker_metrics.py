@@ -14,6 +14,8 @@ from ottla.broker.embedded import Broker
 from ottla.client.admin.quotas import ClientQuotaAlteration
 from ottla.errors import ConfigurationError, KafkaTimeoutError
 from ottla.net.ports import free_port
+from ottla_console.cluster.directories import DirectoryRow, _size
+from ottla_console.cluster.disk_space import FullDisk, full_disks
 from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import MetricPages, MetricSample, samples_of
 from ottla_console.cluster.quota_usage import MAX_ROWS, UsageRow, usage_of
@@ -118,6 +120,22 @@ def test_slow_and_hanging_directories_come_first() -> None:
     assert (slow.hangs, slow.is_slow) == (False, True)
     assert fast == FlushRow("a:1", "/data/a", 0, None, 0, 0)
     assert not fast.is_slow
+
+
+def test_full_disks_come_first_and_others_are_left_out() -> None:
+    sizes = {"/full": (0, 100), "/nearly": (9, 100), "/half": (50, 100), "/unknown": (0, 0)}
+    page = "".join(
+        f'ottla_log_directory_free_bytes{{logDirectory="{path}"}} {free}\n'
+        f'ottla_log_directory_total_bytes{{logDirectory="{path}"}} {total}\n'
+        for path, (free, total) in sizes.items()
+    )
+    assert full_disks({"a:1": page, "b:1": ""}) == [FullDisk(0, 0, "a:1", "/full"), FullDisk(9, 9, "a:1", "/nearly")]
+
+
+def test_full_disk_has_no_free_space_and_an_unknown_one_has_none_to_show() -> None:
+    assert [_size(0), _size(-1), _size(None)] == [0, None, None]
+    full = DirectoryRow(0, "/full", None, 1, 100, 0, 100, 0)
+    assert full.used_percent == 100
 
 
 def test_throttled_client_and_rebalancing_group_are_shown() -> None:

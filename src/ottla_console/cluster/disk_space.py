@@ -1,0 +1,36 @@
+"""Disks of log directories that are nearly full, from the Prometheus metrics of the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla_console.cluster.metric_pages import samples_of
+
+FREE: Final = "ottla_log_directory_free_bytes"
+TOTAL: Final = "ottla_log_directory_total_bytes"
+NAMES: Final = (FREE, TOTAL)
+NEARLY_FULL_PERCENT: Final = 10.0
+"""The free part below which a disk is reported, as by the alert KafkaDiskNearlyFull."""
+
+
+class FullDisk(NamedTuple):
+    """A log directory with little space. `address` is that of the broker's metrics."""
+
+    free_percent: float
+    free_bytes: float
+    address: str
+    directory: str
+
+
+def full_disks(pages: Mapping[str, str]) -> list[FullDisk]:
+    """Return the log directories with little space, the fullest first, from the metrics by address."""
+    rows = []
+    for address, page in pages.items():
+        totals = {s.labels.get("logDirectory", ""): s.value for s in samples_of(page, TOTAL)}
+        for sample in samples_of(page, FREE):
+            directory = sample.labels.get("logDirectory", "")
+            total = totals.get(directory, 0.0)
+            if total > 0 and 100 * sample.value / total < NEARLY_FULL_PERCENT:
+                rows.append(FullDisk(100 * sample.value / total, sample.value, address, directory))
+    return sorted(rows)
