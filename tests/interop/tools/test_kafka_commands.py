@@ -132,13 +132,13 @@ ROWS: dict[str, list[Run]] = {
     "kafka-configs --alter --add-config 'producer_byte_rate": [
         Run(
             "configs B --alter --add-config producer_byte_rate=1024,request_percentage=200 "
-            "--entity-type users --entity-name user1 --entity-type clients --entity-name clientA",
+            "--entity-type users --entity-name user1 --entity-type clients --entity-name client-a",
             "Completed",
         ),
         Run("configs B --alter --add-config consumer_byte_rate=2048 --entity-type users --entity-default", "Completed"),
         Run(
-            "configs B --describe --entity-type users --entity-name user1 --entity-type clients --entity-name clientA",
-            "user-principal 'user1', client-id 'clientA' are producer_byte_rate=1024.0",
+            "configs B --describe --entity-type users --entity-name user1 --entity-type clients --entity-name client-a",
+            "user-principal 'user1', client-id 'client-a' are producer_byte_rate=1024.0",
         ),
     ],
     "kafka-features describe": [Run("features B describe", r"Feature: transaction.version")],
@@ -267,8 +267,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         with KafkaProducer(bootstrap_servers=servers) as producer:
             for value in (b"first", b"second"):
                 producer.send("visits", value)
-        options = {"bootstrap_servers": servers, "auto_offset_reset": "earliest"}
-        with KafkaConsumer("visits", group_id="my-group", **options) as consumer:
+        with KafkaConsumer(
+            "visits", group_id="my-group", bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
             for _ in range(2):
                 next(consumer)
         with KafkaShareConsumer("visits", group_id="share", bootstrap_servers=servers) as shared:

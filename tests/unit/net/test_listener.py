@@ -324,14 +324,18 @@ def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
     run(test)
 
 
-def test_raised_limits_let_in_who_waits() -> None:
+def test_raised_limits_let_in_who_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=0)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
+            while not server.listener.blocked_seconds:
+                await asyncio.sleep(0)
             server.admission.update_limits(ConnectionLimits(connections=1))
             assert await answer(reader) == b"in"
             writer.close()
+            reasons = [message.partition(": ")[2].partition(" is reached")[0] for message in caplog.messages]
+            assert reasons == ["max.connections=0"]  # not a second time within a minute
 
     run(test)
 

@@ -582,6 +582,13 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         network.rejected,
     ),
     BrokerMetric(
+        "ottla:type=listener#blocked-seconds-total",
+        COUNTER,
+        ("listener",),
+        "Seconds in which new connections waited because of max.connections or max.connection.creation.rate.",
+        network.blocked,
+    ),
+    BrokerMetric(
         f"{_SERVER}ExpiredConnectionsKilledCount",
         COUNT,
         NONE,

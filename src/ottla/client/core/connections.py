@@ -306,7 +306,7 @@ class Connections:
         """Log that a connection attempt is slow. Further ones are not logged until an attempt has ended."""
         reason = (
             f"{peer} did not complete the handshake within {SLOW_SECONDS:g} s; is it a Kafka broker, does "
-            "security.protocol match its listener, or does a firewall drop packets?"
+            "security.protocol match its listener, is max.connections reached, or does a firewall drop packets?"
         )
         if not self.slow_reason and not self._closed:
             log.warning("%s (client.id=%s)", reason, self.client_id)

@@ -110,6 +110,18 @@ class ConnectionQuotas:
             wait = max(wait, self._listener_rates.setdefault(listener, SampledRate(WINDOWS)).wait_seconds(own, now))
         return wait
 
+    def reached(self, listener: str) -> str:
+        """Return the limit of the number of connections that the listener has reached, with its value, or the name of
+        the limit of their rate.
+        """
+        limits = self._limits
+        of_listener = limits.per_listener.get(listener, MAX_INT)
+        if self._by_listener[listener] >= of_listener:
+            return f"listener.name.{listener.lower()}.max.connections={of_listener}"
+        if self.count >= limits.connections and not self.is_protected(listener):
+            return f"max.connections={limits.connections}"
+        return "max.connection.creation.rate"
+
     def forget(self, waiter: Callable[[], None]) -> None:
         """Remove a waiter."""
         self._waiting.pop(waiter, None)

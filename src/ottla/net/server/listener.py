@@ -22,6 +22,9 @@ log = logging.getLogger("ottla.net")
 IDLE_CHECK_SECONDS = 10.0
 ACCEPT_BACKOFF_SECONDS = 0.2
 """Pause in seconds after accept() has failed because there are no file descriptors or memory."""
+REPORTED_WAIT_SECONDS = 1.0
+REPORT_SECONDS = 60.0
+"""Time between two lines about limits that keep connections waiting."""
 ACCEPTS_PER_WAKEUP = 64
 """Maximum number of connections accepted at a time, so that requests are processed in between."""
 
@@ -59,6 +62,15 @@ class Listener:
         self._sock: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
+        self._blocked_since: float | None = None
+        self._blocked_seconds = 0.0
+        self._next_report = 0.0
+
+    @property
+    def blocked_seconds(self) -> float:
+        """The time in seconds for which limits have kept new connections waiting."""
+        since = self._blocked_since
+        return self._blocked_seconds if since is None else self._blocked_seconds + time.monotonic() - since
 
     def use(self, connection: Connects) -> None:
         """Create new connections with `connection` from now on, because certificates were reloaded."""
@@ -138,10 +150,26 @@ class Listener:
         for _ in range(ACCEPTS_PER_WAKEUP):
             wait = self._admission.wait_seconds(self.name, self._accept_on)
             if wait is None or wait > 0:
+                self._blocked_since = time.monotonic()
+                self._report_limit(wait)
                 self._accept_later(wait)
                 return
             if not self._accept_one():
                 return
+
+    def _report_limit(self, wait: float | None) -> None:
+        """Log that connections wait, at most once a minute. Waits of less than a second are normal."""
+        now = time.monotonic()
+        if now < self._next_report or (wait is not None and wait < REPORTED_WAIT_SECONDS):
+            return
+        self._next_report = now + REPORT_SECONDS
+        until = "one is closed" if wait is None else f"{wait:.1f} s have passed"
+        log.warning(
+            "Listener %s accepts no further connection until %s: %s is reached; clients wait without an error",
+            self.name,
+            until,
+            self._admission.reached(self.name),
+        )
 
     def _accept_one(self) -> bool:
         """Accept one connection. Return False if there is none, or accepting has to pause."""
@@ -193,6 +221,7 @@ class Listener:
             self._later = loop.call_later(seconds, self._accept_on)
 
     def _accept_on(self) -> None:
+        self._blocked_seconds, self._blocked_since = self.blocked_seconds, None
         if self._sock is not None and self._sock.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
 

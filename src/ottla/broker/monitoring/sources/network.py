@@ -33,6 +33,11 @@ def rejected(scrape: Scrape) -> Samples:
         yield (listener.name,), listener.counts.rejected
 
 
+def blocked(scrape: Scrape) -> Samples:
+    for listener in scrape.broker.listeners:
+        yield (listener.name,), listener.blocked_seconds
+
+
 def memory_used(scrape: Scrape) -> int:
     return scrape.broker.memory.used
 
