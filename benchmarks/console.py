@@ -78,6 +78,8 @@ def process(arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
 def create(address: str, topics: int, brokers: int) -> None:
     """Create the topics, and fill one of them."""
     with KafkaAdminClient(bootstrap_servers=address, request_timeout_ms=TIMEOUT_MS) as admin:
+        while len(admin.describe_cluster().nodes) < brokers:
+            time.sleep(0.1)
         for first in range(0, topics, AT_ONCE):
             names = (f"topic-{number:05}" for number in range(first, min(first + AT_ONCE, topics)))
             admin.create_topics([NewTopic(name, 1, brokers) for name in names], TIMEOUT_MS)

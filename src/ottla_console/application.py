@@ -39,6 +39,8 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 STATIC_CACHE: Final = "max-age=3600"
+CLIENT_ID: Final = "ottla-console"
+"""Brokers log it with the changes that the console requests."""
 BROKER_METRICS: Final = (
     *byte_rates.COUNTERS,
     REBALANCES,
@@ -89,10 +91,11 @@ def create_app(settings: ConsoleSettings) -> Starlette:
     pages = None
     if settings.broker_metrics:
         pages = MetricPages(settings.broker_metrics, BROKER_METRICS, settings.broker_metrics_auth)
-    collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share, pages)
+    configs = {"client.id": CLIENT_ID, **settings.client_configs}
+    collector = Collector(configs, settings.sample_seconds, settings.background_share, pages)
     registry = settings.schema_registry
     schemas = SchemaRegistry(registry, settings.schema_registry_auth) if registry else None
-    clients = ClusterClients(settings.client_configs)
+    clients = ClusterClients(configs)
     console = Console(settings, collector, clients, Sessions(), environment(), schemas)
 
     @asynccontextmanager

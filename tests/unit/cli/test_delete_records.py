@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,12 @@ def test_what_is_wrong_with_a_file_is_reported_in_one_line(
     assert f"{file}: " in said
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_file_may_be_a_pipe(at: tuple[str, ...], filled: str, ottla_broker: Broker) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b'{"partitions": [{"topic": "%b", "partition": 0, "offset": 2}]}' % filled.encode())
+    os.close(writer)
+    assert main([*at, f"/dev/fd/{reader}"]) == 0
+    os.close(reader)
+    assert first_offset(ottla_broker, TopicPartition(filled, 0)) == 2

@@ -57,7 +57,10 @@ def test_page_has_a_title_and_no_inline_script(console: ConsoleBrowser, path: st
     assert re.search(r"<script(?! src=)|\son\w+=|style=", text) is None
 
 
-def test_topic_is_created_altered_extended_and_deleted(console: ConsoleBrowser, ottla_topic: str) -> None:
+def test_topic_is_created_altered_extended_and_deleted(
+    console: ConsoleBrowser, ottla_topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla.controller")
     fields = {"name": ottla_topic, "partitions": "2", "replicas": "1", "configs": "retention.ms=1000\n"}
     text = console.post("/topics/create", fields, form="/topics/create")
     assert f"Topic {ottla_topic} was created." in text
@@ -69,6 +72,8 @@ def test_topic_is_created_altered_extended_and_deleted(console: ConsoleBrowser, 
     assert "type the name of the topic" in console.post(f"{page}/delete", {"confirm": "x"}, form=page, status=400)
     assert "was deleted" in console.post(f"{page}/delete", {"confirm": ottla_topic}, form=page)
     assert ottla_topic in console.text(page, 404)
+    (deletion,) = [message for message in caplog.messages if message.startswith(f"Deleting topic {ottla_topic}: ")]
+    assert deletion.endswith("client_id=ottla-console)")
 
 
 def test_purge_deletes_all_records(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:

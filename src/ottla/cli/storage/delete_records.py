@@ -21,7 +21,7 @@ ALL: Final = -1
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
     """Delete records. The exit code is 0 even if a partition fails, as with Kafka's tool."""
-    offsets = _read(args.offset_json_file)
+    offsets = args.offsets
     errors: dict[Any, KafkaError] = {}
     admin.describe_cluster()  # an unreachable cluster is one error, not one for each partition
     output.text("Executing records delete operation")
@@ -37,7 +37,7 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
 
 
 def _check(args: argparse.Namespace) -> None:
-    _read(args.offset_json_file)
+    args.offsets = _read(args.offset_json_file)  # once: the file may be a pipe
 
 
 COMMAND = AdminCommand(

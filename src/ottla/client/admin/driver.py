@@ -23,6 +23,7 @@ from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import SLOW_SECONDS, Connections
 from ottla.client.core.metadata import Metadata, metadata_of
 from ottla.config.admin import CONTROLLERS, AdminConfig
+from ottla.logs import listed
 from ottla.metrics.metrics import Metrics
 from ottla.model import Node, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
@@ -543,7 +544,7 @@ def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None
     elif failures:
         first = next(iter(failures.values()))
         if len(outcomes) > 1:
-            first.add_note(f"{len(failures)} of {len(outcomes)} failed: {', '.join(map(str, failures))}")
+            first.add_note(f"{len(failures)} of {len(outcomes)} failed: {listed(list(failures))}")
         raise first
     return values
 
