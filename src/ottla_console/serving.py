@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ottla.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
 def serve(
-    app: ASGIApp, host: str, port: int, certificate: Path | str | None, key: Path | str | None
+    app: ASGIApp, host: str, port: int, certificate: Path | str | None, key: Path | str | None, title: str
 ) -> tuple[int, bool]:
-    """Serve until SIGINT or SIGTERM. Return the exit code, and whether the application has started. `certificate` and
-    `key` are PEM files for TLS. Needs the package uvicorn.
+    """Bind the address, print `title`, and serve until SIGINT or SIGTERM. Return the exit code, and whether the
+    application has started. `certificate` and `key` are PEM files for TLS. Needs the package uvicorn. Raises
+    ConfigurationError if the address cannot be bound.
     """
     import uvicorn
 
@@ -30,7 +35,15 @@ def serve(
     )
     server = uvicorn.Server(config)
     try:
-        server.run()
-    except SystemExit as end:  # uvicorn has logged the error, such as a port that is in use
+        sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (
+            os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error
+        )  # those of the resolver are negative
+        raise ConfigurationError(f"cannot bind {host}:{port}: {reason}; is another program listening there?") from None
+    print(title, flush=True)
+    try:
+        server.run(sockets=[sock])
+    except SystemExit as end:  # uvicorn has logged the error
         return int(end.code or 0), server.started
     return 0, server.started

@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
             "Passwords and records are sent to browsers without TLS; set --tls-cert and --tls-key, or use a proxy"
         )
     scheme, shown = ("https" if settings.has_tls else "http"), f"[{host}]" if ":" in host else host
-    print(f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)", flush=True)
-    exit_code, _ = serve(app, host, port, args.tls_cert, args.tls_key)
+    title = f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)"
+    exit_code, _ = serve(app, host, port, args.tls_cert, args.tls_key, title)
     return exit_code
 
 

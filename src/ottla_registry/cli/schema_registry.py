@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
         log.warning("Passwords are received without TLS; set --tls-cert and --tls-key")
     if not users and host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("Everyone who can connect to %s is an admin of the registry; set --users", listener)
-    print(f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)", flush=True)
-    exit_code, has_started = serve(app, host, port, args.tls_cert, args.tls_key)
+    title = f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)"
+    exit_code, has_started = serve(app, host, port, args.tls_cert, args.tls_key, title)
     return exit_code if has_started else exit_code or 1
 
 

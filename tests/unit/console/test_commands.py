@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sys
 
 import pytest
@@ -53,6 +54,15 @@ def test_top_names_the_reason_of_a_dead_cluster(unused_address: str, capsys: pyt
 def test_console_on_an_open_address_without_users_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", "0.0.0.0:8080"]) == 1
     assert "add --users FILE" in capsys.readouterr().err
+
+
+def test_port_that_is_in_use_is_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", address]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == f"ottla: cannot bind {address}: Address already in use; is another program listening there?\n"
+    assert printed.out == ""
 
 
 def test_hash_of_a_password_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
