@@ -1,4 +1,4 @@
-"""What a coordinator knows of the members of consumer and streams groups that is not in the log: their timers, which
+"""The state of members of consumer and streams groups that is not in the log: their timers, which
 start when a broker becomes the coordinator, and what they last reported.
 """
 
