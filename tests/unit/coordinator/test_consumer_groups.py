@@ -181,6 +181,7 @@ def test_assignment_that_the_member_does_not_report_is_sent_again() -> None:
     world.join("b")
     lost = world.beat("a", 1)  # answered on a connection that the client has closed
     retained = assigned(lost)
+    assert retained is not None
     assert len(retained["t"]) == 3
     assert world.beat("a", 1).assignment is None  # it may still be revoking
     world.pass_time(10_000)
