@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -19,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from ottla.clock import now_ms
+from ottla.errors import ConfigurationError
 from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     Commit,
@@ -54,6 +57,8 @@ class DeltaLakeTable:
     ) -> None:
         self._location = location.removeprefix("file://")
         self._store = store
+        if location.startswith(("s3://", "s3a://")):
+            store.check_session_token()
         self._options = store.storage_options
         self._application = f"ottla:{owner.topic_id}"
         self._offsets: dict[int, int] = {}
@@ -62,6 +67,12 @@ class DeltaLakeTable:
         except TableNotFoundError as error:
             if schema is None:
                 raise MissingTableError(f"there is no Delta table at {location}") from error
+            for column in partition_by:
+                if column in schema.names and pa.types.is_binary(schema.field(column).type):
+                    raise ConfigurationError(
+                        f"ottla.table.partition.by: {column} has bytes, which Delta has no partition values for; use"
+                        " another column, or ottla.table.schema=text"
+                    ) from error
             if "://" not in self._location:
                 Path(self._location).mkdir(parents=True, exist_ok=True)
             DeltaTable.create(
@@ -150,7 +161,8 @@ class DeltaLakeTable:
         for file in commit.removed:
             handle = file.handle
             partition_values = {name: _text(value) for name, value in (handle.get("partition") or {}).items()}
-            actions.append(RemoveAction(handle["path"], not commit.is_rewrite, now, file.size, partition_values))
+            path = unquote(handle["path"])
+            actions.append(RemoveAction(path, not commit.is_rewrite, now, file.size, partition_values))
         offsets: dict[int | str, int] = {PARTITIONS: max(commit.offsets, default=-1) + 1}
         offsets.update(commit.offsets.items())
         changed = {name: version for name, version in offsets.items() if self._version(name) != version}
@@ -183,7 +195,7 @@ class DeltaLakeTable:
     def _add(self, file: WrittenFile, now: int, is_rewrite: bool) -> AddAction:
         names = [field.name for field in self.partition_fields]
         values = {name: _text(value) for name, value in zip(names, file.partition, strict=True)}
-        path = quote(file.path.removeprefix(self._location).lstrip("/"), safe="/=-_.~")
+        path = file.path.removeprefix(self._location).lstrip("/")  # delta-rs quotes it
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
@@ -217,10 +229,14 @@ class DeltaLakeTable:
 
 
 def _text(value: Any) -> str | None:
-    """Return a partition value in the form of Delta's log."""
+    """Return a partition value in the form of Delta's log (its protocol's "Partition Value Serialization")."""
     if value is None:
         return None
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def _statistics(file: WrittenFile) -> dict[str, Any]:
