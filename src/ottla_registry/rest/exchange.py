@@ -32,8 +32,8 @@ class Call(NamedTuple):
 
     @property
     def optional_subject(self) -> str | None:
-        """The subject in the path of a config or mode; None for the global one."""
-        return self.subject if "subject" in self.request.path_params else None
+        """The subject in the path of a config or mode; None for the global one, also by the name `:.:`."""
+        return (self.subject or None) if "subject" in self.request.path_params else None
 
     @property
     def version(self) -> int:
