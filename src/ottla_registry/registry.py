@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ottla_registry import errors
+from ottla_registry.schemas.avro import AvroSchema
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
 from ottla_registry.schemas.protobuf import ProtobufSchema
 from ottla_registry.schemas.types import TYPES
@@ -25,6 +26,8 @@ MODES: Final = frozenset({"READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"
 MAX_SCHEMA_BYTES: Final = 1_000_000
 """Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
+MAX_RESOLVED: Final = 200
+"""Maximum number of versions with references that one schema without any is compared with."""
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20
 """Maximum number of attempts to make a change while other registries write."""
@@ -83,6 +86,7 @@ class SchemaRegistry:
             request = _populated(request, versions)
         parsed, new = await self._parsed(request, normalize=normalize)
         equal = _equal(versions, new)
+        equal = equal or await self._equivalent(versions, parsed, new)
         if equal is not None and request.id in (0, equal.id) and not request.version:
             return equal, []
         if not is_import:
@@ -153,15 +157,36 @@ class SchemaRegistry:
             versions = self.state.versions(subject, deleted=deleted)
             if not versions:
                 continue
-            _, new = await self._parsed(replace(request, subject=subject), normalize=normalize)
+            parsed, new = await self._parsed(replace(request, subject=subject), normalize=normalize)
             live = [schema for schema in versions if not schema.deleted]
             # A schema without metadata gets those of the latest version when it is registered.
-            equal = _equal(versions, new) or _equal(versions, _populated(new, live))
+            complete = _populated(new, live)
+            equal = _equal(versions, new) or _equal(versions, complete)
+            equal = equal or await self._equivalent(versions, parsed, complete)
             if equal is not None:
                 return equal
         if not self.state.versions(request.subject, deleted=deleted):
             raise errors.subject_not_found(request.subject)
         raise errors.schema_not_found()
+
+    async def _equivalent(
+        self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
+    ) -> StoredSchema | None:
+        """Return the latest version with references that a schema without any is equal to. Java's serializer looks for
+        the schema of a generated class, which has all types in it.
+        """
+        if new.references or not isinstance(parsed, AvroSchema):
+            return None
+        candidates = [
+            schema
+            for schema in versions
+            if schema.references and schema.schema_type == new.schema_type and schema.identity[-1] == new.identity[-1]
+        ]
+        for schema in reversed(candidates[-MAX_RESOLVED:]):
+            old = await self._parse(schema)
+            if isinstance(old, AvroSchema) and await asyncio.to_thread(old.is_resolved_to, parsed.canonical):
+                return schema
+        return None
 
     def _in_contexts(self, subject: str) -> list[str]:
         """Return a subject, and those with its name in all contexts if it is in the default one."""

@@ -268,12 +268,29 @@ def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry:
     assert registry.get(f"/subjects/{subject}/versions/1/referencedby?deleted=true") == [2, 3]
     assert registry.delete(f"/subjects/{subject}") == [1]
     registry.delete(f"/subjects/{subject}?permanent=true", error=42206)
+    _check_resolved(registry)
     registry.register("own", record("Own", ("n", "int")))
     registry.put("/config/own", {"compatibility": "NONE"})
     itself = {"name": "Own", "subject": "own", "version": 1}
     registry.register("own", record("Second", ("own", "Own")), references=[itself])
     assert registry.delete("/subjects/own") == registry.delete("/subjects/own?permanent=true") == [1, 2]
     registry.get("/subjects/:.:levels-of-none/versions", error=40401)
+
+
+def _check_resolved(registry: RestClient) -> None:
+    """Check that a schema with all types in it is the version that has references to them."""
+    color = {"type": "enum", "name": "Color", "symbols": ["RED"]}
+    part = record("Part", ("color", color), namespace="shop")
+    registry.register("part", part)
+    fields: tuple[tuple[str, Any], ...] = (("first", "Part"), ("others", {"type": "array", "items": "shop.Part"}))
+    order = record("Order", *fields, ("color", ["null", "Color"]), namespace="shop")
+    reference = {"name": "shop.Part", "subject": "part", "version": 1}
+    order_id = registry.register("order", order, references=[reference])
+    whole = record("Order", ("first", part), fields[1], ("color", ["null", "Color"]), namespace="shop")
+    assert registry.post("/subjects/order", {"schema": json.dumps(whole)})["id"] == order_id
+    assert registry.register("order", whole) == order_id
+    other = record("Order", ("first", {**part, "doc": "x"}), fields[1], ("color", ["null", "Color"]), namespace="shop")
+    registry.post("/subjects/order", {"schema": json.dumps(other)}, error=40403)
 
 
 def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Broker) -> None:
