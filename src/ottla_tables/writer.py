@@ -75,6 +75,13 @@ class TableWriter:
         self._is_upsert = is_upsert
         self._tiered = tiered
         self._readers: dict[int, SegmentReader] = {}
+        self.changed: list[Table] = []
+        """The tables that the last flush has added files to."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """The table, and that of the dead letters."""
+        return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:
         """Return whether the log has records that are not in the table."""
@@ -100,13 +107,14 @@ class TableWriter:
         Raises CommitConflictError if another writer has committed these records.
         """
         files = _Files(self.table)
+        self.changed = []
         try:
             offsets, records, removed = self._write(files, ends)
             written = files.close()
             if records and not ends.are_current():
                 raise TableError(f"{self.topic}: a leader has changed while its records were read; reading them again")
-            if self._dead_letters is not None:
-                self._dead_letters.commit(offsets)
+            if self._dead_letters is not None and self._dead_letters.commit(offsets):
+                self.changed.append(self._dead_letters.table)
         except BaseException:
             files.discard()
             if self._dead_letters is not None:
@@ -119,6 +127,7 @@ class TableWriter:
                 files.discard()
                 self.offsets = self.table.offsets
                 raise
+            self.changed.append(self.table)
         self.offsets = offsets
         return records
 
