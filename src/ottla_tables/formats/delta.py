@@ -33,6 +33,7 @@ from ottla_tables.formats.table import (
 )
 from ottla_tables.object_store import ObjectStore
 from ottla_tables.partitioning import identity_fields
+from ottla_tables.synced import SyncedStream, sync
 from ottla_tables.values.arrow_types import grown, lacks
 
 PARTITIONS: Final = "partitions"
@@ -86,6 +87,7 @@ class DeltaLakeTable:
                 raise_if_key_not_exists=False,
             )
             self._table = self._open()
+            self._sync_log(0)
         owner.check(self._table.metadata().configuration, f"the Delta table {location}")
 
     def _open(self) -> DeltaTable:
@@ -136,7 +138,7 @@ class DeltaLakeTable:
         path = "/".join(filter(None, (self._location, directory, name)))
         if "://" not in path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            return path, Path(path).open("wb")
+            return path, SyncedStream(Path(path).open("wb"), Path(path))
         file_system, key = self._store.file_system(path)
         return path, file_system.open_output_stream(key)
 
@@ -171,6 +173,7 @@ class DeltaLakeTable:
             Transaction(f"{self._application}:{name}", version, now)
             for name, version in (offsets if commit.is_rewrite else changed).items()
         ]
+        before = self._table.version()
         try:
             self._table.create_write_transaction(
                 actions,
@@ -186,6 +189,13 @@ class DeltaLakeTable:
         self._offsets = dict(commit.offsets)
         # Otherwise this commit would be in the way of the next one. If it loads a newer commit, the check fails.
         self._table.update_incremental()
+        self._sync_log(before + 1)
+
+    def _sync_log(self, first: int) -> None:
+        """Wait until the commits from a version on are on disk."""
+        if "://" not in self._location:
+            for version in range(first, self._table.version() + 1):
+                sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
 
     def _check_base(self) -> None:
         """Raise CommitConflictError if a commit of another writer was loaded after the last one of this writer."""

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.tables.topics import TableWorld, as_record, table_world
 
 from ottla import Broker, NewTopic
+from ottla_tables import synced
 from ottla_tables.dead_letters import SUFFIX
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import Commit, Table
@@ -132,6 +133,26 @@ def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: Tab
     world.admin.create_topics([NewTopic(world.topic, 2, 1, None, configs)], wait_for_metadata=True)
     with pytest.raises(TableError, match="another ottla.table.location"):
         world.write()
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+def test_files_are_on_disk_before_they_are_committed(
+    broker: Broker, tmp_path: Path, table_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: set[Path] = set()
+    directories: set[Path] = set()
+    monkeypatch.setattr(synced, "sync_file", paths.add)
+    monkeypatch.setattr(synced, "sync_directory", directories.add)
+    configs: Any = {"format": table_format, "partition_by": "partition"}
+    with table_world(broker, f"synced-{table_format}", tmp_path, **configs) as world:
+        for number in range(2):
+            world.send(b"%d" % number, partition=number)
+            assert world.write() == 1
+        location = tmp_path / world.topic.replace("-", "_")
+        files = {path for path in location.rglob("*") if path.suffix in (".parquet", ".avro", ".json")}
+        assert len(files) >= 5
+        assert files <= paths
+        assert {parent for path in files for parent in (path.parent, path.parent.parent)} <= directories
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
