@@ -107,6 +107,10 @@ def schema_too_large(limit: int) -> RestError:
     return RestError(42209, f"The schema is larger than {limit} bytes")
 
 
+def record_too_large(reason: str) -> RestError:
+    return RestError(42209, f"The schema is too large with its metadata, rules and references: {reason}")
+
+
 def incompatible(subject: str, messages: list[str]) -> RestError:
     return RestError(
         409,

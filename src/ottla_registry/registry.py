@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ottla_registry import errors
+from ottla_registry.metadata import check_metadata
 from ottla_registry.schemas.avro import AvroSchema
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
 from ottla_registry.schemas.protobuf import ProtobufSchema
@@ -124,7 +125,12 @@ class SchemaRegistry:
         request = replace(request, references=references)
         parsed = await self._parse(request)
         normalize = normalize or self.state.setting(request.subject, "normalize") is True
-        return parsed, replace(request, schema=parsed.normalized if normalize else parsed.canonical)
+        text = parsed.normalized if normalize else parsed.canonical
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise errors.invalid_schema(str(error)) from None
+        return parsed, replace(request, schema=text)
 
     def _numbered_reference(self, request: StoredSchema, reference: Reference) -> Reference:
         if reference.version != -1:
@@ -461,6 +467,7 @@ def request_schema(subject: str, document: Any) -> StoredSchema:
         schema = document.get("schema") if isinstance(document, dict) else 0
         if schema is not None and not isinstance(schema, str):
             raise ValueError('the body has no "schema"')
+        check_metadata(document)
         return StoredSchema(
             subject,
             _number(document.get("version")),

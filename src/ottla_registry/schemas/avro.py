@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ottla_registry import strict_json
 from ottla_registry.schemas.avro_compatibility import AvroReader
 from ottla_registry.schemas.parsed import ReferencedSchema
 
@@ -132,7 +133,7 @@ def _inlined(schema: Any, namespace: str, types: dict[str, Any]) -> Any:
 
 
 def _load(text: str) -> Any:
-    return json.loads(text)
+    return strict_json.loads(text)
 
 
 def _dumps(document: Any) -> str:

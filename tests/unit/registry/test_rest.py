@@ -103,7 +103,26 @@ def test_requests_that_are_invalid_get_confluents_codes(registry: RestClient) ->
     registry.register("codes", A_WITH_DEFAULT, error=42205, id=7)
     registry.post("/subjects/codes/versions", {"schema": 3}, error=42201)
     registry.post("/subjects/codes/versions", [], error=42201)
-    assert registry.client.post("/subjects/codes/versions", content=b"{").json()["error_code"] == 400
+    path = "/subjects/codes/versions"
+    # Numbers that JSON does not have, and half of a surrogate pair, which UTF-8 does not have.
+    for part in (b'"id": 1e999', b'"metadata": {"a": NaN}', b'"metadata": {"a": "\\ud800"}', b'"references": [1e999]'):
+        content = b'{"schema": "{}", ' + part + b"}"
+        assert registry.client.post(path, content=content).json()["error_code"] == 400
+    assert registry.client.post(path, content=b"{").json()["error_code"] == 400
+    registry.register("codes", {**A, "doc": "\ud800"}, error=42201)
+    fields: list[dict[str, Any]] = [
+        {"metadata": [1]},
+        {"metadata": {"properties": {"a": 1}}},
+        {"metadata": {"a": {}}},
+        {"metadata": {"tags": {"a": "b"}}},
+        {"ruleSet": {"domainRules": [1]}},
+        {"schemaTags": "x"},
+    ]
+    for malformed in fields:
+        registry.register("codes", A, error=42201, **malformed)
+    registry.register("codes", {**A, "number": float("nan")}, error=42201)
+    registry.register("codes", {"minimum": float("inf")}, error=42201, schemaType="JSON")
+    registry.register("codes", A_WITH_DEFAULT, error=42209, metadata={"properties": {"a": "x" * 2_000_000}})
     assert registry.client.post("/subjects/codes", content=b" " * 5_000_000).status_code == 413
     registry.get("/subjects/codes/versions/0", error=42202)
     registry.get("/subjects/codes/versions/x", error=42202)
