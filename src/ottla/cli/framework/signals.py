@@ -55,13 +55,17 @@ class GracefulShutdown:
         if self.number:
             raise KeyboardInterrupt
         self.number = number
-        if self._grace_seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._grace_seconds)
+        self._set_timer()
         self._start()
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle the end of the grace period."""
+        """Handle the end of the grace period. Closing what is open has as much time again."""
+        self._set_timer()
         raise GraceExpired
+
+    def _set_timer(self) -> None:
+        if self._grace_seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, self._grace_seconds)
 
 
 def heeded_signals() -> list[signal.Signals]:
