@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 TYPES: Final = (
@@ -19,6 +20,7 @@ TYPES: Final = (
     "timestamp",
     "date",
 )
+FLOATING: Final = ("double", "float")
 DECIMAL: Final = "decimal"
 MAX_DIGITS: Final = 38
 _FIELD: Final = re.compile(r"\s*(\S+)\s+(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
@@ -60,3 +62,22 @@ def _field(part: str) -> DeclaredField | None:
     if kind != DECIMAL or not 1 <= digits <= MAX_DIGITS or scale > digits:
         return None
     return DeclaredField(name, kind, digits, scale)
+
+
+def check_partition_by(schema: str, partition_by: Sequence[str]) -> None:
+    """Raise ValueError if `ottla.table.partition.by` names a field that `ottla.table.schema` declares as a float."""
+    kind, _, declared = schema.partition(":")
+    types = {f.name: f.type for f in declared_fields(declared)} if kind.strip() == "json" and declared.strip() else {}
+    for column in partition_by:
+        if types.get(column) in FLOATING:
+            raise ValueError(floating_partition(column, types[column]))
+
+
+def floating_partition(column: str, kind: str) -> str:
+    """Return the message of an error. Readers compare partition values, which pyiceberg reads with 32 bits only; and 0
+    and -0, or two NaN, are different directories or the same one.
+    """
+    return (
+        f"ottla.table.partition.by: {column} is a {kind}, whose values are not exact in partitions; partition by a"
+        " column of another type, such as decimal, int, string or date"
+    )

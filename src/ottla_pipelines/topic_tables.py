@@ -51,10 +51,12 @@ class TopicTables:
             return []
         check_packages()
         from ottla_tables.formats.factory import table_name
+        from ottla_tables.log.tiered import TieredRecords
         from ottla_tables.opening import WriterFactory
         from ottla_tables.service import TableService
 
-        TableService(self._lookup, WriterFactory(self._tables).open).write_all()
+        tiered = TieredRecords(self._lookup, self._configs)
+        TableService(self._lookup, WriterFactory(self._tables, tiered).open).write_all()
         written = []
         for topic in topics:
             table = self._open(topic.name)

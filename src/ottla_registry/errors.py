@@ -56,8 +56,11 @@ def mode_not_configured(subject: str) -> RestError:
     return RestError(40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
+INVALID_SCHEMA = 42201
+
+
 def invalid_schema(reason: str) -> RestError:
-    return RestError(42201, f"Invalid schema: {reason}")
+    return RestError(INVALID_SCHEMA, f"Invalid schema: {reason}")
 
 
 def invalid_version(version: str) -> RestError:
@@ -96,8 +99,16 @@ def invalid_subject(subject: str) -> RestError:
     return RestError(42208, f"The specified subject '{subject}' is not a valid.")
 
 
+def not_supported(setting: str) -> RestError:
+    return RestError(422, f"{setting} is not supported; set compatibility, or normalize to true or false")
+
+
 def schema_too_large(limit: int) -> RestError:
     return RestError(42209, f"The schema is larger than {limit} bytes")
+
+
+def record_too_large(reason: str) -> RestError:
+    return RestError(42209, f"The schema is too large with its metadata, rules and references: {reason}")
 
 
 def incompatible(subject: str, messages: list[str]) -> RestError:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ottla_registry import errors
+from ottla_registry.metadata import check_metadata
+from ottla_registry.schemas.avro import AvroSchema
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
 from ottla_registry.schemas.protobuf import ProtobufSchema
 from ottla_registry.schemas.types import TYPES
@@ -25,6 +27,8 @@ MODES: Final = frozenset({"READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"
 MAX_SCHEMA_BYTES: Final = 1_000_000
 """Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
+MAX_RESOLVED: Final = 200
+"""Maximum number of versions with references that one schema without any is compared with."""
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20
 """Maximum number of attempts to make a change while other registries write."""
@@ -75,20 +79,66 @@ class SchemaRegistry:
         self._check_writable(subject)
         is_import = self.state.mode(subject) == "IMPORT"
         if is_import != (request.id > 0):
-            raise errors.not_permitted(f"Subject {subject} is {'' if is_import else 'not '}in import mode")
-        parsed = await self._parse(request)
-        new = replace(request, schema=parsed.normalized if normalize else parsed.canonical)
+            required = "read-write" if is_import else "import"
+            context = context_of(subject)
+            raise errors.not_permitted(f"Subject {subject} in context {context} is not in {required} mode")
         versions = self.state.versions(subject)
-        if (equal := _equal(versions, new)) is not None and request.id in (0, equal.id):
+        if not is_import:
+            request = _populated(request, versions)
+        parsed, new = await self._parsed(request, normalize=normalize)
+        equal = _equal(versions, new)
+        equal = equal or await self._equivalent(versions, parsed, new)
+        if equal is not None and request.id in (0, equal.id) and not request.version:
             return equal, []
         if not is_import:
             reasons = await self._differences(parsed, subject, versions)
             if reasons:
                 raise errors.incompatible(subject, reasons)
-        new = self._numbered(new)
-        return new, [(records.schema_key(subject, new.version), records.schema_value(new))]
+        new = self._numbered(new, is_import=is_import)
+        return new, [
+            *self._new_context(subject),
+            *((records.schema_key(subject, old.version), None) for old in self._superseded(new)),
+            (records.schema_key(subject, new.version), records.schema_value(new)),
+        ]
 
-    def _numbered(self, new: StoredSchema) -> StoredSchema:
+    def _new_context(self, subject: str) -> list[Record]:
+        """Return the record of a context that has none. Without it, Confluent's registry does not list its subjects."""
+        context = context_of(subject)
+        if context == DEFAULT_CONTEXT or context in self.state.stored_contexts:
+            return []
+        return [records.context(context)]
+
+    def _superseded(self, new: StoredSchema) -> list[StoredSchema]:
+        """Return the deleted versions with the id of a new one, which replaces them unless they are referenced."""
+        return [
+            old
+            for old in self.state.versions(new.subject, deleted=True)
+            if old.deleted and old.id == new.id and old.version < new.version
+            if not self.state.referencing(old.subject, old.version, deleted=True)
+        ]
+
+    async def _parsed(self, request: StoredSchema, *, normalize: bool) -> tuple[ParsedSchema, StoredSchema]:
+        """Parse a schema, and return it with its canonical text. References to the latest version get its number, so
+        that they keep their meaning.
+        """
+        references = tuple(self._numbered_reference(request, reference) for reference in request.references)
+        request = replace(request, references=references)
+        parsed = await self._parse(request)
+        normalize = normalize or self.state.setting(request.subject, "normalize") is True
+        text = parsed.normalized if normalize else parsed.canonical
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise errors.invalid_schema(str(error)) from None
+        return parsed, replace(request, schema=text)
+
+    def _numbered_reference(self, request: StoredSchema, reference: Reference) -> Reference:
+        if reference.version != -1:
+            return reference
+        live = self.state.versions(within(context_of(request.subject), reference.subject))
+        return reference._replace(version=live[-1].version) if live else reference
+
+    def _numbered(self, new: StoredSchema, *, is_import: bool) -> StoredSchema:
         """Return a new version with its id and version."""
         context = context_of(new.subject)
         if new.id:
@@ -97,35 +147,78 @@ class SchemaRegistry:
                 raise errors.id_does_not_match(new.id)
         schema_id = new.id or self.state.id_of(context, new) or self.state.next_id(context)
         versions = self.state.versions(new.subject, deleted=True)
-        version = new.version or (versions[-1].version + 1 if versions else 1)
+        next_version = versions[-1].version + 1 if versions else 1
+        version = new.version or next_version
+        if version != next_version and not is_import:
+            raise errors.invalid_schema("Version is not one more than previous version")
         if schema_id > MAX_ID or version > MAX_ID:
             raise errors.not_permitted("The registry has no more ids or versions")
         return replace(new, id=schema_id, version=version)
 
     async def look_up(self, request: StoredSchema, *, normalize: bool = False, deleted: bool = False) -> StoredSchema:
-        """Return the version of a subject that has this schema."""
-        versions = self.state.versions(request.subject, deleted=deleted)
-        if not versions:
+        """Return the version of a subject that has this schema; of the subject with the same name in another context,
+        if its own has none.
+        """
+        for subject in self._in_contexts(request.subject):
+            versions = self.state.versions(subject, deleted=deleted)
+            if not versions:
+                continue
+            parsed, new = await self._parsed(replace(request, subject=subject), normalize=normalize)
+            live = [schema for schema in versions if not schema.deleted]
+            # A schema without metadata gets those of the latest version when it is registered.
+            complete = _populated(new, live)
+            equal = _equal(versions, new) or _equal(versions, complete)
+            equal = equal or await self._equivalent(versions, parsed, complete)
+            if equal is not None:
+                return equal
+        if not self.state.versions(request.subject, deleted=deleted):
             raise errors.subject_not_found(request.subject)
-        parsed = await self._parse(request)
-        new = replace(request, schema=parsed.normalized if normalize else parsed.canonical)
-        equal = _equal(versions, new)
-        if equal is None:
-            raise errors.schema_not_found()
-        return equal
+        raise errors.schema_not_found()
+
+    async def _equivalent(
+        self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
+    ) -> StoredSchema | None:
+        """Return the latest version with references that a schema without any is equal to. Java's serializer looks for
+        the schema of a generated class, which has all types in it.
+        """
+        if new.references or not isinstance(parsed, AvroSchema):
+            return None
+        candidates = [
+            schema
+            for schema in versions
+            if schema.references and schema.schema_type == new.schema_type and schema.identity[-1] == new.identity[-1]
+        ]
+        for schema in reversed(candidates[-MAX_RESOLVED:]):
+            old = await self._parse(schema)
+            if isinstance(old, AvroSchema) and await asyncio.to_thread(old.is_resolved_to, parsed.canonical):
+                return schema
+        return None
+
+    def _in_contexts(self, subject: str) -> list[str]:
+        """Return a subject, and those with its name in all contexts if it is in the default one."""
+        if context_of(subject) != DEFAULT_CONTEXT:
+            return [subject]
+        return [subject, *(within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)]
 
     async def incompatibilities(
         self, request: StoredSchema, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """Return the reasons why a schema is incompatible with `version` of its subject (-1: the latest; None: all
-        versions that the subject's compatibility level covers).
+        """Return the reasons why a schema is incompatible with `version` of its subject (-1: the latest, if there is
+        one; None: all versions that the subject's compatibility level covers).
         """
         subject = request.subject
-        versions = self.state.versions(subject) if version is None else [self.version(subject, version)]
-        return await self._differences(await self._parse(request), subject, versions)
+        versions = self.state.versions(subject)
+        if version == -1:
+            versions = versions[-1:]
+        elif version is not None:
+            versions = [schema for schema in versions if schema.version == version]
+            if not versions:
+                raise errors.version_not_found(version)
+        parsed, _ = await self._parsed(request, normalize=normalize)
+        return await self._differences(parsed, subject, versions)
 
     async def _differences(self, parsed: ParsedSchema, subject: str, versions: Sequence[StoredSchema]) -> list[str]:
-        level = Compatibility[self.state.config(subject).get("compatibilityLevel", "BACKWARD")]
+        level = Compatibility[self.state.setting(subject, "compatibilityLevel") or "BACKWARD"]
         if level is Compatibility.NONE or not versions:
             return []
         is_transitive = level.value[2]
@@ -135,7 +228,7 @@ class SchemaRegistry:
         except (ValueError, RecursionError) as error:
             raise errors.invalid_schema(str(error)) from None
         if reasons:
-            reasons.append(f"{{compatibility: '{level.name}'}}")
+            reasons.append(f"{{validateFields: 'false', compatibility: '{level.name}'}}")
         return reasons
 
     async def in_format(self, schema: StoredSchema, name: str) -> StoredSchema:
@@ -180,32 +273,56 @@ class SchemaRegistry:
         return list(loaded.values())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:
-        """Return a version of a subject; -1 is the latest."""
+        """Return a version of a subject; -1 is the latest that is not deleted."""
+        schema = self._find_version(subject, version, deleted=deleted)
+        if schema is not None:
+            return schema
+        if not self.state.versions(subject, deleted=deleted):
+            raise errors.subject_not_found(subject)
+        raise errors.version_not_found(version)
+
+    def _find_version(self, subject: str, version: int, *, deleted: bool) -> StoredSchema | None:
+        if version == -1:
+            live = self.state.versions(subject)
+            return live[-1] if live else None
+        schema = self.state.version(subject, version)
+        return None if schema is None or (schema.deleted and not deleted) else schema
+
+    def version_in_contexts(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:
+        """Return a version as `version` does; of the subject with this name in another context, if its own has none."""
+        for name in self._in_contexts(subject):
+            schema = self._find_version(name, version, deleted=deleted)
+            if schema is not None:
+                return schema
+        return self.version(subject, version, deleted=deleted)
+
+    def latest_with(self, subject: str, properties: Mapping[str, str], *, deleted: bool = False) -> StoredSchema:
+        """Return the latest version whose metadata have these properties."""
         versions = self.state.versions(subject, deleted=deleted)
         if not versions:
             raise errors.subject_not_found(subject)
-        if version == -1:
-            return versions[-1]
-        schema = self.state.version(subject, version)
-        if schema is None or (schema.deleted and not deleted):
-            raise errors.version_not_found(version)
-        return schema
+        for schema in reversed(versions):
+            if schema.properties is not None and properties.items() <= schema.properties.items():
+                return schema
+        raise errors.schema_not_found()
 
-    def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
-        """Return the numbers of a subject's versions."""
+    def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[StoredSchema]:
+        """Return the versions of a subject."""
         versions = self.state.versions(subject, deleted=deleted or deleted_only)
         if not versions:
             raise errors.subject_not_found(subject)
-        return [schema.version for schema in versions if schema.deleted or not deleted_only]
+        return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id, in the context of `subject`. Without a subject, other
-        contexts are searched after the default one.
+        """Return the subject versions that have a schema id, in the context of `subject`. For a subject in the default
+        context that does not have the id, those of another one in which the subject with the same name has it.
         """
-        contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *self.state.contexts()]
-        for context in contexts:
-            if versions := self.state.by_id(context, schema_id):
+        for name in self._in_contexts(subject) if subject and not is_context(subject) else ():
+            versions = self.state.by_id(context_of(name), schema_id)
+            if any(schema.subject == name for schema in versions):
                 return versions
+        if versions := self.state.by_id(context_of(subject), schema_id):
+            return versions
         raise errors.schema_not_found(schema_id)
 
     # Deletion
@@ -214,17 +331,19 @@ class SchemaRegistry:
         """Delete a version (-1: the latest): softly, or permanently after that. Return its number."""
 
         async def decide() -> tuple[int, list[Record]]:
-            self._check_writable(subject)
             schema = self.version(subject, version, deleted=True)
-            if version == -1 and not permanent:
-                schema = self.version(subject, -1)
-            self._check_unreferenced([schema])
-            if permanent and not schema.deleted:
-                raise errors.version_not_soft_deleted(subject, schema.version)
             if not permanent and schema.deleted:
                 raise errors.version_soft_deleted(subject, schema.version)
+            self._check_writable(subject)
+            if self.state.referencing(subject, schema.version, deleted=permanent):
+                raise errors.reference_exists(subject, schema.version)
+            if permanent and not schema.deleted:
+                raise errors.version_not_soft_deleted(subject, schema.version)
             key = records.schema_key(subject, schema.version)
-            return schema.version, [(key, None if permanent else records.schema_value(schema.with_deleted()))]
+            if not permanent:
+                return schema.version, [(key, records.schema_value(schema.with_deleted()))]
+            is_last = len(self.state.versions(subject, deleted=True)) == 1
+            return schema.version, [(key, None), *(self._settings_deletion(subject) if is_last else ())]
 
         return await self._change(decide)
 
@@ -242,15 +361,23 @@ class SchemaRegistry:
             if not permanent and not live:
                 raise errors.subject_soft_deleted(subject)
             versions = every if permanent else live
-            self._check_unreferenced(versions)
-            return [schema.version for schema in versions], _deletion(subject, versions, permanent=permanent)
+            for schema in versions:
+                users = self.state.referencing(subject, schema.version, deleted=permanent)
+                if any(user.subject != subject for user in users):
+                    raise errors.reference_exists(subject, schema.version)
+            changes = _deletion(subject, versions, permanent=permanent)
+            return [schema.version for schema in versions], [
+                *changes,
+                *(self._settings_deletion(subject) if permanent else ()),
+            ]
 
         return await self._change(decide)
 
-    def _check_unreferenced(self, versions: Sequence[StoredSchema]) -> None:
-        for schema in versions:
-            if self.state.referencing(schema.subject, schema.version):
-                raise errors.reference_exists(schema.subject, schema.version)
+    def _settings_deletion(self, subject: str) -> list[Record]:
+        """Return the records that delete the config and the mode of a subject."""
+        config = [records.config_key(subject)] if subject in self.state.configs else []
+        mode = [records.mode_key(subject)] if subject in self.state.modes else []
+        return [(key, None) for key in (*config, *mode)]
 
     # Configs and modes
 
@@ -277,22 +404,48 @@ class SchemaRegistry:
             old = self.state.modes.get(subject)
             if mode is None and old is None and subject is not None:
                 raise errors.subject_not_found(subject)
-            if mode == "IMPORT" and old != mode and not force and self._has_schemas(subject):
-                raise errors.not_permitted("Cannot import since found existing subjects")
+            obsolete: list[StoredSchema] = []
+            if mode == "IMPORT" and self.state.mode(subject) != mode and not force:
+                obsolete = self._deleted_only(subject)
             value = None if mode is None else records.dumps({"mode": mode})
-            return mode or old or "READWRITE", [(records.mode_key(subject), value)]
+            return mode or old or "READWRITE", [
+                *((records.schema_key(schema.subject, schema.version), None) for schema in obsolete),
+                (records.mode_key(subject), value),
+            ]
 
         return await self._change(decide)
 
-    def _has_schemas(self, subject: str | None) -> bool:
-        if subject is None or is_context(subject):
-            return bool(self.state.subjects(subject or ""))
-        return bool(self.state.versions(subject))
+    def _deleted_only(self, subject: str | None) -> list[StoredSchema]:
+        """Return the deleted versions of a subject, of a context or (None) of all subjects, whose ids an import may use
+        again. Raises RestError if others exist, or schemas that reference them.
+        """
+        is_any = subject is None or is_context(subject)
+        subjects = self.state.subjects(subject or "", deleted=True) if is_any else [subject or ""]
+        versions = [schema for name in subjects for schema in self.state.versions(name, deleted=True)]
+        if any(not schema.deleted for schema in versions):
+            raise errors.not_permitted("Cannot import since found existing subjects")
+        for schema in versions:
+            users = self.state.referencing(schema.subject, schema.version, deleted=True)
+            if any(user not in versions for user in users):
+                raise errors.reference_exists(schema.subject, schema.version)
+        return versions
 
     def _check_writable(self, subject: str | None) -> None:
         if self.state.mode(subject).startswith("READONLY"):
             context = context_of(subject or "")
             raise errors.not_permitted(f"Subject {subject or ''} in context {context} is in read-only mode")
+
+
+def _populated(request: StoredSchema, versions: Sequence[StoredSchema]) -> StoredSchema:
+    """Return a schema with what it lacks of metadata and rules, or of all, from the latest version."""
+    latest = versions[-1] if versions else None
+    if not request.schema.strip():
+        if latest is None:
+            raise errors.invalid_schema("Empty schema")
+        schema, kind, references = latest.schema, latest.schema_type, latest.references
+        request = replace(request, schema=schema, schema_type=kind, references=references)
+    inherited = () if latest is None else (field for field in latest.extra if field[0] in records.INHERITED_FIELDS)
+    return replace(request, extra=records.merged(inherited, request.extra))
 
 
 def _equal(versions: Sequence[StoredSchema], new: StoredSchema) -> StoredSchema | None:
@@ -302,8 +455,8 @@ def _equal(versions: Sequence[StoredSchema], new: StoredSchema) -> StoredSchema 
 
 def _deletion(subject: str, versions: Sequence[StoredSchema], *, permanent: bool) -> list[Record]:
     """Return the records that delete a subject."""
-    if permanent:
-        return [(records.schema_key(subject, schema.version), None) for schema in versions]
+    if permanent:  # the latest first: they may reference earlier ones
+        return [(records.schema_key(subject, schema.version), None) for schema in reversed(versions)]
     value = records.dumps({"subject": subject, "version": versions[-1].version})
     return [(records.delete_subject_key(subject), value)]
 
@@ -311,16 +464,18 @@ def _deletion(subject: str, versions: Sequence[StoredSchema], *, permanent: bool
 def request_schema(subject: str, document: Any) -> StoredSchema:
     """Parse the body of a request that contains a schema. Raises RestError (42201) if it is malformed."""
     try:
-        if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
+        schema = document.get("schema") if isinstance(document, dict) else 0
+        if schema is not None and not isinstance(schema, str):
             raise ValueError('the body has no "schema"')
+        check_metadata(document)
         return StoredSchema(
             subject,
             _number(document.get("version")),
             _number(document.get("id")),
-            document["schema"],
+            schema or "",
             str(document.get("schemaType") or "AVRO"),
             tuple(map(Reference.from_json, document.get("references") or ())),
-            extra=records.unused_fields(document),
+            extra=records.unused_fields(document, is_request=True),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.invalid_schema(f"{error}") from None

@@ -20,6 +20,11 @@ def context_of(subject: str) -> str:
     return DEFAULT_CONTEXT
 
 
+def name_in_context(subject: str) -> str:
+    """Return the name of a qualified subject without its context."""
+    return subject.split(":", 2)[2] if subject.startswith(":.") else subject
+
+
 def qualified(name: str) -> str:
     """Return the canonical name of a subject: without the default context. Raises RestError (42208) for invalid
     names.

@@ -24,7 +24,7 @@ class DeadLetters:
     """The dead letters of one topic."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self.table = self._table = table
         self._offsets: dict[int, int] = {}
         self._dead: dict[int, Any] = {}
         """The offsets of committed dead letters that the topic's table may read again, by partition."""
@@ -57,10 +57,10 @@ class DeadLetters:
             self._files = FileWriter(self._table)
         self._files.write(batch)
 
-    def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit the dead letters before these offsets."""
+    def commit(self, offsets: Mapping[int, int]) -> bool:
+        """Commit the dead letters before these offsets, and return whether there are any."""
         if self._files is None:
-            return
+            return False
         files, self._files = self._files, None
         merged = {p: max(offset, self._offsets.get(p, 0)) for p, offset in offsets.items()}
         try:
@@ -74,6 +74,7 @@ class DeadLetters:
             files.discard()
             raise
         self._offsets = merged
+        return True
 
     def discard(self) -> None:
         """Delete the dead letters that are not committed."""

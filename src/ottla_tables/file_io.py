@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from pyarrow.fs import GcsFileSystem
 from pyiceberg.io import ADLS_ACCOUNT_NAME, GCS_SERVICE_HOST, GCS_TOKEN
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from ottla_tables.synced import SyncedStream
+
+
+class LocalFile(PyArrowFile):
+    """A file in a local directory."""
+
+    def create(self, overwrite: bool = False) -> Any:
+        """Create a stream; the file is on disk when it is closed."""
+        return SyncedStream(super().create(overwrite), Path(self._path))
+
 
 AZURE: Final = ("abfs", "abfss", "wasb", "wasbs", "az")
 
@@ -26,6 +38,13 @@ class TableFileIO(PyArrowFileIO):
         if scheme in AZURE and "@" in host:
             path = host.partition("@")[0] + path.removeprefix(host)
         return scheme, host, path
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file to write."""
+        scheme, host, path = self.parse_location(location, self.properties)
+        if scheme == "file":
+            return LocalFile(fs=self.fs_by_scheme(scheme, host), location=location, path=path)
+        return super().new_output(location)
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> Any:
         if scheme in AZURE:

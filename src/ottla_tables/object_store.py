@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ottla.errors import ConfigurationError
 from ottla.remote_log import object_store_settings as settings
 
+SESSION_TOKEN: Final = "AWS_SESSION_TOKEN"
 S3_VARIABLES: Final = {
     "s3.endpoint": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
     "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
     "s3.access-key-id": ("AWS_ACCESS_KEY_ID",),
     "s3.secret-access-key": ("AWS_SECRET_ACCESS_KEY",),
-    "s3.session-token": ("AWS_SESSION_TOKEN",),
+    "s3.session-token": (SESSION_TOKEN,),
 }
 """The properties for S3, and the environment variables that replace them. The first is delta-rs' option as well."""
 S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
@@ -50,6 +52,7 @@ class ObjectStore:
 
     def __init__(self, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
         self.properties = dict(properties)
+        self._environment = environment
         from_properties = properties.get(S3_CREDENTIALS[0]) or not environment.get("AWS_ACCESS_KEY_ID")
         for name, variables in S3_VARIABLES.items():
             if from_properties and name in S3_CREDENTIALS:
@@ -61,6 +64,15 @@ class ObjectStore:
         if (url := settings.google_settings(environment).get(settings.BASE_URL)) is not None:
             self.properties.setdefault(GOOGLE_HOST, url)
         self._io: Any = None
+
+    def check_session_token(self) -> None:
+        """Raise ConfigurationError if delta-rs, which reads the environment itself, would send another key's token."""
+        key, _, token = S3_CREDENTIALS
+        if self.properties.get(key) and not self.properties.get(token) and self._environment.get(SESSION_TOKEN):
+            raise ConfigurationError(
+                f"{key}={self.properties[key]} of --catalog-config has no {token}, and Delta would send the"
+                f" environment's {SESSION_TOKEN} with it: unset {SESSION_TOKEN}, or set {token}"
+            )
 
     @property
     def storage_options(self) -> dict[str, str]:

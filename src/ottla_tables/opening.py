@@ -6,16 +6,18 @@ from ottla_tables.dead_letters import SUFFIX, DeadLetters
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import TableIdentity
 from ottla_tables.log.lookup import TableTopic
+from ottla_tables.log.tiered import TieredRecords
 from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.rows import DEAD_LETTER, BytesConverter
 from ottla_tables.writer import TableWriter
 
 
 class WriterFactory:
-    """Opens the writer of a topic with its table."""
+    """Opens the writer of a topic with its table. `tiered`: reads records that are in remote storage only."""
 
-    def __init__(self, tables: TableFactory) -> None:
+    def __init__(self, tables: TableFactory, tiered: TieredRecords | None = None) -> None:
         self._tables = tables
+        self._tiered = tiered
         self._converters = ConverterFactory(tables.properties)
 
     def open(self, topic: TableTopic) -> TableWriter:
@@ -34,4 +36,5 @@ class WriterFactory:
             dead_letters,
             config.ottla_table_flush_bytes,
             is_upsert=config.ottla_table_mode == "upsert",
+            tiered=self._tiered,
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.errors import ConfigurationError
+from ottla.table_fields import floating_partition
 from ottla_tables.formats.table import PartitionField
 
 
@@ -48,6 +49,17 @@ def source_column(text: str) -> str:
     """Return the column that a part of ottla.table.partition.by is computed from."""
     match = PARTITION.fullmatch(text)
     return match["source"] if match else text
+
+
+def check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
+    """Raise ConfigurationError for columns that cannot partition a table, in any format."""
+    for text in partition_by:
+        source = source_column(text)
+        kind = schema.field(source).type if source in schema.names else pa.null()
+        if pa.types.is_floating(kind):
+            raise ConfigurationError(floating_partition(source, str(kind)))
+        if pa.types.is_nested(kind):
+            raise ConfigurationError(f"ottla.table.partition.by: {source} is a {kind}; use a column with one value")
 
 
 def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[PartitionField, ...]:

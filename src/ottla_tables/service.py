@@ -12,6 +12,7 @@ from ottla.backoff import ExponentialBackoff
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla_tables.errors import TableError
+from ottla_tables.formats.table import Table
 from ottla_tables.log.lookup import EARLIEST, Leader, Lookup, TableTopic
 from ottla_tables.maintenance import Maintenance
 from ottla_tables.writer import Ends, TableWriter
@@ -34,7 +35,7 @@ class TopicTask:
         self._open_writer = open_writer
         self._clock = clock
         self._writer: TableWriter | None = None
-        self._maintenance: Maintenance | None = None
+        self._maintenance: dict[Table, Maintenance] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
         self._ends = Ends({}, {}, {})
         self._pending_since: float | None = None
@@ -79,7 +80,9 @@ class TopicTask:
     def _step(self, at_once: bool) -> int:
         if self._writer is None:
             self._writer = self._open_writer(self.topic)
-            self._maintenance = Maintenance(self.topic.name, self._writer.table, self.topic.config)
+            self._maintenance = {
+                table: Maintenance(self.topic.name, table, self.topic.config) for table in self._writer.tables
+            }
         writer, config = self._writer, self.topic.config
         ends = self._read_ends()
         if not writer.is_behind(ends):
@@ -96,8 +99,8 @@ class TopicTask:
         rows = writer.flush(ends)
         if rows:
             log.info("%s: %d rows committed in %.2f s", self.topic.name, rows, time.perf_counter() - began)
-            assert self._maintenance is not None, "it comes with the writer"
-            self._maintenance.run()
+            for table in writer.changed:
+                self._maintenance[table].run()
         return rows
 
     def _read_ends(self) -> Ends:

@@ -17,7 +17,8 @@ from ottla_tables.committing import commit_after
 from ottla_tables.dead_letters import DeadLetters
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import Commit, Table, TableFile, WrittenFile
-from ottla_tables.log.segments import SegmentReader
+from ottla_tables.log.segments import Chunk, SegmentReader
+from ottla_tables.log.tiered import TieredRecords
 from ottla_tables.parquet import FileWriter
 from ottla_tables.upsert import Upserts
 from ottla_tables.values.arrow_types import lacks
@@ -49,6 +50,7 @@ class TableWriter:
         dead_letters: the dead-letter table; None if every record can be converted.
         flush_bytes: approximate maximum size in bytes of the records of a commit.
         is_upsert: whether the table has a row per key instead of one per record.
+        tiered: reads records that are in remote storage only.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class TableWriter:
         flush_bytes: int,
         *,
         is_upsert: bool = False,
+        tiered: TieredRecords | None = None,
     ) -> None:
         self.topic = topic
         self.table = table
@@ -70,7 +73,15 @@ class TableWriter:
             dead_letters.load(self.offsets)
         self._flush_bytes = flush_bytes
         self._is_upsert = is_upsert
+        self._tiered = tiered
         self._readers: dict[int, SegmentReader] = {}
+        self.changed: list[Table] = []
+        """The tables that the last flush has added files to."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """The table, and that of the dead letters."""
+        return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:
         """Return whether the log has records that are not in the table."""
@@ -96,13 +107,14 @@ class TableWriter:
         Raises CommitConflictError if another writer has committed these records.
         """
         files = _Files(self.table)
+        self.changed = []
         try:
             offsets, records, removed = self._write(files, ends)
             written = files.close()
             if records and not ends.are_current():
                 raise TableError(f"{self.topic}: a leader has changed while its records were read; reading them again")
-            if self._dead_letters is not None:
-                self._dead_letters.commit(offsets)
+            if self._dead_letters is not None and self._dead_letters.commit(offsets):
+                self.changed.append(self._dead_letters.table)
         except BaseException:
             files.discard()
             if self._dead_letters is not None:
@@ -115,6 +127,7 @@ class TableWriter:
                 files.discard()
                 self.offsets = self.table.offsets
                 raise
+            self.changed.append(self.table)
         self.offsets = offsets
         return records
 
@@ -157,32 +170,48 @@ class TableWriter:
     def _records(self, ends: Ends) -> Iterator[tuple[int, Any, int, int]]:
         """Yield the partition, a batch of records, the offset after it and its size in bytes."""
         for partition in sorted(ends.directories):
-            reader = self._readers.setdefault(partition, SegmentReader(TopicPartition(self.topic, partition)))
             start = self._start(partition, ends)
             end = ends.high_watermarks.get(partition, 0)
-            while start < end:
-                try:
-                    for columns, next_offset in reader.read(ends.directories[partition], start, end):
-                        start = next_offset
-                        yield partition, record_batch(columns, partition), next_offset, columns.nbytes
-                    break
-                except OffsetOutOfRangeError:
-                    start = self._after_lost(partition, ends.directories[partition], start)
+            for columns, next_offset in self._chunks(partition, ends.directories[partition], start, end):
+                yield partition, record_batch(columns, partition), next_offset, columns.nbytes
 
-    def _after_lost(self, partition: int, directory: Path, start: int) -> int:
-        """Log the loss of records that retention has deleted, and return the first offset after them."""
-        first = ReadOnlyLog(directory, start, None).start
-        if first <= start:
-            raise TableError(f"{directory}: the log is being moved or deleted")
+    def _chunks(self, partition: int, directory: Path, start: int, end: int) -> Iterator[Chunk]:
+        tp = TopicPartition(self.topic, partition)
+        reader = self._readers.setdefault(partition, SegmentReader(tp))
+        while start < end:
+            try:
+                for chunk in reader.read(directory, start, end):
+                    start = chunk.next_offset
+                    yield chunk
+                return
+            except OffsetOutOfRangeError:
+                local = ReadOnlyLog(directory, start, None).start
+                if local <= start:
+                    raise TableError(f"{directory}: the log is being moved or deleted") from None
+            first = self._first_offset(tp, start, local)
+            if first > start:
+                self._log_lost(tp, start, first)
+            if first < local and self._tiered is not None:
+                yield from self._tiered.read(tp, first, min(local, end))
+            start = local
+
+    def _first_offset(self, tp: TopicPartition, start: int, local: int) -> int:
+        """Return the first offset from `start` on that can be read, in remote storage or on this disk."""
+        if self._tiered is None:
+            return local
+        first = self._tiered.first_offset(tp)
+        if first is None:
+            raise TableError(f"{tp}: there is no leader")
+        return min(max(first, start), local)
+
+    def _log_lost(self, tp: TopicPartition, start: int, first: int) -> None:
         log.error(
-            "%s-%d: offsets %d to %d were deleted before they were written to the table; "
+            "%s: offsets %d to %d were deleted before they were written to the table; "
             "retention.ms or retention.bytes is too small, or the writer has not run",
-            self.topic,
-            partition,
+            tp,
             start,
             first - 1,
         )
-        return first
 
 
 class _Files:

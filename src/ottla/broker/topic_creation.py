@@ -224,6 +224,8 @@ def check_options(
         topic = TopicConfig({**topic_defaults(config.originals), **checked})
     except errors.ConfigurationError as error:
         raise errors.InvalidConfigError(error.message) from None
+    if topic.ottla_table_partition_by:
+        _check_table(topic)
     if topic.remote_storage_enable:
         _check_tiered(topic, config)
     elif (before or {}).get("remote.storage.enable") == "true" and not topic.remote_log_delete_on_disable:
@@ -234,6 +236,16 @@ def check_options(
             "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )
     return checked
+
+
+def _check_table(topic: TopicConfig) -> None:
+    """Check configs of a table that depend on each other. Raises InvalidConfigError."""
+    from ottla.table_fields import check_partition_by  # a start without tables does not load it
+
+    try:
+        check_partition_by(topic.ottla_table_schema, topic.ottla_table_partition_by)
+    except ValueError as error:
+        raise errors.InvalidConfigError(str(error)) from None
 
 
 def _check_tiered(topic: TopicConfig, config: BrokerConfig) -> None:

@@ -14,13 +14,15 @@ from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import Final
 
+import psycopg
+
 from ottla import KafkaAdminClient, KafkaProducer
 from ottla.errors import ConfigurationError
 from ottla.model import OffsetAndMetadata, TopicPartition
-from ottla_pipelines.capture.pgoutput import Begin, Change, Commit, DecodingError, Message, Relation, Truncate
+from ottla_pipelines.capture.pgoutput import Begin, Change, Column, Commit, DecodingError, Message, Relation, Truncate
 from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource, lsn_text
-from ottla_pipelines.capture.rows import unsupported
-from ottla_pipelines.capture.sender import Sender
+from ottla_pipelines.capture.rows import has_fields, have_same_form, unsupported
+from ottla_pipelines.capture.sender import Sender, key_fields
 from ottla_pipelines.capture.topics import Topics
 
 log: Final = logging.getLogger("ottla_pipelines")
@@ -59,6 +61,9 @@ class Capture:
         self._prepared: dict[int, TableSource] = {}
         """The tables whose topics have their columns."""
         self._stopping = Event()
+        self._has_committed = False
+        self.steps = 0
+        """The number of steps of `run` that have succeeded."""
 
     def run(self, stopping: Event) -> None:
         """Capture changes until the event is set, which also ends the copy of the rows."""
@@ -66,7 +71,9 @@ class Capture:
         with contextlib.suppress(StoppedError):
             self.start()
             while not stopping.is_set():
-                if not self.step():
+                records = self.step()
+                self.steps += 1
+                if not records:
                     stopping.wait(POLL_SECONDS)
 
     def run_once(self) -> int:
@@ -80,12 +87,25 @@ class Capture:
     def start(self) -> int:
         """Copy the rows if that was not done, and continue at the committed position. Return the number of rows."""
         tables = self._source.open()
+        is_first = not self._source.has_snapshot and not self._source.has_begun
+        try:
+            return self._start(tables)
+        except BaseException:
+            if is_first and not self._has_committed:
+                # Nothing needs the slot and the publication. If another process never starts, the slot would keep the
+                # WAL for ever.
+                with contextlib.suppress(psycopg.Error):
+                    self._source.undo_open()
+            raise
+
+    def _start(self, tables: Sequence[TableSource]) -> int:
         self._producer.init_transactions()  # after the lock: it fences a process that was taken for dead
         self._tables = {table.relation.oid: table for table in tables}
         self._check_names(tables)
         copied = 0
         if self._source.has_snapshot:
             self._check_topics(tables)
+            self._check_keys(tables)
         else:
             self._check_new(tables)
             for table in tables:
@@ -117,9 +137,18 @@ class Capture:
                     " was renamed. Capture the table with another --name"
                 )
 
+    def _check_keys(self, tables: Sequence[TableSource]) -> None:
+        """Raise ConfigurationError if the topic of a table has records with another key than its primary key."""
+        for table in tables:
+            topic, fields = self._topics.name(table), key_fields(table)
+            first = self._topics.first_key(topic)
+            if first is not None and not has_fields(first, fields):
+                raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", fields)
+
     def _check_new(self, tables: Sequence[TableSource]) -> None:
         """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
         if self._source.has_begun:
+            self._check_keys([table for table in tables if self._topics.exists(self._topics.name(table))])
             return
         for topic in map(self._topics.name, tables):
             if self._topics.has_records(topic):
@@ -201,19 +230,25 @@ class Capture:
         current = self._tables.get(relation.oid)
         if current is None:
             return
+        self._check_key(current, relation)
         prepared = self._prepared.get(relation.oid)
         # The first time, the topic may have older columns: the table was changed while nothing captured it.
         if prepared is not None and prepared.relation.columns == relation.columns:
             return
         # A table that was renamed keeps its topic.
-        table = TableSource(current.relation._replace(columns=relation.columns), self._source.primary_key(relation.oid))
-        missing = set(table.key) - {column.name for column in relation.columns}
-        if missing:
-            raise DecodingError(
-                f"{relation.name}: changes from before the primary key got {', '.join(sorted(missing))}"
-            )
+        table = TableSource(current.relation._replace(columns=relation.columns), current.key)
         self._tables[relation.oid] = table
         self._prepare(table)
+
+    def _check_key(self, current: TableSource, relation: Relation) -> None:
+        """Raise ConfigurationError if the primary key is another one: rows with the old key would stay for ever."""
+        # Updates and deletes of tables without an identity do not exist; REPLICA IDENTITY FULL does not name the key.
+        names = relation.identity or frozenset(self._source.primary_key(relation.oid)) or frozenset(current.key)
+        by_name = {column.name: column for column in relation.columns}
+        old = key_fields(current)
+        new = tuple(by_name[name] for name in by_name if name in names)
+        if names != set(current.key) or not all(have_same_form(column, by_name[column.name]) for column in old):
+            raise _key_changed(current, f"its records have the key ({', '.join(current.key)})", new)
 
     def _prepare(self, table: TableSource) -> None:
         for column, problem in unsupported(table.relation.columns).items():
@@ -225,9 +260,19 @@ class Capture:
         """Commit the open transaction, and the position after it. Return the number of its records."""
         records = self._sender.records
         if records:
+            self._has_committed = True
             if position is not None:
                 place = TopicPartition(self._topics.name(next(iter(self._tables.values()))), 0)
                 self._producer.send_offsets_to_transaction({place: OffsetAndMetadata(position)}, self._group)
             self._producer.commit_transaction()
             self._sender.end()
         return records
+
+
+def _key_changed(table: TableSource, before: str, fields: Sequence[Column]) -> ConfigurationError:
+    relation = table.relation
+    shown = ", ".join(column.name for column in fields)
+    return ConfigurationError(
+        f"--table {relation.namespace}.{relation.name}: the columns of its primary key ({shown}) or their types have"
+        f" changed: {before}. Capture it with another --name"
+    )

@@ -21,6 +21,8 @@ class UnchangedValue:
 
 UNCHANGED: Final = UnchangedValue()
 Values = list[str | UnchangedValue | None]
+FULL: Final = b"f"
+"""The replica identity with all columns."""
 
 
 class DecodingError(KafkaError):
@@ -49,12 +51,15 @@ class Commit(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """The columns of a table, sent before its first change."""
+    """The columns of a table, sent before its first change. `identity`: the columns that changes have of the old row;
+    empty if they have all of them (REPLICA IDENTITY FULL), or none.
+    """
 
     oid: int
     namespace: str
     name: str
     columns: tuple[Column, ...]
+    identity: frozenset[str] = frozenset()
 
 
 class Change(NamedTuple):
@@ -145,13 +150,15 @@ def _commit(reader: _Reader) -> Commit:
 
 def _relation(reader: _Reader) -> Relation:
     oid, namespace, name = reader.number("I"), reader.text(), reader.text()
-    reader.byte()
-    return Relation(oid, namespace or "pg_catalog", name, tuple(_column(reader) for _ in range(reader.number("H"))))
+    is_full = reader.byte() == FULL
+    flagged = [_column(reader) for _ in range(reader.number("H"))]
+    identity = frozenset(column.name for is_key, column in flagged if is_key and not is_full)
+    return Relation(oid, namespace or "pg_catalog", name, tuple(column for _, column in flagged), identity)
 
 
-def _column(reader: _Reader) -> Column:
-    reader.byte()
-    return Column(reader.text(), reader.number("I"), reader.number("i"))
+def _column(reader: _Reader) -> tuple[int, Column]:
+    """Read a column, and whether it is in the replica identity."""
+    return reader.number("B") & 1, Column(reader.text(), reader.number("I"), reader.number("i"))
 
 
 def _insert(reader: _Reader) -> Change:

@@ -74,6 +74,7 @@ class PostgresSource:
         self._name = name
         self._names = list(dict.fromkeys(map(_qualified, tables)))
         self._connection = _connect(url)
+        self._has_created_publication = False
 
     def close(self) -> None:
         """Close the connection."""
@@ -90,6 +91,7 @@ class PostgresSource:
         if not published:
             names = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables)
             self._connection.execute(sql.SQL("create publication {} for table {}").format(self._identifier, names))
+            self._has_created_publication = True
         elif published != set(self._names):
             names_text = ", ".join(sorted(".".join(name) for name in published))
             raise ConfigurationError(f"publication {self._name} has {names_text}: use another --name for other tables")
@@ -121,6 +123,11 @@ class PostgresSource:
             raise ConfigurationError(f"--table {shown}: it has no primary key, which upserts need")
         if identity not in ("d", "f"):
             raise ConfigurationError(f"--table {shown}: run ALTER TABLE {shown} REPLICA IDENTITY DEFAULT (or FULL)")
+        if identity == "d" and self._rows(DEFERRABLE, [oid]):
+            # As soon as such a table is published, PostgreSQL rejects its updates and deletes.
+            raise ConfigurationError(
+                f"--table {shown}: its primary key is deferrable; run ALTER TABLE {shown} REPLICA IDENTITY FULL"
+            )
         for column, problem in unsupported(columns).items():
             raise ConfigurationError(f"--table {shown}: the column {column!r} {problem}")
         return TableSource(Relation(oid, schema, name, columns), key)
@@ -170,6 +177,12 @@ class PostgresSource:
         """Drop the slot of a snapshot, which would keep the WAL forever."""
         if self.has_begun:
             self._connection.execute("select pg_drop_replication_slot(%s)", [self._unfinished])
+
+    def undo_open(self) -> None:
+        """Drop the publication that this process has created, and the slot of a snapshot, which would keep the WAL."""
+        self.drop_unfinished()
+        if self._has_created_publication and not self.has_snapshot:
+            self._connection.execute(sql.SQL("drop publication if exists {}").format(self._identifier))
 
     def changes(self, limit: int) -> Generator[Message, None, None]:
         """Yield the changes of transactions from the slot's position on: at least `limit`, or all up to now."""
@@ -289,5 +302,6 @@ PRIMARY_KEY: Final = """
     select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
     where i.indrelid = %s and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
 """
+DEFERRABLE: Final = "select 1 from pg_index where indrelid = %s and indisprimary and not indimmediate"
 POSITION: Final = "select confirmed_flush_lsn from pg_replication_slots where slot_name = %s"
 PUBLISHED: Final = "select schemaname, tablename from pg_publication_tables where pubname = %s"

@@ -15,6 +15,9 @@ from ottla_pipelines.capture.pgoutput import Column
 
 BOOL: Final = 16
 NUMERIC: Final = 1700
+INTEGERS: Final = frozenset((20, 21, 23))
+STRINGS: Final = frozenset((25, 1043))
+"""text and varchar, without char, whose values are padded."""
 MAX_DIGITS: Final = 38
 """The most digits that a decimal column of Iceberg, Delta and Parquet has."""
 TYPES: Final[Mapping[int, str]] = {
@@ -69,6 +72,19 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
     return _ENCODER.encode(fields).encode()
 
 
+def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
+    """Return whether a record's key has these columns, with values in the same form."""
+    fields = json.loads(key)
+    if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
+        return False
+    return all(isinstance(fields[c.name], str) is (c.type_oid not in _NOT_TEXTS) for c in columns)
+
+
+def have_same_form(one: Column, other: Column) -> bool:
+    """Return whether equal values of two columns are the same JSON."""
+    return one == other or any({one.type_oid, other.type_oid} <= types for types in (INTEGERS, STRINGS))
+
+
 def _value(type_oid: int, text: str) -> Any:
     convert = _CONVERSIONS.get(type_oid)
     return text if convert is None else convert(text)
@@ -87,7 +103,9 @@ def _timestamp(text: str) -> str:
 
 _CONVERSIONS: Final[Mapping[int, Callable[[str], Any]]] = {
     BOOL: lambda text: text == "t",
-    **dict.fromkeys((20, 21, 23), int),
+    **dict.fromkeys(INTEGERS, int),
     **dict.fromkeys((700, 701), _float),
     **dict.fromkeys((1114, 1184), _timestamp),
 }
+_NOT_TEXTS: Final = frozenset((BOOL, 700, 701, *INTEGERS))
+"""Types whose values are no strings in JSON."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla import KafkaProducer
-from ottla_pipelines.capture.pgoutput import Begin, Change, DecodingError, UnchangedValue, Values
+from ottla_pipelines.capture.pgoutput import Begin, Change, Column, DecodingError, UnchangedValue, Values
 from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource, lsn_text
 from ottla_pipelines.capture.rows import as_json
 from ottla_pipelines.capture.topics import Topics
@@ -94,9 +94,14 @@ class Sender:
         self.records = 0
 
 
-def _key(table: TableSource, values: Values | Row) -> bytes:
+def key_fields(table: TableSource) -> tuple[Column, ...]:
+    """Return the columns of the primary key, which are the fields of the records' keys."""
     by_name = {column.name: column for column in table.relation.columns}
-    return as_json([by_name[name] for name in table.key], _key_values(table, values))
+    return tuple(by_name[name] for name in table.key)
+
+
+def _key(table: TableSource, values: Values | Row) -> bytes:
+    return as_json(key_fields(table), _key_values(table, values))
 
 
 def _key_values(table: TableSource, values: Values | Row) -> Row:

@@ -14,6 +14,7 @@ import psycopg
 
 from ottla import KafkaAdminClient, KafkaProducer
 from ottla.backoff import ExponentialBackoff
+from ottla.cli.framework.signals import GraceExpired
 from ottla.errors import KafkaError
 from ottla_pipelines.capture.capture import Capture
 from ottla_pipelines.capture.postgresql import PostgresSource
@@ -22,6 +23,8 @@ from ottla_pipelines.capture.topics import Topics
 log: Final = logging.getLogger("ottla_pipelines")
 
 RETRY_SECONDS: Final = (1.0, 60.0)
+CLOSE_SECONDS: Final = 2.0
+"""Maximum time in seconds to abort an open transaction. If that fails, the next process does it."""
 PRODUCER: Final = {
     # The longest that brokers accept by default. The next process aborts the transaction of a killed one at once.
     "transaction.timeout.ms": 900_000,
@@ -52,7 +55,9 @@ def opened(options: CaptureOptions) -> Iterator[Capture]:
         stack.callback(source.close)
         clients = dict(options.clients)
         admin = stack.enter_context(KafkaAdminClient(clients))
-        producer = stack.enter_context(KafkaProducer({**PRODUCER, **clients, "transactional.id": name}))
+        producer = KafkaProducer({**PRODUCER, **clients, "transactional.id": name})
+        # Records that are pending are in a transaction that will not be committed.
+        stack.callback(producer.close, CLOSE_SECONDS)
         topics = Topics(admin, clients, options.name, options.topic_configs, time.sleep)
         yield Capture(source, topics, producer, admin, name)
 
@@ -63,7 +68,16 @@ def run(options: CaptureOptions, stopping: Event) -> None:
     while not stopping.is_set():
         try:
             with opened(options) as capture:
-                capture.run(stopping)
+                try:
+                    capture.run(stopping)
+                finally:
+                    failures = 0 if capture.steps else failures
+        except GraceExpired:
+            log.warning(
+                "The brokers or the database did not respond to the last requests. The next `ottla capture` continues"
+                " at the committed position"
+            )
+            return
         except (psycopg.OperationalError, KafkaError, OSError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise

@@ -76,6 +76,19 @@ class Topics:
         with self._consumer() as consumer:
             return any(consumer.end_offsets(self._partitions(topic)).values())
 
+    def first_key(self, topic: str) -> bytes | None:
+        """Return the key of one of the oldest records; None if there are none."""
+        partitions = self._partitions(topic)
+        with self._consumer() as consumer:
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            while any(consumer.position(tp) < end for tp, end in ends.items()):
+                for records in consumer.poll(timeout_ms=500).values():
+                    key: bytes | None = records[0].key
+                    return key
+        return None
+
     def keys(self, topic: str) -> list[bytes]:
         """Return the keys that are not deleted, also those of the open transaction.
 

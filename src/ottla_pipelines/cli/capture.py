@@ -24,6 +24,8 @@ from ottla.cli.framework.signals import stopping
 from ottla.errors import ConfigurationError, KafkaError
 
 FORMATS = ("iceberg", "delta", "parquet")
+GRACE_SECONDS = 3.0
+"""Time in seconds that requests to brokers and to the database have after a signal."""
 NAME = re.compile(r"[a-z0-9_]{1,40}")
 """The names that are part of the name of a slot."""
 
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         print(f"ottla capture sends changes to topics {args.name}.… (Ctrl+C stops it)", flush=True)
         stopped = Event()
-        with stopping(stopped.set):
+        with stopping(stopped.set, GRACE_SECONDS):
             service.run(options, stopped)
     except psycopg.Error as error:
         raise CommandFailedError(f"ottla capture: {' '.join(str(error).split())}") from error

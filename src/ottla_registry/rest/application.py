@@ -48,6 +48,7 @@ ROUTES: Final = tuple(
         ("GET", "/subjects", subjects.list_subjects, Role.VIEWER),
         ("POST", "/subjects/{subject}", subjects.look_up, Role.VIEWER),
         ("DELETE", "/subjects/{subject}", subjects.delete_subject, Role.ADMIN),
+        ("GET", "/subjects/{subject}/metadata", subjects.get_latest_with_metadata, Role.VIEWER),
         ("GET", "/subjects/{subject}/versions", subjects.list_versions, Role.VIEWER),
         ("POST", "/subjects/{subject}/versions", subjects.register, Role.EDITOR),
         ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version, Role.VIEWER),

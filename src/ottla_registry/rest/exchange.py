@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla_registry import errors
+from ottla_registry import errors, strict_json
 from ottla_registry.errors import RestError
 from ottla_registry.registry import MAX_ID, MAX_SCHEMA_BYTES, SchemaRegistry
 from ottla_registry.subjects import qualified
@@ -32,8 +32,8 @@ class Call(NamedTuple):
 
     @property
     def optional_subject(self) -> str | None:
-        """The subject in the path of a config or mode; None for the global one."""
-        return self.subject if "subject" in self.request.path_params else None
+        """The subject in the path of a config or mode; None for the global one, also by the name `:.:`."""
+        return (self.subject or None) if "subject" in self.request.path_params else None
 
     @property
     def version(self) -> int:
@@ -78,7 +78,10 @@ class Call(NamedTuple):
             if len(data) > MAX_BODY:
                 raise RestError(413, "Request Entity Too Large")
         try:
-            return json.loads(data)
+            document = strict_json.loads(data)
+            if b"\\u" in data:  # half of a surrogate pair cannot be stored
+                json.dumps(document, ensure_ascii=False).encode()
+            return document
         except (ValueError, RecursionError):
             raise RestError(400, "Unable to process JSON") from None
 

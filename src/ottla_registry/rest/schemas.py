@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla_registry import errors
 from ottla_registry.rest.exchange import Call, Text
 from ottla_registry.schemas.types import TYPES
 from ottla_registry.store.records import StoredSchema
@@ -18,8 +17,6 @@ def _users(call: Call) -> list[StoredSchema]:
 def _shown(call: Call) -> list[StoredSchema]:
     """Return the versions with a schema id, without those that are deleted unless they are requested."""
     users = [schema for schema in _users(call) if not schema.deleted or call.flag("deleted")]
-    if not users:
-        raise errors.schema_not_found(call.schema_id)
     return sorted(users, key=lambda schema: (schema.subject, schema.version))
 
 
@@ -44,15 +41,16 @@ async def list_types(call: Call) -> Any:
 
 
 async def list_schemas(call: Call) -> Any:
-    prefix, state = call.query("subjectPrefix").removeprefix(":*:"), call.registry.state
+    state = call.registry.state
     is_latest_only, is_deleted = call.flag("latestOnly"), call.flag("deleted")
     schemas = [
         schema
-        for subject in state.subjects(prefix, deleted=is_deleted)
+        for subject in state.prefixed(call.query("subjectPrefix"), deleted=is_deleted)
         for schema in state.versions(subject, deleted=is_deleted)[-1 if is_latest_only else 0 :]
     ]
     return [schema.to_json() for schema in call.page(schemas)]
 
 
 async def list_contexts(call: Call) -> Any:
-    return call.page(call.registry.state.contexts())
+    prefix = call.query("contextPrefix")
+    return call.page([context for context in call.registry.state.contexts() if context.startswith(prefix)])

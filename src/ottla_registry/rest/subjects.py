@@ -6,28 +6,18 @@ from typing import Any
 
 from ottla_registry.registry import request_schema
 from ottla_registry.rest.exchange import Call, Text
-from ottla_registry.subjects import context_of
+from ottla_registry.store.state import ANY_CONTEXT
 
 
 async def list_subjects(call: Call) -> Any:
-    prefix = call.query("subjectPrefix", ":*:")
     is_deleted_only = call.flag("deletedOnly")
     state = call.registry.state
-    subjects = state.subjects(
-        "" if prefix.startswith(":*:") else prefix.removeprefix(":.:"), deleted=call.flag("deleted") or is_deleted_only
-    )
-    if prefix.startswith(":*:"):
-        subjects = [subject for subject in subjects if _plain_name(subject).startswith(prefix[3:])]
-    elif not prefix.startswith(":.") or prefix.startswith(":.:"):
-        subjects = [subject for subject in subjects if context_of(subject) == "."]
+    prefix = call.query("subjectPrefix", ANY_CONTEXT)
+    subjects = state.prefixed(prefix, deleted=call.flag("deleted") or is_deleted_only)
     if is_deleted_only:
         live = set(state.subjects())
         subjects = [subject for subject in subjects if subject not in live]
     return call.page(subjects)
-
-
-def _plain_name(subject: str) -> str:
-    return subject.split(":", 2)[2] if subject.startswith(":.") else subject
 
 
 async def look_up(call: Call) -> Any:
@@ -41,8 +31,10 @@ async def delete_subject(call: Call) -> Any:
 
 
 async def list_versions(call: Call) -> Any:
-    versions = call.registry.versions(call.subject, deleted=call.flag("deleted"), deleted_only=call.flag("deletedOnly"))
-    return call.page(versions)
+    is_negative = call.flag("deletedAsNegative")
+    deleted, deleted_only = call.flag("deleted") or is_negative, call.flag("deletedOnly") and not is_negative
+    versions = call.registry.versions(call.subject, deleted=deleted, deleted_only=deleted_only)
+    return call.page([-schema.version if schema.deleted and is_negative else schema.version for schema in versions])
 
 
 async def register(call: Call) -> Any:
@@ -52,12 +44,12 @@ async def register(call: Call) -> Any:
 
 
 async def get_version(call: Call) -> Any:
-    schema = call.registry.version(call.subject, call.version, deleted=call.flag("deleted"))
+    schema = call.registry.version_in_contexts(call.subject, call.version, deleted=call.flag("deleted"))
     return (await call.registry.in_format(schema, call.query("format"))).to_json()
 
 
 async def get_version_text(call: Call) -> Any:
-    return Text(call.registry.version(call.subject, call.version, deleted=call.flag("deleted")).schema)
+    return Text(call.registry.version_in_contexts(call.subject, call.version, deleted=call.flag("deleted")).schema)
 
 
 async def delete_version(call: Call) -> Any:
@@ -66,4 +58,12 @@ async def delete_version(call: Call) -> Any:
 
 async def referenced_by(call: Call) -> Any:
     schema = call.registry.version(call.subject, call.version, deleted=True)
-    return call.page(sorted({user.id for user in call.registry.state.referencing(schema.subject, schema.version)}))
+    users = call.registry.state.referencing(schema.subject, schema.version, deleted=call.flag("deleted"))
+    return call.page(sorted({user.id for user in users}))
+
+
+async def get_latest_with_metadata(call: Call) -> Any:
+    query = call.request.query_params
+    properties = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    schema = call.registry.latest_with(call.subject, properties, deleted=call.flag("deleted"))
+    return (await call.registry.in_format(schema, call.query("format"))).to_json()

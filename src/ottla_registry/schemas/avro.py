@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ottla_registry import strict_json
 from ottla_registry.schemas.avro_compatibility import AvroReader
 from ottla_registry.schemas.parsed import ReferencedSchema
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
+NAMED: Final = ("record", "error", "enum", "fixed")
 ORDERS: Final = ("ascending", "descending", "ignore")
 ATTRIBUTES: Final = {
     "record": ("name", "namespace", "doc", "fields", "aliases"),
@@ -41,6 +43,7 @@ class AvroSchema:
         import fastavro
 
         self.named: dict[str, Any] = {}
+        self._references = references
         names: set[str] = set()
         try:
             for reference in references:
@@ -64,13 +67,73 @@ class AvroSchema:
         """The canonical text with properties in alphabetical order."""
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
+    def is_resolved_to(self, canonical: str) -> bool:
+        """Return whether this is the canonical text with the definitions of referenced types in place of their first
+        use, as Java's generated classes have them.
+        """
+        types: dict[str, Any] = {}
+        try:
+            for reference in self._references:
+                _define(_load(reference.schema), "", types)
+            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), "")) == canonical
+        except (RecursionError, ValueError):  # too deep, or with definitions that nothing uses
+            return False
+
     def cannot_read(self, writer: AvroSchema) -> list[str]:
         """Return the reasons why data of `writer` cannot be read with this schema."""
         return AvroReader(self.named, writer.named).differences(self.parsed, writer.parsed)
 
 
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _namespace_of(schema: Mapping[str, Any], enclosing: str) -> str:
+    """Return the namespace inside a named type."""
+    name, declared = str(schema["name"]), schema.get("namespace")
+    if "." in name:
+        return name.rpartition(".")[0]
+    return declared if isinstance(declared, str) else enclosing
+
+
+def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
+    """Add the named types in a schema, with their full names."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _define(branch, namespace, types)
+    elif isinstance(schema, dict):
+        if "name" in schema and schema.get("type") in NAMED:
+            namespace = _namespace_of(schema, namespace)
+            full = _full_name(str(schema["name"]), namespace)
+            types.setdefault(full, {**schema, "name": full})
+        for part in ("type", "items", "values"):
+            _define(schema.get(part), namespace, types)
+        for field in schema.get("fields", ()):
+            _define(field["type"], namespace, types)
+
+
+def _inlined(schema: Any, namespace: str, types: dict[str, Any]) -> Any:
+    """Return a schema with definitions in place of the first use of `types`, which are removed from them."""
+    if isinstance(schema, str):
+        name = _full_name(schema, namespace)
+        name = name if name in types else schema
+        return _inlined(types.pop(name), "", types) if name in types else schema
+    if isinstance(schema, list):
+        return [_inlined(branch, namespace, types) for branch in schema]
+    kind = schema.get("type")
+    if kind in NAMED:
+        namespace = _namespace_of(schema, namespace)
+        types.pop(_full_name(str(schema["name"]), namespace), None)
+        if "fields" not in schema:
+            return schema
+        fields = [{**field, "type": _inlined(field["type"], namespace, types)} for field in schema["fields"]]
+        return {**schema, "fields": fields}
+    part = {"array": "items", "map": "values"}.get(kind, "type") if isinstance(kind, str) else "type"
+    return {**schema, part: _inlined(schema[part], namespace, types)}
+
+
 def _load(text: str) -> Any:
-    return json.loads(text)
+    return strict_json.loads(text)
 
 
 def _dumps(document: Any) -> str:

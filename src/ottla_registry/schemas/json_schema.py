@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ottla_registry import strict_json
 from ottla_registry.schemas.json_compatibility import JsonReader
 from ottla_registry.schemas.json_documents import JsonDocuments
 from ottla_registry.schemas.parsed import ReferencedSchema
@@ -25,7 +26,7 @@ class JsonSchema:
         from jsonschema.validators import validator_for
 
         try:
-            self.document: Any = json.loads(text)
+            self.document: Any = strict_json.loads(text)
             if not isinstance(self.document, (dict, bool)):
                 raise ValueError("a JSON Schema must be an object or a boolean")
             validator_for(self.document, default=Draft7Validator).check_schema(self.document)

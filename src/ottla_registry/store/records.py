@@ -7,9 +7,12 @@ use, such as rule sets, are stored and returned unchanged.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
+
+TENANT: Final = "default"
+"""The only tenant outside of Confluent's cloud."""
 
 
 class Reference(NamedTuple):
@@ -30,6 +33,8 @@ class Reference(NamedTuple):
 
 
 UNUSED_FIELDS: Final = ("metadata", "ruleSet", "schemaTags")
+INHERITED_FIELDS: Final = ("metadata", "ruleSet")
+"""The fields that a version without them has from the one before."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,14 @@ class StoredSchema:
     @property
     def identity(self) -> tuple[object, ...]:
         """The parts that two versions with the same id have in common."""
-        return self.schema_type, self.schema, self.references, self.extra
+        return self.schema_type, self.schema, self.references, merged((), self.extra)
+
+    @property
+    def properties(self) -> dict[str, Any] | None:
+        """The properties of the metadata; None without metadata."""
+        metadata = json.loads(dict(self.extra).get("metadata", "null"))
+        properties = metadata.get("properties") if isinstance(metadata, dict) else None
+        return properties if isinstance(properties, dict) else None
 
     def with_deleted(self) -> StoredSchema:
         """Return the version after a soft deletion."""
@@ -100,9 +112,18 @@ def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
     )
 
 
-def unused_fields(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields that are stored and returned, but not used."""
-    return tuple((name, dumps(document[name]).decode()) for name in UNUSED_FIELDS if document.get(name))
+def unused_fields(document: Mapping[str, Any], *, is_request: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return the fields that are stored and returned, but not used. Empty ones of a request are retained, because they
+    replace those of the version before.
+    """
+    present = [name for name in UNUSED_FIELDS if document.get(name) or (is_request and document.get(name) is not None)]
+    return tuple((name, dumps(document[name]).decode()) for name in present)
+
+
+def merged(fields: Iterable[tuple[str, str]], newer: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return fields with newer ones in their place, without empty ones."""
+    values = {**dict(fields), **dict(newer)}
+    return tuple((name, values[name]) for name in UNUSED_FIELDS if values.get(name, "{}") not in ("{}", "[]"))
 
 
 def config_key(subject: str | None) -> bytes:
@@ -111,6 +132,12 @@ def config_key(subject: str | None) -> bytes:
 
 def mode_key(subject: str | None) -> bytes:
     return dumps({"keytype": "MODE", "subject": subject, "magic": 0})
+
+
+def context(name: str) -> Record:
+    """Return the record of a context."""
+    document = {"tenant": TENANT, "context": name}
+    return dumps({"keytype": "CONTEXT", **document, "magic": 0}), dumps(document)
 
 
 def delete_subject_key(subject: str) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ottla_registry.store.records import StoredSchema, parse_schema
-from ottla_registry.subjects import context_of
+from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, name_in_context
 
+ANY_CONTEXT: Final = ":*:"
 log = logging.getLogger("ottla.schema_registry")
 
 
@@ -23,6 +24,8 @@ class RegistryState:
         self._highest_id: dict[str, int] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
+        self.stored_contexts: set[str] = set()
+        """The contexts that have a record."""
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply a record. Records that are malformed or of an unknown type are logged and ignored."""
@@ -53,7 +56,9 @@ class RegistryState:
                 for schema in self.versions(document["subject"], deleted=True):
                     if schema.deleted:
                         self._remove(schema.subject, schema.version)
-            case "DELETE_SUBJECT" | "CLEAR_SUBJECT" | "NOOP" | "CONTEXT":
+            case "CONTEXT":
+                (self.stored_contexts.discard if document is None else self.stored_contexts.add)(str(key["context"]))
+            case "DELETE_SUBJECT" | "CLEAR_SUBJECT" | "NOOP":
                 pass
             case other:
                 log.warning("Ignoring a record of the schemas topic with unknown keytype=%s", other)
@@ -107,8 +112,8 @@ class RegistryState:
         return list(self._ids.get((context, schema_id), {}).values())
 
     def contexts(self) -> list[str]:
-        """Return the contexts with schemas, and the default one."""
-        return sorted({".", *map(context_of, self._subjects)})
+        """Return the contexts that have or had schemas, and the default one."""
+        return sorted({".", *self.stored_contexts, *map(context_of, self._subjects)})
 
     def id_of(self, context: str, schema: StoredSchema) -> int | None:
         """Return the id of an equal schema in the context, possibly of another subject; None if there is none."""
@@ -123,21 +128,36 @@ class RegistryState:
         for versions in self._subjects.values():
             yield from versions.values()
 
-    def referencing(self, subject: str, version: int) -> list[StoredSchema]:
-        """Return the versions that reference a version and are not deleted."""
+    def referencing(self, subject: str, version: int, *, deleted: bool = False) -> list[StoredSchema]:
+        """Return the versions that reference a version. `deleted`: also those that are deleted."""
         return [
             schema
             for schema in self.all_versions()
-            if not schema.deleted
+            if (deleted or not schema.deleted)
             and any((_qualify(schema, r.subject), r.version) == (subject, version) for r in schema.references)
         ]
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        """Return the config that applies to a subject: its own, its context's, or the global one."""
-        for scope in _scopes(subject):
-            if scope in self.configs:
-                return self.configs[scope]
-        return {"compatibilityLevel": "BACKWARD"}
+        """Return the config that applies to a subject: each setting is its own, its context's, or the global one."""
+        config = {"compatibilityLevel": "BACKWARD"}
+        for scope in reversed(_scopes(subject)):
+            config.update(self.configs.get(scope, {}))
+        return config
+
+    def setting(self, subject: str, name: str) -> Any:
+        """Return a setting of the config that applies to a subject; None if it is not set."""
+        return self.config(subject).get(name)
+
+    def prefixed(self, prefix: str, *, deleted: bool = False) -> list[str]:
+        """Return the subjects with the prefix of a request: in the default context; in the one that the prefix begins
+        with (`:.context:`); or in all of them (`:*:`).
+        """
+        if prefix.startswith(ANY_CONTEXT):
+            names = self.subjects(deleted=deleted)
+            return [name for name in names if name_in_context(name).startswith(prefix[len(ANY_CONTEXT) :])]
+        prefix = prefix.removeprefix(":.:")
+        is_qualified = prefix.startswith(":.")
+        return [s for s in self.subjects(prefix, deleted=deleted) if is_qualified or context_of(s) == DEFAULT_CONTEXT]
 
     def mode(self, subject: str | None) -> str:
         """Return the mode that applies to a subject."""

@@ -22,10 +22,11 @@ from ottla.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaError,
+    MessageTooLargeError,
     ProducerFencedError,
     TopicAlreadyExistsError,
 )
-from ottla_registry.errors import RestError, store_failed, store_timed_out
+from ottla_registry.errors import RestError, record_too_large, store_failed, store_timed_out
 from ottla_registry.store.records import Record
 from ottla_registry.store.state import RegistryState
 
@@ -117,6 +118,9 @@ class SchemasTopic:
             log.info("Another registry has written to %s", self._partition.topic)
             await self._fence_others()
             return False
+        except MessageTooLargeError as error:  # with its metadata and rules
+            await self._drop_producer()
+            raise record_too_large(str(error)) from None
         except KafkaError as error:
             await self._drop_producer()
             raise self._write_failed(error) from error

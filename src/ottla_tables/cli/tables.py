@@ -30,15 +30,18 @@ def run(args: argparse.Namespace) -> int:
     from ottla.client.admin.admin import KafkaAdminClient
     from ottla_tables.formats.factory import TableFactory
     from ottla_tables.log.lookup import Lookup
+    from ottla_tables.log.tiered import TieredRecords
     from ottla_tables.opening import WriterFactory
     from ottla_tables.service import TableService
 
     _log(logging.INFO)
-    with KafkaAdminClient(without_serialization(client_options(args))) as admin:
+    configs = without_serialization(client_options(args))
+    with KafkaAdminClient(configs) as admin:
         lookup = Lookup(admin)
         directory = args.directory or lookup.default_directory()
         factory = TableFactory(directory, _catalog_properties(args))
-        service = TableService(lookup, WriterFactory(factory).open, args.topic or None)
+        writers = WriterFactory(factory, TieredRecords(lookup, configs))
+        service = TableService(lookup, writers.open, args.topic or None)
         if args.once:
             print(f"{service.write_all()} rows written")
             return 0

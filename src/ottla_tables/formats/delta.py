@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -19,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from ottla.clock import now_ms
+from ottla.errors import ConfigurationError
 from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     Commit,
@@ -30,6 +33,7 @@ from ottla_tables.formats.table import (
 )
 from ottla_tables.object_store import ObjectStore
 from ottla_tables.partitioning import identity_fields
+from ottla_tables.synced import SyncedStream, sync
 from ottla_tables.values.arrow_types import grown, lacks
 
 PARTITIONS: Final = "partitions"
@@ -54,6 +58,8 @@ class DeltaLakeTable:
     ) -> None:
         self._location = location.removeprefix("file://")
         self._store = store
+        if location.startswith(("s3://", "s3a://")):
+            store.check_session_token()
         self._options = store.storage_options
         self._application = f"ottla:{owner.topic_id}"
         self._offsets: dict[int, int] = {}
@@ -62,6 +68,12 @@ class DeltaLakeTable:
         except TableNotFoundError as error:
             if schema is None:
                 raise MissingTableError(f"there is no Delta table at {location}") from error
+            for column in partition_by:
+                if column in schema.names and pa.types.is_binary(schema.field(column).type):
+                    raise ConfigurationError(
+                        f"ottla.table.partition.by: {column} has bytes, which Delta has no partition values for; use"
+                        " another column, or ottla.table.schema=text"
+                    ) from error
             if "://" not in self._location:
                 Path(self._location).mkdir(parents=True, exist_ok=True)
             DeltaTable.create(
@@ -75,6 +87,7 @@ class DeltaLakeTable:
                 raise_if_key_not_exists=False,
             )
             self._table = self._open()
+            self._sync_log(0)
         owner.check(self._table.metadata().configuration, f"the Delta table {location}")
 
     def _open(self) -> DeltaTable:
@@ -125,7 +138,7 @@ class DeltaLakeTable:
         path = "/".join(filter(None, (self._location, directory, name)))
         if "://" not in path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            return path, Path(path).open("wb")
+            return path, SyncedStream(Path(path).open("wb"), Path(path))
         file_system, key = self._store.file_system(path)
         return path, file_system.open_output_stream(key)
 
@@ -150,7 +163,8 @@ class DeltaLakeTable:
         for file in commit.removed:
             handle = file.handle
             partition_values = {name: _text(value) for name, value in (handle.get("partition") or {}).items()}
-            actions.append(RemoveAction(handle["path"], not commit.is_rewrite, now, file.size, partition_values))
+            path = unquote(handle["path"])
+            actions.append(RemoveAction(path, not commit.is_rewrite, now, file.size, partition_values))
         offsets: dict[int | str, int] = {PARTITIONS: max(commit.offsets, default=-1) + 1}
         offsets.update(commit.offsets.items())
         changed = {name: version for name, version in offsets.items() if self._version(name) != version}
@@ -159,6 +173,7 @@ class DeltaLakeTable:
             Transaction(f"{self._application}:{name}", version, now)
             for name, version in (offsets if commit.is_rewrite else changed).items()
         ]
+        before = self._table.version()
         try:
             self._table.create_write_transaction(
                 actions,
@@ -174,6 +189,13 @@ class DeltaLakeTable:
         self._offsets = dict(commit.offsets)
         # Otherwise this commit would be in the way of the next one. If it loads a newer commit, the check fails.
         self._table.update_incremental()
+        self._sync_log(before + 1)
+
+    def _sync_log(self, first: int) -> None:
+        """Wait until the commits from a version on are on disk."""
+        if "://" not in self._location:
+            for version in range(first, self._table.version() + 1):
+                sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
 
     def _check_base(self) -> None:
         """Raise CommitConflictError if a commit of another writer was loaded after the last one of this writer."""
@@ -183,7 +205,7 @@ class DeltaLakeTable:
     def _add(self, file: WrittenFile, now: int, is_rewrite: bool) -> AddAction:
         names = [field.name for field in self.partition_fields]
         values = {name: _text(value) for name, value in zip(names, file.partition, strict=True)}
-        path = quote(file.path.removeprefix(self._location).lstrip("/"), safe="/=-_.~")
+        path = file.path.removeprefix(self._location).lstrip("/")  # delta-rs quotes it
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
@@ -217,10 +239,14 @@ class DeltaLakeTable:
 
 
 def _text(value: Any) -> str | None:
-    """Return a partition value in the form of Delta's log."""
+    """Return a partition value in the form of Delta's log (its protocol's "Partition Value Serialization")."""
     if value is None:
         return None
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def _statistics(file: WrittenFile) -> dict[str, Any]:

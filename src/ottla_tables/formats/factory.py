@@ -11,7 +11,7 @@ from ottla.config.topic import TableConfig
 from ottla_tables.errors import MissingTableError
 from ottla_tables.formats.table import Table, TableIdentity
 from ottla_tables.object_store import CREDENTIALS, ObjectStore
-from ottla_tables.partitioning import source_column
+from ottla_tables.partitioning import check_partition_by, source_column
 from ottla_tables.values.factory import REGISTRY_PREFIX
 
 CATALOG_FILE: Final = "catalog.db"
@@ -53,6 +53,8 @@ class TableFactory:
         partition_by = config.ottla_table_partition_by
         if suffix and schema is not None:  # dead letters have no fields of values
             partition_by = tuple(text for text in partition_by if source_column(text) in schema.names)
+        if schema is not None:
+            check_partition_by(schema, partition_by)
         if config.ottla_table_format == "iceberg":
             from ottla_tables.formats.iceberg import IcebergTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +57,7 @@ PROPERTIES: Final = {
 }
 VALUE_METRICS: Final = {"write.metadata.metrics.column.value": "counts"}
 """No bounds of values. Java's catalogs reject the property in tables without the column."""
+EPOCH: Final = datetime(1970, 1, 1)
 FIELD_ID: Final = "PARQUET:field_id"
 
 
@@ -270,7 +271,7 @@ class IcebergTable:
             content=DataFileContent.DATA,
             file_path=written.path,
             file_format=FileFormat.PARQUET,
-            partition=Record(*written.partition),
+            partition=Record(*map(_partition_value, written.partition)),
             file_size_in_bytes=written.size,
             sort_order_id=None,
             spec_id=metadata.default_spec_id,
@@ -331,6 +332,13 @@ def _transform(name: str) -> Any:
         return TRANSFORMS[name]
     except KeyError:
         raise TableError(f"tables with the partition transform {name} cannot be written") from None
+
+
+def _partition_value(value: Any) -> Any:
+    """Return a value of a partition column as manifests have it: times and dates are numbers since 1970."""
+    if isinstance(value, datetime):
+        return (value - EPOCH.replace(tzinfo=value.tzinfo)) // timedelta(microseconds=1)
+    return (value - EPOCH.date()).days if isinstance(value, date) else value
 
 
 def _files(table: Any, snapshots: Any) -> set[str]:

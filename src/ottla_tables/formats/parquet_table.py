@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
-from ottla.storage.files import sync_directory
 from ottla_tables.errors import CommitConflictError, MissingTableError, TableError
 from ottla_tables.formats.table import (
     OFFSETS_PROPERTY,
@@ -32,6 +31,7 @@ from ottla_tables.formats.table import (
     WrittenFile,
 )
 from ottla_tables.partitioning import identity_fields
+from ottla_tables.synced import sync
 from ottla_tables.values.arrow_types import grown_schema
 
 MANIFESTS: Final = "_ottla"
@@ -148,7 +148,7 @@ class ParquetTable:
             for file in commit.added
         ]
         for file in commit.added:
-            _sync(file.path + UNCOMMITTED)
+            sync(Path(file.path + UNCOMMITTED))
         manifest = {
             **self._owner.properties,
             OFFSETS_PROPERTY: {str(partition): offset for partition, offset in commit.offsets.items()},
@@ -176,7 +176,7 @@ class ParquetTable:
             raise CommitConflictError(f"{self._directory}: version {self._version + 1} exists already") from None
         finally:
             temporary.unlink()
-        sync_directory(path.parent)
+        sync(path)
 
     def evolve(self, schema: Any) -> None:
         """Add columns, and widen others; the next commit stores them."""
@@ -209,11 +209,3 @@ def present_path(path: str) -> str:
     committed = path.removesuffix(UNCOMMITTED)
     names = (path, committed, committed + REMOVED)
     return next((name for name in names if Path(name).exists()), path)
-
-
-def _sync(path: Path | str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

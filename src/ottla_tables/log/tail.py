@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from ottla import KafkaConsumer, TopicPartition
@@ -17,7 +17,7 @@ STALL_SECONDS: Final = 30.0
 
 def read_tail(
     configs: Mapping[str, Any], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> Iterator[tuple[int, Columns]]:
+) -> Generator[tuple[int, Columns], None, None]:
     """Yield partition numbers and committed records: those with start <= offset < end of each partition.
 
     `configs`: consumer configs. Raises OffsetOutOfRangeError if records were deleted, and TableError if the brokers

@@ -19,6 +19,7 @@ import pyarrow as pa
 from ottla.serdes import Schema, SchemaRegistryClient
 from ottla.serdes.framing import HEADER_BYTES
 from ottla_tables.values.avro_batches import MAX_DECIMAL_BYTES, BatchDecoder, MalformedBatchError, UnsupportedTypeError
+from ottla_tables.values.avro_defaults import convert_defaults
 from ottla_tables.values.avro_resolution import Resolution, expanded
 from ottla_tables.values.rows import InvalidRowsError
 from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, UnsupportedSchemaError, arrays
@@ -90,7 +91,10 @@ class AvroValues:
         try:
             for text in texts:
                 parse_schema(change(json.loads(text)), named_schemas=named)
-            return parse_schema(change(json.loads(schema.text)), named_schemas=named), named
+            parsed = parse_schema(change(json.loads(schema.text)), named_schemas=named)
+            for part in (*named.values(), parsed):
+                convert_defaults(part, named)
+            return parsed, named
         except Exception as error:  # fastavro raises KeyError and TypeError for malformed schemas, too
             raise UnsupportedSchemaError(f"invalid Avro schema: {error!r}") from error
 

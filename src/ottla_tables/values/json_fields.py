@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -107,7 +108,7 @@ class JsonConverter:
             new = [_stable(field) for field in inferred.schema if field.name not in self._fields.names]
             fields = pa.schema([*self._fields, *(field for field in new if field is not None)])
             if new:
-                _check_case(fields)
+                _check_names(fields)
             self._fields = fields
             return part
 
@@ -183,19 +184,32 @@ def _check_depth(texts: Any) -> None:
                 raise pa.ArrowInvalid(f"the value is nested more than {MAX_DEPTH} levels deep")
 
 
-def _check_case(fields: Any) -> None:
-    """Raise ArrowInvalid if names differ in case only, which Delta does not allow and which is ambiguous in SQL."""
-    names: dict[str, str] = {}
+def _check_names(fields: Any) -> None:
+    """Raise ArrowInvalid for names that no table can have."""
+    paths: dict[str, str] = {}
+    for path in _paths(fields):
+        # delta-rs cuts names at a NUL character.
+        if "\0" in path:
+            raise pa.ArrowInvalid(f"the name of the field {path!r} has a NUL character")
+        # SQL does not distinguish upper and lower case, and Delta does not have such columns. Iceberg finds fields by
+        # their paths.
+        other = paths.get(path.lower())
+        if other is not None:
+            problem = "have the same path" if other == path else "differ in case only"
+            raise pa.ArrowInvalid(f"the fields {other} and {path} {problem}")
+        paths[path.lower()] = path
+
+
+def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of fields, also those inside structs and lists, as Iceberg writes them: `a.b`, `a.element`."""
     for field in fields:
-        name = field.name.lower()
-        if name in names:
-            raise pa.ArrowInvalid(f"the fields {names[name]} and {field.name} differ in case only")
-        names[name] = field.name
-        kind = field.type
+        path, kind = f"{prefix}{field.name}", field.type
+        yield path
         while pa.types.is_list(kind):
-            kind = kind.value_type
+            path, kind = f"{path}.element", kind.value_type
+            yield path
         if pa.types.is_struct(kind):
-            _check_case(kind)
+            yield from _paths(kind, f"{path}.")
 
 
 def _field_count(kind: Any) -> int:

@@ -6,6 +6,9 @@ import json
 import os
 import random
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -32,7 +35,7 @@ from ottla_pipelines.capture.account import account, comparable
 from ottla_pipelines.capture.demo import CAUGHT_UP, start_capture, start_writer
 from ottla_pipelines.capture.postgresql import APPLICATION, PostgresSource, lsn_number
 from ottla_pipelines.capture.workload import TABLES, Workload
-from ottla_pipelines.processes import start_broker
+from ottla_pipelines.processes import Child, start_broker
 from ottla_pipelines.topic_tables import TopicTables
 
 pytestmark = pytest.mark.interop
@@ -47,6 +50,10 @@ TYPES = """
         raw bytea, tags text[], span interval, large text, shout text generated always as (upper(part)) stored,
         primary key (id, part)
     );
+"""
+WAITS_FOR_BROKER = """
+    select 1 from pg_stat_activity where application_name = %s and state = 'idle' and query = 'COMMIT'
+    and clock_timestamp() - state_change > interval '1 s'
 """
 COMPARED = (
     "id, part, flag, small, number, single::text, precise, price, free::text, day, moment, here, code, doc::text,"
@@ -88,6 +95,14 @@ class World:
         """Capture everything that has been committed, by a process that begins and ends."""
         with service.opened(self.options) as capture:
             return capture.run_once()
+
+    def leftovers(self) -> list[tuple[Any, ...]]:
+        """Return the slots and the publication of the name."""
+        name = f"'ottla_{self.options.name}%'"
+        return [
+            *self.expected(f"pg_replication_slots where slot_name like {name}", "slot_name"),
+            *self.expected(f"pg_publication where pubname like {name}", "pubname"),
+        ]
 
     def rows(self, topic: str, columns: str) -> list[tuple[Any, ...]]:
         """Return rows of the topic's table."""
@@ -224,8 +239,7 @@ def test_copy_of_rows_stops_and_begins_again(database: str, broker: Broker) -> N
     stopping.set()
     with service.opened(world.options) as capture:
         capture.run(stopping)
-    slots = "pg_replication_slots where slot_name like 'ottla_halt%'"
-    assert world.expected(slots, "slot_name") == [("ottla_halt_snapshot",)]
+    assert world.leftovers() == [], "nothing has been sent that needs them"
     assert world.capture() == 5
 
 
@@ -265,6 +279,7 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         'create table cases (id int primary key, "N" int, n int)',
         "create table nothing (id int primary key)",
         "alter table nothing replica identity nothing",
+        "create table later (id int primary key deferrable)",
         "create table lost (id int primary key)",
         "insert into lost values (1)",
         "create table more (id int primary key)",
@@ -282,6 +297,7 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         "cases": "the column 'n' differs from 'N' in case only",
         "odd": "the column 'a b' has a blank",
         "nothing": "run ALTER TABLE public.nothing REPLICA IDENTITY DEFAULT",
+        "later": "its primary key is deferrable; run ALTER TABLE public.later REPLICA IDENTITY FULL",
     }.items():
         with pytest.raises(ConfigurationError, match=message):
             World(database, broker, "bad", table).capture()
@@ -289,6 +305,7 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         World("postgres:/user:secret@host", broker, "x", "lost").capture()
     with pytest.raises(ConfigurationError, match=r"--table public.a b and public.a_b have the same topic twins.a_b"):
         World(database, broker, "twins", "a b", "a_b").capture()
+    assert World(database, broker, "twins").leftovers() == []
     world = World(database, broker, "lost", "lost")
     world.capture()
     with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
@@ -306,6 +323,58 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
     world.sql("select pg_drop_replication_slot('ottla_lost')")
     with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
         world.capture()
+
+
+def test_another_primary_key_is_reported(database: str, broker: Broker) -> None:
+    """Changes of rows have another key then: the old rows would stay in the table."""
+    kinds = {
+        "code": "alter table {0} drop constraint {0}_pkey, add primary key (code)",
+        "renamed": "alter table {0} rename id to number",
+        "retyped": "alter table {0} alter id type text",
+        "whole": "alter table {0} replica identity full, drop constraint {0}_pkey, add primary key (code)",
+    }
+    for name, change in kinds.items():
+        world = World(database, broker, name, name)
+        world.sql(
+            f"create table {name} (id int primary key, code text not null)", f"insert into {name} values (1, 'a')"
+        )
+        with service.opened(world.options) as capture:
+            capture.start()
+            world.sql(f"update {name} set id = 2", f"alter table {name} alter id type bigint")
+            assert capture.step() == 2
+            world.sql(change.format(name), f"update {name} set code = 'b'")
+            with pytest.raises(
+                ConfigurationError, match=rf"--table public.{name}: the columns of its primary key \(.*"
+            ):
+                capture.step()
+        with pytest.raises(ConfigurationError, match=f'{name}.{name} have the key {{"id":1}}. Capture it with another'):
+            world.capture()
+
+
+def test_capture_of_a_broker_that_hangs_ends_after_a_signal(database: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    with ExitStack() as stack:
+        connection = stack.enter_context(psycopg.connect(database, autocommit=True))
+        connection.execute("create table hang (id int primary key)")
+        broker, address = start_broker(tmp_path / "broker", logs)
+        stack.callback(broker.kill)
+        options = ["--database", database, "--name", "hang", "--table", "hang", "--bootstrap-server", address]
+        command = [sys.executable, "-m", "ottla", "capture", "run", *options]
+        capture = Child("capture", command, logs)
+        stack.callback(capture.kill)
+        eventually(lambda: has_slot(connection, "ottla_hang"), SECONDS)
+        connection.execute("insert into hang values (1)")
+        wait_for_capture(connection, "ottla_hang")
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        connection.execute("insert into hang values (2)")
+        eventually(lambda: connection.execute(WAITS_FOR_BROKER, [APPLICATION]).fetchall(), SECONDS)
+        capture.process.send_signal(signal.SIGINT)
+        assert capture.process.wait(30) == 0, "the request alone would take 60 s"
+        os.kill(broker.process.pid, signal.SIGCONT)
+        subprocess.run([*command, "--once"], check=True, timeout=SECONDS)
+        assert_each_change_once(address, "hang.hang")
+        records = whole_topic(address, "hang.hang", 1, isolation_level="read_committed")
+        assert [record.key for record in records] == [b'{"id":1}', b'{"id":2}']
 
 
 def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp_path: Path) -> None:
@@ -351,10 +420,10 @@ def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp
                 assert_each_change_once(address, f"shop.{table}")
 
 
-def wait_for_capture(connection: psycopg.Connection[Any]) -> None:
+def wait_for_capture(connection: psycopg.Connection[Any], slot: str = "ottla_shop") -> None:
     """Wait until everything that has been committed is in the topics."""
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchall()[0][0]
-    eventually(lambda: connection.execute(CAUGHT_UP, [end, "ottla_shop"]).fetchall(), SECONDS)
+    eventually(lambda: connection.execute(CAUGHT_UP, [end, slot]).fetchall(), SECONDS)
 
 
 def has_slot(connection: psycopg.Connection[Any], pattern: str) -> bool:

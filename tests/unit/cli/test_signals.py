@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from ottla.cli.framework.signals import heeded_signals
+from ottla.cli.framework.signals import GraceExpired, heeded_signals, stopping
 from ottla.cli.main import main
 
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -91,3 +92,18 @@ def test_broker_on_signal_shuts_down_in_order(tmp_path: Path, number: signal.Sig
         broker.send_signal(number)
         assert broker.wait(30) == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_work_that_does_not_end_after_a_signal_is_interrupted() -> None:
+    stopped = threading.Event()
+    with pytest.raises(GraceExpired), stopping(stopped.set, 0.01):
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+        try:
+            threading.Event().wait(60)
+        finally:
+            with pytest.raises(GraceExpired):  # what closes the clients does not wait for ever, either
+                threading.Event().wait(60)
+    with stopping(stopped.set, 0.01):
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing is left that could be interrupted"

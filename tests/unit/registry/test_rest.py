@@ -78,7 +78,14 @@ def test_versions_are_registered_looked_up_and_deleted(registry: RestClient) -> 
     assert registry.register("life-value", A_WITH_DEFAULT) == second
     assert registry.get("/subjects/life-value/versions") == [3]
     registry.delete("/subjects/life-value")
-    assert registry.delete("/subjects/life-value?permanent=true") == [2, 3]
+    assert registry.get(f"/schemas/ids/{second}/versions") == [], "deleted"
+    assert registry.get("/subjects/life-value/versions?deletedAsNegative=true") == [-3], "version 2 had the same id"
+    registry.get("/subjects/life-value/versions/latest?deleted=true", error=40402)
+    registry.put("/config/life-value", {"compatibility": "NONE"})
+    registry.put("/mode/life-value", {"mode": "READWRITE"})
+    assert registry.delete("/subjects/life-value?permanent=true") == [3]
+    registry.get("/config/life-value", error=40408)
+    registry.get("/mode/life-value", error=40409)
     registry.get("/subjects/life-value/versions", error=40401)
 
 
@@ -88,14 +95,34 @@ def test_requests_that_are_invalid_get_confluents_codes(registry: RestClient) ->
     registry.register("codes", {"type": "nonsense"}, error=42201)
     registry.register("codes", "[" * 100_000, error=42201)
     registry.register("codes", A, error=42201, schemaType="XML")
-    registry.register("codes", " " * 1_000_001, error=42209)
+    registry.register("codes", "{" + " " * 1_000_000, error=42209)
+    registry.register("nothing", " ", error=42201)
     registry.register("codes", A, error=42201, references=[{"name": "B", "subject": "none", "version": 1}])
     registry.register("codes", A, error=42201, references=3)
     registry.register("codes", A, error=42201, id="x")
     registry.register("codes", A_WITH_DEFAULT, error=42205, id=7)
     registry.post("/subjects/codes/versions", {"schema": 3}, error=42201)
     registry.post("/subjects/codes/versions", [], error=42201)
-    assert registry.client.post("/subjects/codes/versions", content=b"{").json()["error_code"] == 400
+    path = "/subjects/codes/versions"
+    # Numbers that JSON does not have, and half of a surrogate pair, which UTF-8 does not have.
+    for part in (b'"id": 1e999', b'"metadata": {"a": NaN}', b'"metadata": {"a": "\\ud800"}', b'"references": [1e999]'):
+        content = b'{"schema": "{}", ' + part + b"}"
+        assert registry.client.post(path, content=content).json()["error_code"] == 400
+    assert registry.client.post(path, content=b"{").json()["error_code"] == 400
+    registry.register("codes", {**A, "doc": "\ud800"}, error=42201)
+    fields: list[dict[str, Any]] = [
+        {"metadata": [1]},
+        {"metadata": {"properties": {"a": 1}}},
+        {"metadata": {"a": {}}},
+        {"metadata": {"tags": {"a": "b"}}},
+        {"ruleSet": {"domainRules": [1]}},
+        {"schemaTags": "x"},
+    ]
+    for malformed in fields:
+        registry.register("codes", A, error=42201, **malformed)
+    registry.register("codes", {**A, "number": float("nan")}, error=42201)
+    registry.register("codes", {"minimum": float("inf")}, error=42201, schemaType="JSON")
+    registry.register("codes", A_WITH_DEFAULT, error=42209, metadata={"properties": {"a": "x" * 2_000_000}})
     assert registry.client.post("/subjects/codes", content=b" " * 5_000_000).status_code == 413
     registry.get("/subjects/codes/versions/0", error=42202)
     registry.get("/subjects/codes/versions/x", error=42202)
@@ -129,7 +156,11 @@ def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClie
     assert registry.post(path, body) == {"is_compatible": True}
     registry.register("levels", A_WITHOUT_DEFAULT)
     registry.post(f"{path}/9", body, error=40402)
-    registry.post("/compatibility/subjects/none/versions/latest", body, error=40401)
+    registry.post("/compatibility/subjects/none/versions/1", body, error=40402)
+    assert registry.post("/compatibility/subjects/none/versions/latest", body) == {"is_compatible": True}
+    registry.post(path, {"schema": "{"}, error=42201)
+    invalid = registry.post(f"{path}?verbose=true", {"schema": "{"})
+    assert (invalid["is_compatible"], len(invalid["messages"])) == (False, 1)
     assert registry.delete("/config/levels") == {"compatibilityLevel": "FORWARD"}
     assert registry.get("/config/levels?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
     assert registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
@@ -175,8 +206,55 @@ def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None
     assert registry.register("imported", record("I", ("i", "int")), id=1000, version=5) == 1000
     assert registry.get("/subjects/imported/versions") == [5]
     registry.register("imported", '"int"', id=1000, error=42207)
+    registry.register("imported", record("I", ("i", "int")), id=1000, version=6)
+    assert registry.get("/subjects/imported/versions") == [5, 6]
     registry.delete("/mode/imported")
     assert registry.register("modes", A_WITH_DEFAULT) == 1001
+    # Ids of versions that are deleted may be imported again.
+    registry.delete("/subjects/imported")
+    registry.put("/mode/imported", {"mode": "IMPORT"})
+    assert registry.register("imported", '"int"', id=1000, version=1) == 1000
+
+
+def test_version_of_a_request_must_be_the_next_one(registry: RestClient) -> None:
+    registry.register("next", A)
+    for version in (1, 3):
+        message = registry.register("next", A_WITH_DEFAULT, error=42201, version=version)
+        assert message == "Invalid schema: Version is not one more than previous version"
+    assert registry.get("/subjects/next/versions/1/schema") == A, "it is not overwritten"
+    registry.register("next", A_WITH_DEFAULT, version=2)
+    assert registry.get("/subjects/next/versions") == [1, 2]
+
+
+def test_metadata_are_those_of_the_version_before_unless_a_request_has_them(registry: RestClient) -> None:
+    metadata = {"properties": {"owner": "shop", "level": "1"}}
+    first = registry.register("rules", A, metadata=metadata)
+    assert registry.register("rules", A) == first, "a serializer does not know the metadata"
+    assert registry.post("/subjects/rules", {"schema": json.dumps(A)})["id"] == first
+    second = registry.register("rules", A_WITH_DEFAULT)
+    assert registry.get(f"/schemas/ids/{second}")["metadata"] == metadata
+    third = registry.register("rules", "", metadata={"properties": {"owner": "lake"}})
+    assert json.loads(registry.get(f"/schemas/ids/{third}")["schema"]) == A_WITH_DEFAULT
+    assert registry.get("/subjects/rules/metadata?key=owner&value=shop")["version"] == 2
+    assert registry.get("/subjects/rules/metadata?key=owner&value=lake")["id"] == third
+    registry.get("/subjects/rules/metadata?key=owner&value=none", error=40403)
+    registry.get("/subjects/none/metadata", error=40401)
+    fourth = registry.register("rules", A_WITH_DEFAULT, metadata={})
+    assert "metadata" not in registry.get(f"/schemas/ids/{fourth}")
+
+
+def test_configs_normalize_and_reject_what_has_no_effect(registry: RestClient) -> None:
+    assert registry.put("/config/normal", {"normalize": True}) == {"normalize": True}
+    assert registry.get("/config/normal?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD", "normalize": True}
+    schema = {**A, "b": 1, "a": 2}
+    schema_id = registry.register("normal", schema)
+    assert registry.register("normal", {**A, "a": 2, "b": 1}) == schema_id
+    assert registry.post("/subjects/normal", {"schema": json.dumps(schema)})["version"] == 1
+    assert "alias is not supported" in registry.put("/config/normal", {"alias": "other"}, error=422)
+    registry.put("/config", {}, error=42203)
+    registry.put("/config/:.:", {"compatibility": "FULL"})  # the default context
+    assert registry.get("/config") == registry.get("/config/:.:") == {"compatibilityLevel": "FULL"}
+    assert registry.delete("/config/:.:") == {"compatibilityLevel": "FULL"}
 
 
 def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry: RestClient) -> None:
@@ -188,14 +266,50 @@ def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry:
     customer = record("Customer", ("address", "Address"))
     assert registry.register(":.staging:customer", customer, references=[reference]) == 2
     assert registry.get("/contexts") == [".", ".staging"]
+    assert registry.get("/contexts?contextPrefix=.s") == [".staging"]
+    # A subject without a context is looked for in all of them.
+    assert registry.get("/subjects/customer/versions/latest")["subject"] == ":.staging:customer"
+    body = {"schema": json.dumps(customer), "references": [reference]}
+    assert registry.post("/subjects/customer", body)["id"] == 2
+    assert registry.get("/schemas/ids/2?subject=customer")["references"] == [reference]
+    assert subject not in [schema["subject"] for schema in registry.get("/schemas")]
+    assert subject in [schema["subject"] for schema in registry.get("/schemas?subjectPrefix=:*:")]
+    latest = {**reference, "version": -1}
+    registry.register(":.staging:latest", record("Latest", ("address", "Address")), references=[latest])
+    assert registry.delete("/subjects/:.staging:latest") == [1]
     assert registry.get("/schemas/ids/2?subject=:.staging:")["references"] == [reference]
     assert registry.get("/subjects?subjectPrefix=:.staging:") == [subject, ":.staging:customer"]
     assert subject not in registry.get("/subjects?subjectPrefix=")
     assert registry.get(f"/subjects/{subject}/versions/1/referencedby") == [2]
     registry.delete(f"/subjects/{subject}", error=42206)
     registry.delete("/subjects/:.staging:customer")
+    assert registry.get(f"/subjects/{subject}/versions/1/referencedby") == []
+    assert registry.get(f"/subjects/{subject}/versions/1/referencedby?deleted=true") == [2, 3]
     assert registry.delete(f"/subjects/{subject}") == [1]
+    registry.delete(f"/subjects/{subject}?permanent=true", error=42206)
+    _check_resolved(registry)
+    registry.register("own", record("Own", ("n", "int")))
+    registry.put("/config/own", {"compatibility": "NONE"})
+    itself = {"name": "Own", "subject": "own", "version": 1}
+    registry.register("own", record("Second", ("own", "Own")), references=[itself])
+    assert registry.delete("/subjects/own") == registry.delete("/subjects/own?permanent=true") == [1, 2]
     registry.get("/subjects/:.:levels-of-none/versions", error=40401)
+
+
+def _check_resolved(registry: RestClient) -> None:
+    """Check that a schema with all types in it is the version that has references to them."""
+    color = {"type": "enum", "name": "Color", "symbols": ["RED"]}
+    part = record("Part", ("color", color), namespace="shop")
+    registry.register("part", part)
+    fields: tuple[tuple[str, Any], ...] = (("first", "Part"), ("others", {"type": "array", "items": "shop.Part"}))
+    order = record("Order", *fields, ("color", ["null", "Color"]), namespace="shop")
+    reference = {"name": "shop.Part", "subject": "part", "version": 1}
+    order_id = registry.register("order", order, references=[reference])
+    whole = record("Order", ("first", part), fields[1], ("color", ["null", "Color"]), namespace="shop")
+    assert registry.post("/subjects/order", {"schema": json.dumps(whole)})["id"] == order_id
+    assert registry.register("order", whole) == order_id
+    other = record("Order", ("first", {**part, "doc": "x"}), fields[1], ("color", ["null", "Color"]), namespace="shop")
+    registry.post("/subjects/order", {"schema": json.dumps(other)}, error=40403)
 
 
 def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Broker) -> None:
@@ -203,10 +317,15 @@ def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Br
         registry.register("s", A)
         registry.put("/config", {"compatibility": "FULL"})
         registry.put("/mode/s", {"mode": "READONLY"})
+        registry.register(":.c:s", '"int"')
     with KafkaConsumer(
         "other_schemas", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
     ) as consumer:
-        stored = [next(consumer) for _ in range(3)]
+        stored = [next(consumer) for _ in range(5)]
+    assert (stored.pop(3).key, stored.pop().key) == (
+        b'{"keytype":"CONTEXT","tenant":"default","context":".c","magic":0}',
+        b'{"keytype":"SCHEMA","subject":":.c:s","version":1,"magic":1}',
+    )
     assert [(record.key, record.value) for record in stored] == [
         (
             b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
@@ -232,8 +351,11 @@ def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Br
     with open_registry(broker.bootstrap_servers, "other_schemas") as registry:
         assert registry.get("/config") == {"compatibilityLevel": "FULL"}
         assert registry.get("/mode/s") == {"mode": "READONLY"}
-        assert registry.get("/subjects") == ["t"]
-        assert registry.get("/subjects?deleted=true") == ["s", "t"]
+        assert registry.get("/subjects?subjectPrefix=") == ["t"]
+        assert registry.get("/subjects?deleted=true") == [":.c:s", "s", "t"]
+        registry.delete("/subjects/:.c:s")
+        registry.delete("/subjects/:.c:s?permanent=true")
+        assert registry.get("/contexts") == [".", ".c"]
         assert registry.register("t", '"int"') == 9
         assert registry.register("u", '"long"') == 10
 

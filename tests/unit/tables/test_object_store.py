@@ -11,6 +11,7 @@ import pytest
 from ottla.config.topic import TopicConfig
 from ottla.errors import ConfigurationError
 from ottla_tables.file_io import TableFileIO
+from ottla_tables.formats.delta import DeltaLakeTable
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import TableIdentity
 from ottla_tables.object_store import ObjectStore
@@ -41,3 +42,13 @@ def test_iceberg_takes_no_location_that_its_readers_do_not_know(tmp_path: Path) 
     factory = TableFactory(tmp_path, {})
     with pytest.raises(ConfigurationError, match="use abfss://CONTAINER@ACCOUNT"):
         factory.open(TableIdentity("t", UUID(int=1)), config, pa.schema([("offset", pa.int64())]))
+
+
+def test_session_token_of_another_key_in_the_environment_is_rejected(tmp_path: Path) -> None:
+    own = {"s3.access-key-id": "own", "s3.secret-access-key": "secret"}
+    environment = {"AWS_ACCESS_KEY_ID": "other", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
+    message = "s3.access-key-id=own of --catalog-config has no s3.session-token.*: unset AWS_SESSION_TOKEN, or set"
+    with pytest.raises(ConfigurationError, match=message):
+        DeltaLakeTable("s3://lake/t", None, (), TableIdentity("t", UUID(int=1)), ObjectStore(own, environment))
+    for properties in ({}, {**own, "s3.session-token": "own"}):
+        ObjectStore(properties, environment).check_session_token()

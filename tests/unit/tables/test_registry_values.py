@@ -412,6 +412,32 @@ def test_avro_records_become_branches_of_a_newer_union_and_get_its_defaults() ->
     assert dead_offsets(rows_without_default) == [0], "true is no long, which fastavro does not notice"
 
 
+def test_defaults_of_avro_fields_are_rounded_and_bytes() -> None:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "float"}]}
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+    cases: list[tuple[Any, Any, Any]] = [
+        ("float", 16_777_217, 16_777_216.0),
+        ("float", 0.1, 0.10000000149011612),
+        ("double", 1, 1.0),
+        (["float", "null"], 1e39, float("inf")),
+        (inner, {"y": 16_777_217}, {"y": 16_777_216.0}),
+        ({"type": "array", "items": "float"}, [16_777_217], [16_777_216.0]),
+        ({"type": "map", "values": "bytes"}, {"a": "\xff"}, [("a", b"\xff")]),
+        ("bytes", "\x00\xff", b"\x00\xff"),
+        (decimal, "\x01\xff", Decimal("5.11")),
+        ({"type": "fixed", "name": "F", "size": 1}, "\xff", b"\xff"),
+        ("boolean", True, True),
+    ]
+    for kind, default, expected in cases:
+        registry = MemoryRegistry()
+        registry.add(record(("id", "int")))
+        registry.add(record(("id", "int"), ("x", kind, default)))
+        for count in (1, 100):  # decoded one by one, and together
+            rows = RegistryConverter(registry, "t", pa.schema([])).convert(records(*[header(1) + b"\x02"] * count))
+            assert dead_offsets(rows) == []
+            assert rows.batch.column("x").to_pylist() == [expected] * count, kind
+
+
 def test_avro_decimals_with_more_bytes_than_digits_are_decoded_together() -> None:
     registry = MemoryRegistry()
     for kind, size in (("fixed", {"name": "F", "size": 20}), ("bytes", {})):

@@ -93,6 +93,8 @@ def test_each_field_has_its_own_column_whichever_comes_first(broker: Broker, tmp
             {"offset": 4, "value_offset": 5, "value_value_offset": 6, "value": 7, "headers": 8, "value_total": 9},
             {"Value_Total": 10},
             {"part": {"x": 11, "X": 12}},
+            {"a\0b": 13},
+            {"l.element": 14, "l": [15]},
         ]
         for value in values:
             world.send(json.dumps(value).encode())
@@ -108,7 +110,9 @@ def test_each_field_has_its_own_column_whichever_comes_first(broker: Broker, tmp
         ]
         assert [row["error"] for row in world.rows(SUFFIX)] == [
             "the fields value_total and Value_Total differ in case only",
-            "the fields x and X differ in case only",
+            "the fields part.x and part.X differ in case only",
+            "the name of the field 'a\\x00b' has a NUL character",
+            "the fields l.element and l.element have the same path",
         ]
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.unit.tables.topics import TableWorld, as_record, table_world
 
 from ottla import Broker, NewTopic
+from ottla_tables import synced
+from ottla_tables.dead_letters import SUFFIX
 from ottla_tables.errors import CommitConflictError, TableError
 from ottla_tables.formats.table import Commit, Table
 from ottla_tables.writer import TableWriter
@@ -134,9 +136,36 @@ def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: Tab
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
+def test_files_are_on_disk_before_they_are_committed(
+    broker: Broker, tmp_path: Path, table_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: set[Path] = set()
+    directories: set[Path] = set()
+    monkeypatch.setattr(synced, "sync_file", paths.add)
+    monkeypatch.setattr(synced, "sync_directory", directories.add)
+    configs: Any = {"format": table_format, "partition_by": "partition"}
+    with table_world(broker, f"synced-{table_format}", tmp_path, **configs) as world:
+        for number in range(2):
+            world.send(b"%d" % number, partition=number)
+            assert world.write() == 1
+        location = tmp_path / world.topic.replace("-", "_")
+        files = {path for path in location.rglob("*") if path.suffix in (".parquet", ".avro", ".json")}
+        assert len(files) >= 4
+        assert files <= {path.with_name(path.name.removesuffix(".uncommitted")) for path in paths}
+        assert {parent for path in files for parent in (path.parent, path.parent.parent)} <= directories
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_path: Path, table_format: str) -> None:
     configs: Any = {"format": table_format, "compact_files": "3", "retention_ms": "0", "partition_by": "partition"}
-    with table_world(broker, f"merged-{table_format}", tmp_path, **configs) as world:
+    with table_world(broker, f"dead-{table_format}", tmp_path / "dead", schema="json:x int", **configs) as world:
+        service = world.service()
+        for _ in range(4):
+            world.send(b"bad")
+            service.write_all()
+        assert len(world.table(SUFFIX).load().files) == 2
+        assert [row["offset"] for row in world.rows(SUFFIX)] == [0, 1, 2, 3]
+    with table_world(broker, f"merged-{table_format}", tmp_path / "merged", **configs) as world:
         service = world.service()
         counts = []
         for number in range(5):
@@ -150,6 +179,6 @@ def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_pat
         world.send(b"last")
         world.write()  # a new process: its first maintenance deletes what is old
         in_use = {Path(file.path.removeprefix("file://")).name for file in world.snapshot().files}
-        stored = {path.name for path in tmp_path.rglob("ottla-*.parquet")}
+        stored = {path.name for path in (tmp_path / "merged").rglob("ottla-*.parquet")}
         assert in_use <= stored
         assert len(stored) <= len(in_use) + 2, "files of old snapshots remain"

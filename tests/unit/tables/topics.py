@@ -13,6 +13,7 @@ from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTop
 from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.table import Snapshot, Table, TableIdentity
 from ottla_tables.log.lookup import Lookup
+from ottla_tables.log.tiered import TieredRecords
 from ottla_tables.opening import WriterFactory
 from ottla_tables.parquet import read_batches
 from ottla_tables.service import TableService
@@ -60,7 +61,8 @@ class TableWorld:
 
     def service(self) -> TableService:
         """Return a new table writer, as if the process was started again."""
-        return TableService(self.lookup, WriterFactory(self.factory).open, [self.topic])
+        tiered = TieredRecords(self.lookup, {"bootstrap.servers": self.servers})
+        return TableService(self.lookup, WriterFactory(self.factory, tiered).open, [self.topic])
 
     def write(self) -> int:
         """Write everything to the table with a new writer, and return the number of rows."""

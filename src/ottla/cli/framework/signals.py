@@ -28,12 +28,22 @@ class Terminated(KeyboardInterrupt):
         self.exit_code = KILLED + number
 
 
-class GracefulShutdown:
-    """Calls `start` on the first signal. `number` is the signal's number, or 0 if there was none."""
+class GraceExpired(KeyboardInterrupt):
+    """Raised in the main thread if a command has not ended within its grace period after a signal."""
 
-    def __init__(self, start: Callable[[], None]) -> None:
+
+class GracefulShutdown:
+    """Calls `start` on the first signal. `number` is the signal's number, or 0 if there was none.
+
+    Args:
+        start: begins to end the command.
+        grace_seconds: time after which GraceExpired is raised; None for no limit.
+    """
+
+    def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
         self.number = 0
         self._start = start
+        self._grace_seconds = grace_seconds
 
     @property
     def exit_code(self) -> int:
@@ -45,7 +55,17 @@ class GracefulShutdown:
         if self.number:
             raise KeyboardInterrupt
         self.number = number
+        self._set_timer()
         self._start()
+
+    def expire(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle the end of the grace period. Closing what is open has as much time again."""
+        self._set_timer()
+        raise GraceExpired
+
+    def _set_timer(self) -> None:
+        if self._grace_seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, self._grace_seconds)
 
 
 def heeded_signals() -> list[signal.Signals]:
@@ -54,13 +74,20 @@ def heeded_signals() -> list[signal.Signals]:
 
 
 @contextmanager
-def stopping(start: Callable[[], None]) -> Iterator[GracefulShutdown]:
+def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> Iterator[GracefulShutdown]:
     """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
-    point.
+    point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it.
     """
-    stop = GracefulShutdown(start)
+    stop = GracefulShutdown(start, grace_seconds)
     with _handling(stop.receive, heeded_signals()):
-        yield stop
+        if grace_seconds is None:
+            yield stop
+            return
+        with _handling(stop.expire, [signal.SIGALRM]):
+            try:
+                yield stop
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager

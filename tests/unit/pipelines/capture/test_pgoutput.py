@@ -19,7 +19,7 @@ from ottla_pipelines.capture.pgoutput import (
     Truncate,
     decode,
 )
-from ottla_pipelines.capture.rows import as_json, table_schema
+from ottla_pipelines.capture.rows import as_json, has_fields, have_same_form, table_schema
 
 TUPLE = struct.pack(">H", 3) + b"n" + b"u" + b"t" + struct.pack(">I", 3) + "aä".encode()
 VALUES = [None, UNCHANGED, "aä"]
@@ -28,6 +28,9 @@ MESSAGES = {
     b"B" + struct.pack(">QqI", 1 << 33, 5_000, 7): Begin(1 << 33, POSTGRES_EPOCH_MS + 5),
     b"C" + struct.pack(">BQQq", 0, 1, 2, 3): Commit(2),
     b"R" + struct.pack(">I", 9) + b"public\0t\0d" + struct.pack(">HB", 1, 1) + b"id\0" + struct.pack(">Ii", 23, -1): (
+        Relation(9, "public", "t", (Column("id", 23, -1),), frozenset({"id"}))
+    ),
+    b"R" + struct.pack(">I", 9) + b"public\0t\0f" + struct.pack(">HB", 1, 1) + b"id\0" + struct.pack(">Ii", 23, -1): (
         Relation(9, "public", "t", (Column("id", 23, -1),))
     ),
     b"I" + struct.pack(">I", 9) + b"N" + TUPLE: Change(9, None, VALUES, "c"),
@@ -79,3 +82,14 @@ def test_rows_are_json_with_the_columns_of_the_table() -> None:
     columns = [Column(name, oid, modifier) for name, oid, modifier, *_ in cases]
     assert json.loads(as_json(columns, [text for _, _, _, text, *_ in cases])) == {c[0]: c[5] for c in cases}
     assert table_schema(columns) == "json:" + ",".join(f"{c[0]} {c[4]}" for c in cases)
+
+
+def test_columns_of_keys_have_the_form_of_stored_keys_or_not() -> None:
+    number, name = Column("id", 23, -1), Column("name", 25, -1)
+    assert has_fields(b'{"id":1,"name":"x"}', [number, name])
+    for key in (b'{"name":"x","id":1}', b'{"id":1}', b'{"id":"1","name":"x"}', b'{"id":1,"name":2}', b"1"):
+        assert not has_fields(key, [number, name])
+    assert have_same_form(number, Column("id", 20, -1))
+    assert have_same_form(name, Column("name", 1043, 14))
+    assert not have_same_form(number, Column("id", 25, -1))
+    assert not have_same_form(Column("price", 1700, 655366), Column("price", 1700, 655367))

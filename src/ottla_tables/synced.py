@@ -1,0 +1,42 @@
+"""Files of tables in local directories that are on disk when they are closed, before a commit refers to them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.storage.files import sync_directory, sync_file
+
+
+class SyncedStream:
+    """A stream to a new local file. Arrow's local file system does not wait for the disk."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream = stream
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write the rest, and wait until the file is on disk."""
+        self._stream.close()
+        sync(self._path)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file and its name are on disk, also if its directory is new."""
+    sync_file(path)
+    sync_directory(path.parent)
+    with contextlib.suppress(PermissionError):  # the directory of all tables may belong to another user
+        sync_directory(path.parent.parent)
