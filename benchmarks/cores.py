@@ -1,11 +1,13 @@
 """How the throughput of a node grows with its brokers, under loads that keep the broker busy, not the client.
 
-    python -m benchmarks cores [--brokers 1,2,4] [--kafka] [--seconds 10] [--repeats 3] [--json FILE]
+    python -m benchmarks cores [--brokers 1,2,4] [--kafka] [--loads produce,tls] [--seconds 10] [--repeats 3]
 
 As many client processes for each number of brokers (two per broker of the largest) produce with acks=all, each to
 partitions of one leader:
 
-- recompress: batches that are not compressed, into a topic with `compression.type=zstd`
+- produce: batches that are not compressed
+- tls: the same over TLS (needs openssl, which makes the certificate)
+- recompress: the same into a topic with `compression.type=zstd`
 - validate: zstd batches, whose records the broker checks
 
 For each number of brokers: MB/s as sent by the clients (uncompressed batches), the ratio to one broker, and the CPU
@@ -22,6 +24,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import ssl
 import statistics
 import subprocess
 import sys
@@ -45,7 +48,10 @@ from ottla.records import compression
 RECORD_BYTES = 100
 CLIENTS_PER_BROKER = 2
 PARTITIONS_PER_CLIENT = 2
-LOADS = ("recompress", "validate")
+WARM_UP = 0.5
+"""Time of the warm-up, as a share of the measured time. Apache Kafka's Java compiler needs it."""
+LOADS = ("produce", "tls", "recompress", "validate")
+CERTIFICATE = "certificate.pem"
 
 
 class Figure(NamedTuple):
@@ -58,15 +64,27 @@ class Figure(NamedTuple):
 class Node:
     """A node of Ottla, or Apache Kafka (`brokers` is 0)."""
 
-    def __init__(self, brokers: int) -> None:
+    def __init__(self, brokers: int, *, tls: bool) -> None:
         self.brokers = max(brokers, 1)
         self.directory = Path(tempfile.mkdtemp(prefix="bench-cores-"))
-        self.port = free_port(in_a_row=self.brokers + 1)
+        ports = self.brokers + 1  # Kafka's second one is the controller's
+        self.port = free_port(in_a_row=2 * ports)
+        self.tls_distance = ports
+        """Difference between a broker's ports for plain text and for TLS."""
+        listeners = {"PLAINTEXT": self.port}
+        configs = {}
+        if tls:
+            make_certificate(self.directory)
+            listeners["SSL"] = self.port + ports
+            configs = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.directory / CERTIFICATE)}
+        listed = ",".join(f"{protocol}://127.0.0.1:{port}" for protocol, port in listeners.items())
         if not brokers:
-            command = apache_kafka.prepare_node(self.directory, self.port)
+            configs |= {"listeners": f"{listed},CONTROLLER://127.0.0.1:{self.port + 1}", "advertised.listeners": listed}
+            configs |= {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"}
+            command = apache_kafka.prepare_node(self.directory, self.port, configs=configs)
         else:
-            options = [f"listeners=PLAINTEXT://127.0.0.1:{self.port}", f"log.dirs={self.directory}"]
-            overrides = [f"--override={option}" for option in options]
+            configs |= {"listeners": listed, "log.dirs": str(self.directory / "log")}
+            overrides = [f"--override={name}={value}" for name, value in configs.items()]
             command = [sys.executable, "-m", "ottla", "broker", "--brokers", str(brokers), *overrides]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
@@ -92,6 +110,15 @@ class Node:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def make_certificate(directory: Path) -> None:
+    """Make a key and a certificate that signs itself, in one file."""
+    key, certificate = directory / "key.pem", directory / CERTIFICATE
+    made = ["-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
+    command = ["openssl", "req", "-x509", "-subj", "/CN=127.0.0.1", *made]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    certificate.write_text(key.read_text() + certificate.read_text())
 
 
 def _cpu_seconds(pid: str) -> float:
@@ -124,35 +151,61 @@ def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
     led: dict[int, list[int]] = {}
     for partition in partitions:
         led.setdefault(ports[partition.leader], []).append(partition.partition)
-    shares = [(port, led[port][index :: clients // len(led)]) for port in led for index in range(clients // len(led))]
+    distance = node.tls_distance if load == "tls" else 0
+    shares = [
+        (port + distance, led[port][index :: clients // len(led)])
+        for port in led
+        for index in range(clients // len(led))
+    ]
     context = multiprocessing.get_context("spawn")
     cpu = node.cpu_seconds()
     with context.Pool(len(shares)) as pool:
         jobs = [pool.apply_async(produce, (port, topic, own, load, seconds)) for port, own in shares]
         results = [job.get(seconds + START_SECONDS) for job in jobs]
-    sent = sum(size for size, _ in results)
-    rate = sum(size / taken for size, taken in results)
+    sent = sum(result.all_bytes for result in results)
+    rate = sum(result.bytes / result.seconds for result in results)
     return Figure(rate / 1e6, (node.cpu_seconds() - cpu) / (sent / 1e9))
 
 
-def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> tuple[int, float]:
-    """Produce to partitions of one broker; return the uncompressed bytes and the seconds."""
+class Sent(NamedTuple):
+    """What a client sent: uncompressed bytes and time of the measurement, and bytes including the warm-up."""
+
+    bytes: int
+    seconds: float
+    all_bytes: int
+
+
+def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> Sent:
+    """Produce to partitions of one broker."""
     batch = batch_of(RECORD_BYTES, BATCH_BYTES, compression.ZSTD if load == "validate" else compression.NONE)
     bodies = [produce_body(topic, [partition], batch.data) for partition in partitions]
-    client = Raw(port)
-    began, waiting, sent = time.perf_counter(), 0, 0
-    while time.perf_counter() - began < seconds:
+    tls = None
+    if load == "tls":
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    client = Raw(port, tls)
+    warm_up = _produce(client, bodies, batch.plain_bytes, WARM_UP * seconds)
+    began = time.perf_counter()
+    sent = _produce(client, bodies, batch.plain_bytes, seconds)
+    took = time.perf_counter() - began
+    client.close()
+    return Sent(sent, took, warm_up + sent)
+
+
+def _produce(client: Raw, bodies: Sequence[bytes], batch_bytes: int, seconds: float) -> int:
+    """Produce for some seconds, and return the uncompressed bytes."""
+    ends, waiting, sent = time.perf_counter() + seconds, 0, 0
+    while time.perf_counter() < ends:
         for body in bodies:
             if waiting == IN_FLIGHT:
                 client.check(client.receive())
                 waiting -= 1
             client.send(0, PRODUCE_VERSION, body)
             waiting += 1
-            sent += batch.plain_bytes
+            sent += batch_bytes
     for _ in range(waiting):
         client.check(client.receive())
-    client.close()
-    return sent, time.perf_counter() - began
+    return sent
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -162,24 +215,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--brokers", default="1,2", help="numbers of brokers, separated by commas")
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka, too (needs Java and Maven)")
+    parser.add_argument("--loads", default=",".join(LOADS), help="loads, separated by commas")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, help="where the figures go")
     args = parser.parse_args(argv)
     counts = [int(count) for count in args.brokers.split(",")] + ([0] if args.kafka else [])
+    loads = args.loads.split(",")
+    if unknown := set(loads) - set(LOADS):
+        parser.error(f"unknown loads: {', '.join(sorted(unknown))}")
     figures: dict[tuple[str, int], list[Figure]] = {}
-    for _ in range(args.repeats):
+    for repeat in range(args.repeats):
         for count in counts:
-            node = Node(count)
+            node = Node(count, tls="tls" in loads)
             try:
-                for load in LOADS:
+                for load in loads:
+                    print(f"{repeat + 1}: {count or 'Kafka'}, {load}", file=sys.stderr)
                     figures.setdefault((load, count), []).append(
                         measure(node, load, max(counts) * CLIENTS_PER_BROKER, args.seconds)
                     )
             finally:
                 node.close()
     print(f"{os.cpu_count()} cores, medians of {args.repeats}")
-    for load in LOADS:
+    for load in loads:
         first = statistics.median(f.mb_per_second for f in figures[load, counts[0]])
         for count in counts:
             name = f"brokers: {count}" if count else "Apache Kafka"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -58,9 +59,11 @@ class Batch(NamedTuple):
 class Raw:
     """One connection to a broker."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._sock = tls.wrap_socket(self._sock)
         self._buffer = bytearray(FETCH_BYTES * 2)
 
     def close(self) -> None:
@@ -149,7 +152,12 @@ class Raw:
         return Done(records, size, time.perf_counter() - began)
 
     def send(self, key: int, version: int, body: bytes | bytearray) -> None:
-        self._sock.sendmsg([request_header(key, version, body), body])
+        header = request_header(key, version, body)
+        if isinstance(self._sock, ssl.SSLSocket):  # has no sendmsg
+            self._sock.sendall(header)
+            self._sock.sendall(body)
+        else:
+            self._sock.sendmsg([header, body])
 
     def receive(self) -> memoryview:
         view = memoryview(self._buffer)

@@ -55,10 +55,10 @@ def test_tiered_topics_lose_nothing_and_leave_no_object() -> None:
     assert all(row["acked"] > 90 for row in rows)
 
 
-@pytest.mark.parametrize("seed", [153689375, 72008, 5001282])
+@pytest.mark.parametrize("seed", [153689375, 72008, 5001282, 9000955])
 def test_seed_that_has_broken_a_promise_keeps_it(seed: int) -> None:
     """The last in-sync replica loses power; a coordinator that is cut off has a generation that is not committed; a
-    follower has to truncate its log within a batch.
+    follower has to truncate its log within a batch; a member's new assignment is lost with a response.
     """
     assert runs("--seed", seed)
 

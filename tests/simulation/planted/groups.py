@@ -9,6 +9,7 @@ from tests.simulation.planted.patching import imported, needs, patch
 from ottla.coordinator.group.classic import classic_groups, rebalance
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.common import group_update
+from ottla.coordinator.group.common.member_timers import TimedGroups
 from ottla.coordinator.group.consumer import consumer_group, consumer_group_update
 from ottla.coordinator.group.group_runtime import GroupRuntime
 
@@ -72,6 +73,16 @@ def committed_offsets_are_not_loaded() -> None:
     patch(GroupRuntime, "replay", replay)
 
 
+@needs("slow-network", "cut-from-cluster", "pause", "cut-link")
+def assignments_are_sent_once() -> None:
+    """A member whose response was lost does not get its assignment again."""
+
+    def sends_assignment(*_arguments: Any, is_new: bool) -> bool:
+        return is_new
+
+    patch(TimedGroups, "sends_assignment", sends_assignment)
+
+
 BUGS = (
     old_generations_commit,
     offsets_are_visible_before_the_commit,
@@ -79,4 +90,5 @@ BUGS = (
     the_classic_assignment_is_given_to_all,
     members_do_not_time_out,
     committed_offsets_are_not_loaded,
+    assignments_are_sent_once,
 )

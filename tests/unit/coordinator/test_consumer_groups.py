@@ -174,6 +174,24 @@ def test_previous_member_epoch_is_accepted_after_a_lost_response() -> None:
     assert error(world.beat("a", 1)) == "FENCED_MEMBER_EPOCH"
 
 
+def test_assignment_that_the_member_does_not_report_is_sent_again() -> None:
+    world = World(group_consumer_heartbeat_interval_ms=5000)
+    world.join("a")
+    world.beat("a", 1, ALL)
+    world.join("b")
+    lost = world.beat("a", 1)  # answered on a connection that the client has closed
+    retained = assigned(lost)
+    assert len(retained["t"]) == 3
+    assert world.beat("a", 1).assignment is None  # it may still be revoking
+    world.pass_time(10_000)
+    again = world.beat("a", 1)
+    assert (again.member_epoch, assigned(again)) == (1, retained)
+    assert world.beat("a", 1).assignment is None
+    assert world.beat("a", 1, retained).member_epoch == 2
+    world.pass_time(10_000)
+    assert world.beat("a", 2).assignment is None
+
+
 def test_member_rejoining_with_epoch_0_gets_its_assignment_again() -> None:
     world = World()
     world.join("a")

@@ -43,6 +43,7 @@ def test_share_members_are_assigned_at_once() -> None:
     assert read(world.share("b")) == {"t": [1]}
     answer = world.share("a", 1, None)
     assert (answer.member_epoch, read(answer)) == (2, {"t": [0]})
+    assert read(world.share("a", 1, None)) == {"t": [0]}  # the response was lost
     assert read(world.share("a", 2, None)) is None
     assert len(read(world.share("c")) or {}) == 1  # more members than partitions share them
 

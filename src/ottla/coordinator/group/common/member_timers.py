@@ -1,6 +1,5 @@
-"""The timers of the members of consumer and streams groups.
-
-They are not in the log; they start when a broker becomes the coordinator.
+"""What a coordinator knows of the members of consumer and streams groups that is not in the log: their timers, which
+start when a broker becomes the coordinator, and what they last reported.
 """
 
 from __future__ import annotations
@@ -23,6 +22,10 @@ class Timers:
     rebalance: float = NEVER
     join: float = NEVER
     sync: float = NEVER
+    reported: Any = None
+    """The partitions or tasks that the member owned by its last heartbeat with this field; None if not known."""
+    resend: float = NEVER
+    """The time from which its assignment is sent again if it has not reported it."""
 
     @property
     def next(self) -> float:
@@ -53,6 +56,22 @@ class TimedGroups(ModernGroups):
         timers = self.timers_of(group_id).setdefault(member_id, Timers())
         timers.session = self._clock.monotonic() + timeout_ms / 1000
         return timers
+
+    def sends_assignment(self, timers: Timers, owned: Any, assigned: Any, interval_ms: int, *, is_new: bool) -> bool:
+        """Return whether the response to a heartbeat contains the assignment: if the member does not know it
+        (`is_new`), or has not reported for two intervals that it owns it. `owned` is what the request reports, or None.
+
+        A response with a new assignment may be lost although the member's next requests are answered: it may belong to
+        a request that the client has given up, and that a slow network delivers after a later one. Kafka's coordinators
+        send an assignment only once. The member would then never revoke the partitions, or never read new ones.
+        """
+        now = self._clock.monotonic()
+        if owned is not None:
+            timers.reported = owned
+        is_unreported = timers.reported is not None and timers.reported != assigned and timers.resend <= now
+        if is_new or is_unreported:
+            timers.resend = now + 2 * interval_ms / 1000
+        return is_new or is_unreported
 
     def _timed_out(self, group: Any) -> set[str]:
         """Return the ids of members that have timed out.

@@ -237,17 +237,17 @@ class ConsumerGroups(TimedGroups):
         owned = None if request.topic_partitions is None else flatten(request.topic_partitions)
         before = self._member(update, request, member_id, owned)
         member = self.advance(update, _described(before, request, client), owned, client.sees)
-        self.renew_session(group_id, member_id, self.configs.session_timeout_ms(group_id))
+        timers = self.renew_session(group_id, member_id, self.configs.session_timeout_ms(group_id))
         result.records += update.records
         upgraded = self._by_id.get(group_id)
         if isinstance(upgraded, ClassicGroup):
             self._migration.interrupt(upgraded, result)
+        interval_ms = self.configs.heartbeat_interval_ms(group_id)
         response = m.ConsumerGroupHeartbeatResponse(
-            member_id=member_id,
-            member_epoch=member.epoch,
-            heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group_id),
+            member_id=member_id, member_epoch=member.epoch, heartbeat_interval_ms=interval_ms
         )
-        if joins or _is_full_request(request) or member.assigned != before.assigned:
+        is_new = joins or _is_full_request(request) or member.assigned != before.assigned
+        if self.sends_assignment(timers, owned, member.assigned, interval_ms, is_new=is_new):
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
             response.assignment = m.Assignment(topic_partitions=topics)
         return response

@@ -100,7 +100,9 @@ class ShareGroups(ModernGroups):
             member_epoch=member.epoch,
             heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group.id),
         )
-        if request.subscribed_topic_names is not None or member.assigned != before.assigned:
+        # with an older epoch, the member has not received the last assignment
+        is_behind = request.member_epoch != member.epoch
+        if is_behind or request.subscribed_topic_names is not None or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
             response.assignment = m.Assignment(topic_partitions=topics)
         return response

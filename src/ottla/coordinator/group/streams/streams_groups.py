@@ -148,13 +148,14 @@ class StreamsGroups(TimedGroups):
         target = self._target(update, before.id, configured, statuses)
         member = update.advance(before.id, target, owned)
         self._transient.setdefault(group.id, group.transient)
-        self.renew_session(group.id, member.id, self.configs.session_timeout_ms(group.id))
+        timers = self.renew_session(group.id, member.id, self.configs.session_timeout_ms(group.id))
         if request.shutdown_application:
             self._request_shutdown(group, member.id)
         result.records += update.records
         response = self._response(update.group, member, statuses, configured)
         changed = joins or member.assigned != before.assigned
-        if changed or _is_full_request(request):
+        is_new, interval_ms = changed or _is_full_request(request), response.heartbeat_interval_ms
+        if self.sends_assignment(timers, owned, member.assigned, interval_ms, is_new=is_new):
             _set_tasks(response, member)
         if changed and member.user_endpoint is not None:
             group.transient.endpoint_epoch += 1
