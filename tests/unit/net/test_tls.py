@@ -307,7 +307,7 @@ def test_pkcs12_without_the_library_says_how_to_get_it(monkeypatch: pytest.Monke
     import sys
 
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    with pytest.raises(ConfigurationError, match=r"pip install ottla\[tls\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'ottla\[tls\]'"):
         client_context(config(ssl_truststore_location=str(STORES / "trust.p12"), ssl_truststore_password="trustpass"))
 
 

@@ -27,7 +27,9 @@ def checked(program: Path, cache: Path) -> subprocess.CompletedProcess[str]:
 
 def test_mypy_follows_a_users_program(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("mypy")
-    cache = pytestconfig.cache.mkdir("mypy-of-users") if pytestconfig.cache else tmp_path
+    # `-p no:cacheprovider` leaves the attribute out.
+    plugin = getattr(pytestconfig, "cache", None)
+    cache = plugin.mkdir("mypy-of-users") if plugin else tmp_path
     done = checked(PROGRAM, cache)
     assert done.returncode == 0, done.stdout
     wrong = tmp_path / "wrong.py"

@@ -1,6 +1,6 @@
 """Export and import of the whole tree of znodes in ZooKeeper, for `ottla metadata`.
 
-kazoo is the Python client for ZooKeeper (`pip install ottla[cluster]`).
+kazoo is the Python client for ZooKeeper (`pip install 'ottla[cluster]'`).
 """
 
 from __future__ import annotations

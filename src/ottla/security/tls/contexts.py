@@ -233,7 +233,7 @@ def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
         raise ConfigurationError(
-            f"{store}.location: {location} is PKCS12, which requires the package cryptography: pip install ottla[tls]"
+            f"{store}.location: {location} is PKCS12, which requires the package cryptography: pip install 'ottla[tls]'"
         ) from None
     try:
         contents: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())

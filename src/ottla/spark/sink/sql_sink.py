@@ -243,7 +243,7 @@ class SqlSink:
             engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=_patience(url), hide_parameters=True)
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                f"url: {error}; install the driver, such as pip install psycopg[binary]"
+                f"url: {error}; install the driver, such as pip install 'psycopg[binary]'"
             ) from error
         if url.get_backend_name() == "sqlite":
             _make_transactions_real(engine)
