@@ -25,6 +25,8 @@ NO_TLS: Final = (
     "PACKET_LENGTH_TOO_LONG",
 )
 """OpenSSL's error reasons if the peer does not send TLS."""
+TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""The errors if the peer closes the connection, which depend on the version of Python."""
 TLS_ALERT: Final = b"\x15\x03"
 """The first bytes of a TLS alert, which a TLS server sends to a plaintext client."""
 FOREIGN_BYTES: Final = 20
@@ -136,7 +138,7 @@ def reason(error: OSError) -> str:
         return "connection refused; is a broker running at this address?"
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}; is the host name right?"
-    if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and "EOF" in (error.reason or "")):
+    if isinstance(error, TLS_ENDED) or (isinstance(error, ssl.SSLError) and "EOF" in (error.reason or "")):
         return "the peer closed the connection in the TLS handshake; does the listener use TLS (security.protocol)?"
     if isinstance(error, ConnectionResetError):
         return "the peer reset the connection"
@@ -158,7 +160,7 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
         else:
             hint = "set ssl.truststore.location to a file with the broker's CA; not set, the system's CAs are trusted"
         return SslAuthenticationError(f"{peer}: the broker's certificate is rejected: {what} ({hint})")
-    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, TLS_ENDED):
         why = error.reason or str(error)
         if why in NO_TLS:
             return SslAuthenticationError(
