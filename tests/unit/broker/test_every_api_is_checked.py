@@ -167,6 +167,17 @@ def test_client_without_rights_gets_no_information(name: str, tmp_path: Path) ->
     with_rules(test, tmp_path)
 
 
+def test_cluster_is_described_to_a_client_without_rights(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        only(client)
+        api = BY_NAME["DescribeCluster"]
+        for version in BY_KEY[api.key].versions(in_cluster=True):
+            answer = await client.ask(fill(api.request, version, About(THERE, ZERO_UUID)), version)
+            assert codes(answer) == set(), version
+
+    with_rules(test, tmp_path)
+
+
 async def check(client: Asker, name: str, version: int, there: About, missing: About) -> None:
     kind = BY_NAME[name].request
     answer = await client.ask(fill(kind, version, there), version)
