@@ -1,4 +1,5 @@
-"""A schema registry with the REST API of Confluent's, which stores schemas in the topic `_schemas` in the same format.
+"""A schema registry with the REST API of Confluent Schema Registry. It stores schemas in the topic `_schemas`, in
+the same format.
 
 `rest` has the routes, `registry` the rules, `store` the topic and its records, and `schemas` a module for each type of
 schema with its parser and its compatibility rules.

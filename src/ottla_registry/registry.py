@@ -314,8 +314,10 @@ class SchemaRegistry:
         return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id, in the context of `subject`. For a subject in the default
-        context that does not have the id, those of another one in which the subject with the same name has it.
+        """Return the subject versions that have a schema id, in the context of `subject`.
+
+        A subject in the default context may not have the id. Then a context in which the subject with the same name has
+        it takes precedence.
         """
         for name in self._in_contexts(subject) if subject and not is_context(subject) else ():
             versions = self.state.by_id(context_of(name), schema_id)

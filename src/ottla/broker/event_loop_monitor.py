@@ -25,7 +25,9 @@ log.addFilter(RateLimitFilter())
 PAUSE_SECONDS: Final = 0.05
 """Time in seconds between a callback and the next one. A stall is measured too short by up to this time."""
 STOPPED_SECONDS: Final = 1.0
-"""Minimum time in seconds for which the thread did not run that counts as a stall: a busy machine delays it, too."""
+"""Minimum time in seconds without the monitor's thread running that counts as a stall. Shorter delays are normal on a
+busy machine.
+"""
 FRAMES: Final = 5
 """Number of innermost stack frames that a log line shows."""
 

@@ -207,7 +207,7 @@ COMMAND = Command(
         ),
         Option(
             "--brokers N",
-            "number of brokers on this node. Each is a process with its own directories and its own port "
+            "number of brokers on this machine. Each is a process with its own directories and its own port "
             "(consecutive numbers); 0: one per CPU core",
         ),
         Option(

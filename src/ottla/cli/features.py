@@ -22,7 +22,7 @@ PAST: Final = {UPGRADE: "upgraded to {}", DOWNGRADE: "downgraded to {}", DISABLE
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print for each feature the levels that brokers support, and the finalized level."""
+    """Print the supported levels and the finalized level of each feature."""
     features = admin.describe_features()
     epoch = "-" if features.finalized_epoch is None else str(features.finalized_epoch)
     rows = []
@@ -80,7 +80,7 @@ def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: O
 def feature_dependencies(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output
 ) -> dict[str, dict[str, int]]:
-    """Print for each feature and level the levels of other features that it requires."""
+    """Print which levels of other features each of these feature levels requires."""
     document = {}
     for text in args.feature:
         name, level = _feature(text)

@@ -314,7 +314,7 @@ class BrokerConfig(
     ottla_brokers = Option(
         1,
         integer(0, 256),
-        "Number of brokers of this node, each a process with its own port and directories; 0: one per core.",
+        "Number of brokers to start, each a process with its own port and directories; 0: one per core.",
     )
     ottla_metadata_dir = Option[str | None](
         None,
@@ -407,7 +407,7 @@ class BrokerConfig(
         (),
         words(),
         "Log directories, separated by commas, that get no new replicas (KIP-1066); *: all of this broker's. A broker "
-        "whose directories are all cordoned gets no replicas of new topics and partitions, or by reassignments.",
+        "whose directories are all cordoned gets no replicas from new topics and partitions or from reassignments.",
     )
 
     # Requests

@@ -116,7 +116,9 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     emit_heartbeats_interval_seconds = Option(1, integer(1), "Interval in seconds between heartbeats.")
     heartbeats_topic_replication_factor = _replicas("the heartbeats topic")
     heartbeats_replication_enabled = Option(
-        True, boolean, "Whether heartbeats topics of the source are copied even if they do not match topics."
+        True,
+        boolean,
+        "Whether heartbeats topics of the source are copied even if the config topics does not match them.",
     )
     emit_checkpoints_enabled = Option(
         True, boolean, "Whether translated offsets of groups are written to the checkpoints topic of the target."

@@ -87,7 +87,7 @@ class KafkaMetric:
         return bool(getattr(self._source, "only_grows", False))
 
     def value(self) -> Any:
-        """Return the current value. An average, maximum or minimum without values is NaN. Safe for threads."""
+        """Return the current value. An average, maximum or minimum without values is NaN. Thread-safe."""
         source = self._source
         if callable(source):
             return source()

@@ -133,7 +133,9 @@ class Copier:
             except UnsupportedVersionError as error:
                 if self._flow.config.exactly_once_source_support == "enabled":
                     raise
-                log.warning("%s: the target has no transactions; copying at least once: %s", self._flow.name, error)
+                log.warning(
+                    "%s: the target does not support transactions; copying at least once: %s", self._flow.name, error
+                )
                 self._transactional = False
         return await _started(KafkaProducer(self._producer_configs), clients)
 

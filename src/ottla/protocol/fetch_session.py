@@ -137,7 +137,9 @@ class FetchSessionHandler:
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Apply a response, and return False if the session was lost and the request must be sent again in full."""
+        """Apply a response. Return False if it has an error; the next request then starts a new session, with all
+        partitions.
+        """
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:
                 self.forget()

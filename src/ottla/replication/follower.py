@@ -175,7 +175,9 @@ class Follower:
             )
 
     def _restart_at(self, leader_start: int) -> None:
-        logger.warning("Restarting %s at offset %d, the leader's log start", self.tp, leader_start)
+        logger.warning(
+            "Deleting the log of %s; starting again at offset %d, the leader's log start", self.tp, leader_start
+        )
         self.partition.log.truncate_fully_and_start_at(leader_start)
         self.partition.log.high_watermark = leader_start
         self.has_truncated = True

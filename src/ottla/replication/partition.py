@@ -4,9 +4,9 @@ the latter.
 The partition's image determines whether this broker is the leader or a follower. The leader's part is in
 `leader_replica`, the follower's in `follower`.
 
-Invariant: the high watermark never decreases while this broker leads, and only replicas read records from it on. If the
-topic requires fsync (`flush.messages`), the high watermark advances only when the records are on disk; all appends that
-arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs on a worker.
+Invariant: the high watermark never decreases while this broker leads, and only replicas read records at or above it. If
+the topic requires fsync (`flush.messages`), the high watermark advances only when the records are on disk; all appends
+that arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs on a worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serializers and deserializers with the schemas of a schema registry. Their bytes are those of Confluent's.
+"""Serializers and deserializers with the schemas of a schema registry. They are compatible with those of Confluent.
 
     registry = SchemaRegistryClient("http://localhost:8081")
     KafkaProducer(value_serializer=AvroSerializer(registry, schema))

@@ -48,8 +48,9 @@ class JsonSchemaSerializer(SchemaSerializer):
         self._title = "" if self._schema is None else _title(self._schema)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a value; None for None. Raises ValueError if it does not match the schema, and
-        SchemaRegistryError.
+        """Return the bytes of a value; None for None.
+
+        Raises ValueError if it does not match the schema, and SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None

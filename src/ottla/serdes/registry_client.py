@@ -50,7 +50,7 @@ class RegisteredSchema(NamedTuple):
 
 
 class SchemaRegistryClient:
-    """A client with a cache. Safe for threads. Methods raise SchemaRegistryError.
+    """A client with a cache. Thread-safe. Methods raise SchemaRegistryError.
 
     Args:
         url: the URL of the registry; several, separated by commas, are tried in order.

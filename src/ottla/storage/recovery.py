@@ -236,7 +236,7 @@ def _check_indexes(segment: Segment) -> None:
     try:
         segment.sanity_check()
     except KafkaStorageError as error:
-        log.warning("Rebuilding the corrupt index %s", error)
+        log.warning("%s; rebuilding the index", error)
         segment.rebuild_indexes()
         segment.finish()
         segment.sync()  # no flush will: the segment is below the recovery point
@@ -248,7 +248,7 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
     try:
         index.sanity_check(segment.base_offset, following)
     except KafkaStorageError as error:
-        log.warning("Rebuilding the corrupt index %s", error)
+        log.warning("%s; rebuilding the index", error)
         index.clear()
         for offset, path in snapshots_in(opened.dir):
             if offset > segment.base_offset:
@@ -279,7 +279,12 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from
     if log_start_offset > opened.log_end_offset:
-        log.warning("%s: records up to offset %d are lost", opened.topic_partition, log_start_offset)
+        log.warning(
+            "%s ends at offset %d, before its log start offset %d: deleting its segments",
+            opened.topic_partition,
+            opened.log_end_offset,
+            log_start_offset,
+        )
         opened.truncate_fully_and_start_at(log_start_offset)
     first = opened.segments[0].base_offset
     # Without a checkpoint, the log start offset of a tiered log is unknown. It must not be above the first record in

@@ -25,7 +25,7 @@ PARTITION_BYTES: Final = 512 * 1024
 
 
 class ClusterClients:
-    """The clients of a console. Not safe for threads: use them in the console's event loop."""
+    """The clients of a console. Not thread-safe: use them in the console's event loop."""
 
     def __init__(self, configs: Mapping[str, Any]) -> None:
         self._configs = dict(configs)

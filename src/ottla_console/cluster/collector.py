@@ -46,7 +46,7 @@ log = logging.getLogger("ottla.console")
 FIRST_MS: Final = 1_000
 """Timeout of the first request in milliseconds. A page waits for it, and shows the error."""
 LOAD_MS: Final = 10_000
-"""Time limit in seconds of a request in the background. Pages have a separate, shorter limit."""
+"""Time limit in milliseconds of a request in the background. Pages have a separate, shorter limit."""
 MAX_AGE_SECONDS: Final = 60.0
 """A page waits for a refresh of a snapshot that is older and is not refreshed at intervals."""
 BACKGROUND_SHARE: Final = 0.05

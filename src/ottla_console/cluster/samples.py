@@ -31,7 +31,9 @@ class SampleRing:
         self._count = 0
 
     def append(self, time: float, values: Mapping[str, float]) -> None:
-        """Add a sample with the values of all series. A series that has no value in the whole ring is removed."""
+        """Add a sample with the values of the series. A series without a value in the whole ring is removed; new series
+        beyond the maximum number are ignored.
+        """
         index = self._count % self._capacity
         for name in [name for name in self._series if name not in values]:
             series = self._series[name]

@@ -42,7 +42,7 @@ malformed data.
 
 
 class SchemaRegistry:
-    """A client of a schema registry with a cache. Not safe for threads: use it in one event loop.
+    """A client of a schema registry with a cache. Not thread-safe: use it in one event loop.
 
     Args:
         url: the URL of the registry, with http or https.

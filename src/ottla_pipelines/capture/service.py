@@ -35,8 +35,10 @@ PRODUCER: Final = {
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """The database, its tables and the clients' configs. `name`: of the slot, the publication and the transactional id
-    (with the prefix ottla_), and the first part of the topics' names.
+    """The database, its tables and the clients' configs.
+
+    `name`: the name of the slot, the publication and the transactional id (with the prefix ottla_), and the first part
+    of the topics' names.
     """
 
     database: str

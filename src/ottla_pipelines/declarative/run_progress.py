@@ -16,7 +16,7 @@ MAX_FLOWS: Final = 1_000
 
 
 class RunProgress:
-    """The last state of each flow and of the run. Safe for threads: the run adds events, another thread writes the
+    """The last state of each flow and of the run. Thread-safe: the run adds events, another thread writes the
     file.
     """
 

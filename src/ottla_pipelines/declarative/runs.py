@@ -133,8 +133,8 @@ def _run(options: RunOptions, show: Show) -> None:
 
 
 def status_event(text: str) -> Event:
-    """Return an event of Ottla with this message and the current time. It fills the twenty seconds or more before Spark
-    reports anything.
+    """Return an event of Ottla with this message and the current time. Such events are shown until Spark reports its
+    first one, after twenty seconds or more.
     """
     return Event(dt.datetime.now(dt.UTC), None, None, text)
 

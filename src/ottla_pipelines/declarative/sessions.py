@@ -64,7 +64,7 @@ def new_session(visit: Visit) -> Session:
 
 
 def belongs_to(session: Session, visit: Visit, gap_ms: int) -> bool:
-    """Return whether the visit belongs to the session, even if the visit arrives late."""
+    """Return whether the visit extends the session. One that arrives late, with an earlier time, always does."""
     return visit.time_ms - session.ended_ms < gap_ms
 
 

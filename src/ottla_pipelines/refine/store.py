@@ -56,7 +56,7 @@ class State:
 
 
 class Store:
-    """The tables of the pipelines in a database. Safe for threads: every call uses its own connection."""
+    """The tables of the pipelines in a database. Thread-safe: every call uses its own connection."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -135,7 +135,7 @@ def _block(head: str, body: Iterable[str]) -> list[str]:
 
 
 def _ranges(keyword: str, ranges: list[tuple[int, int]]) -> Iterator[str]:
-    """Yield a statement for ranges whose end is exclusive."""
+    """Yield a statement for each range. In `ranges`, ends are exclusive."""
     for start, end in ranges:
         last = "max" if end >= MAX_NUMBER else str(end - 1)
         yield f"{keyword} {start};" if end == start + 1 else f"{keyword} {start} to {last};"

@@ -121,7 +121,7 @@ def unused_fields(document: Mapping[str, Any], *, is_request: bool = False) -> t
 
 
 def merged(fields: Iterable[tuple[str, str]], newer: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return fields with newer ones in their place, without empty ones."""
+    """Return the fields, updated with newer ones; those that are then empty are left out."""
     values = {**dict(fields), **dict(newer)}
     return tuple((name, values[name]) for name in UNUSED_FIELDS if values.get(name, "{}") not in ("{}", "[]"))
 

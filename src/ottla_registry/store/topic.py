@@ -4,8 +4,8 @@ A task reads the topic continuously, and so sees the changes of other registries
 applied it, so that a response is sent only for records that every registry will read.
 
 Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
-as a registry is not fenced, it has seen the whole topic when it decides. Confluent's registries elect a leader that
-writes, and forward requests to it.
+as a registry is not fenced, no other one has written, so it decides about a change with the whole topic in view.
+Confluent's registries elect a leader that writes, and forward requests to it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class SchemasTopic:
         await self._exits.aclose()
 
     async def read_to_end(self) -> None:
-        """Wait until all records that the topic contains now are applied. Raises RestError after a timeout."""
+        """Wait until all records that the topic contains now are applied.
+
+        Raises RestError if the end offset cannot be read, or after a timeout.
+        """
         try:
             ends = await self._admin.list_offsets(
                 {self._partition: -1}, self._timeout_ms, IsolationLevel.READ_COMMITTED

@@ -19,9 +19,9 @@ def grown_schema(old: Any, new: Any) -> Any:
 
 
 def grown(old: Any, new: Any, *, widens: bool = True) -> Any:
-    """Return the type of a column that has values of a newer type: it keeps its own, with the new fields of structs.
+    """Return the type of a column after values of type `new` are added: `old`, and the fields that structs in it lack.
 
-    `widens`: whether numbers get a wider type that has all values of their own one.
+    `widens`: whether the type of a number is replaced by the new one if that is wider, such as long instead of int.
     """
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         own = {field.name: field.type for field in old}
@@ -74,9 +74,9 @@ def column_type(kind: Any) -> Any:
 
 
 def conformed(array: Any, kind: Any) -> Any:
-    """Return an array with a column's type: fields of structs go by name, and those that it lacks are null.
+    """Return an array converted to a column's type. Fields of structs are matched by name; missing ones are null.
 
-    Raises ArrowInvalid if a value does not have that type.
+    Raises ArrowInvalid if a value cannot be converted.
     """
     own = array.type
     if own == kind:

@@ -35,7 +35,10 @@ class TraceExport:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Create and set the global tracer provider, unless there is one. Raises StartupError."""
+        """Create and set the global tracer provider, unless there is one.
+
+        Raises StartupError if the SDK or an exporter is not installed.
+        """
         from opentelemetry import trace
 
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):

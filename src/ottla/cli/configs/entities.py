@@ -11,7 +11,7 @@ from ottla.client.admin.configs import ConfigResourceType, ConfigSource
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
-"""The name of the default entity of a type. Its configs apply to entities without specific configs."""
+"""The name of the default entity of a type. Its configs apply to entities that do not set them."""
 
 
 class Kind(NamedTuple):
@@ -108,7 +108,7 @@ ENTITY_OPTIONS: Final = (
     Option("--entity-name NAME", "name of the entity", action="append", dest="names", default=[]),
     Option(
         "--entity-default",
-        "the default entity of the type, whose configs apply to entities without specific configs",
+        "the default entity of the type, whose configs apply to entities that do not set them",
         action="append_const",
         dest="names",
         const=DEFAULT,

@@ -93,7 +93,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print of each group the offsets and lag, the members, or the state."""
+    """Print the offsets and lag of each group, its members, or its state."""
     return descriptions.describe(admin, _groups(admin, args), args, output)
 
 

@@ -80,7 +80,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print of each group the start offsets and lag, the members, or the state."""
+    """Print the start offsets and lag of each group, its members, or its state."""
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {}
     descriptions = admin.describe_share_groups(groups, args.timeout, errors=failed)

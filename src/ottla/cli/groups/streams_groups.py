@@ -111,7 +111,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print of each group the lag, the members with their tasks, or the state."""
+    """Print the lag of each group, its members with their tasks, or its state."""
     groups = _groups(admin, args)
     descriptions = admin.describe_streams_groups(groups, args.timeout) if groups else {}
     nodes = admin.describe_cluster(args.timeout).nodes if args.state is not None else ()

@@ -79,7 +79,7 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--replica-alter-log-dirs-throttle BYTES",
-            "maximum rate of moves between the log directories of a broker in bytes per second",
+            "maximum rate in bytes per second at which a broker copies data between its log directories",
             int,
             actions="execute",
         ),

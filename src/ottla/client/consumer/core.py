@@ -506,7 +506,9 @@ class ConsumerCore:
 
 
 def generated_client_id(config: ConsumerConfig) -> str:
-    """Return the default client id. As in Java, it consists of the group id and the instance id or a number."""
+    """Return the default client id. As in Java, it consists of the group id and the instance id or, without one, a
+    number. A consumer without a group has only a number.
+    """
     number = next(_numbers)
     if not config.group_id:
         return f"consumer-{number}"

@@ -1,6 +1,7 @@
 """The core of the synchronous and the asynchronous producer: its parts, and the general path of a record.
 
-Records of bytes that fit into an open batch take a faster path, `records.appender.DirectAppender`.
+Records whose key and value are bytes take a faster path if they fit into an open batch:
+`records.appender.DirectAppender`.
 """
 
 from __future__ import annotations

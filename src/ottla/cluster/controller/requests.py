@@ -201,7 +201,7 @@ def stop_replica(
 
 
 def _assignment(p: PartitionImage) -> tuple[object, ...]:
-    """Return the fields of a state that a replica has to receive when they change."""
+    """Return the fields of a partition of whose changes its replicas must be notified."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 

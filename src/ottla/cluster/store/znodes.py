@@ -194,8 +194,10 @@ def dump(value: Mapping[str, Any]) -> bytes:
 
 
 def load(raw: bytes) -> dict[str, Any]:
-    """Parse the value of a znode. Raises ValueError, also for numbers that are not finite: `int` raises OverflowError
-    for them.
+    """Parse the value of a znode.
+
+    Raises ValueError if it is malformed or contains a number that is not finite, for which `int` would raise
+    OverflowError.
     """
     try:
         value: dict[str, Any] = json.loads(raw, parse_float=_finite, parse_constant=_finite)

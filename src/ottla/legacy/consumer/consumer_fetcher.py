@@ -155,13 +155,13 @@ class ConsumerFetcherThread(threading.Thread):
         self._ended = threading.Event()
 
     def add(self, info: PartitionTopicInfo) -> None:
-        """Add a partition to fetch. Safe for threads."""
+        """Add a partition to fetch. Thread-safe."""
         with self._changed:
             self._infos[info.partition] = info
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop the thread, even if it is waiting for a response. Safe for threads; may be called repeatedly."""
+        """Stop the thread, even if it is waiting for a response. Thread-safe; may be called repeatedly."""
         with self._changed:
             self._ended.set()
             self._changed.notify_all()

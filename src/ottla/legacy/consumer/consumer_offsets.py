@@ -32,7 +32,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class GroupOffsets:
-    """Reads and writes the committed offsets of a group. Safe for threads, which wait for each other."""
+    """Reads and writes the committed offsets of a group. Thread-safe: threads wait for each other."""
 
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
@@ -90,7 +90,7 @@ class OffsetsChannel:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Close the connection. Safe for threads; a call in another thread is not retried."""
+        """Close the connection. Thread-safe; a call in another thread is not retried."""
         self._closed.set()
         self._disconnect()
 

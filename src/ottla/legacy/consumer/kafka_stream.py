@@ -41,7 +41,7 @@ class MessageAndMetadata(NamedTuple):
 
 
 class ConsumerIterator:
-    """An iterator over the messages of a stream. Messages of a partition are in order. Not safe for threads."""
+    """An iterator over the messages of a stream. Messages of a partition are in order. Not thread-safe."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._queue = queue

@@ -42,7 +42,7 @@ class PartitionTopicInfo:
         return self._consume_offset
 
     def drop(self) -> None:
-        """Mark the partition as released. Safe for threads."""
+        """Mark the partition as released. Thread-safe."""
         with self._lock:
             self._dropped = True
 

@@ -33,7 +33,7 @@ VERSION: Final = 0
 
 
 class SimpleConsumer:
-    """Sends requests to one broker. Safe for threads. `so_timeout` is the time limit of a call in milliseconds;
+    """Sends requests to one broker. Thread-safe. `so_timeout` is the time limit of a call in milliseconds;
     `max_wait` of a fetch must be less.
     """
 

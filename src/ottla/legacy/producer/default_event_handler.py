@@ -112,7 +112,7 @@ class DefaultEventHandler:
             )
 
     def close(self) -> None:
-        """Close the connections. A concurrent `handle` does not retry. Safe for threads."""
+        """Close the connections. A concurrent `handle` does not retry. Thread-safe."""
         self._closed.set()
         self._pool.close()
 

@@ -33,7 +33,7 @@ JOIN_SECONDS: Final = 0.5
 
 
 class Producer(Generic[K, V]):
-    """Sends messages. Safe for threads. Close it, or use it as a context manager."""
+    """Sends messages. Thread-safe. Close it, or use it as a context manager."""
 
     def __init__(self, config: ProducerConfig, event_handler: DefaultEventHandler | None = None) -> None:
         self.config = config

@@ -1,6 +1,6 @@
 """`SyncProducer`: sends requests to one broker, one at a time.
 
-The first request opens the connection, and so does the first one after an error. Safe for threads.
+The first request opens the connection, and so does the first one after an error. Thread-safe.
 """
 
 from __future__ import annotations

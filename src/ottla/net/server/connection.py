@@ -315,9 +315,9 @@ class Connection:
     def _look_for_end(self) -> None:
         """Check whether the peer has disconnected while a request is in progress.
 
-        If it has, the response cannot be sent. The request is completed nevertheless, but waits on behalf of the peer
-        end (`on_close`), and the file descriptor is released at once. If the peer has sent further requests, they are
-        processed first, because a request with acks=0 is not sent again.
+        If it has, the response cannot be sent. The request is completed nevertheless, but no longer waits for
+        anything on behalf of the peer (`on_close`), and the file descriptor is released at once. If the peer has sent
+        further requests, they are processed first, because a request with acks=0 is not sent again.
         """
         if self._task is None or self._sock.fileno() < 0:
             return

@@ -32,7 +32,7 @@ class PoolClient(Protocol):
     peer: str
 
     def resume(self) -> None:
-        """Try again, because memory may be available now."""
+        """Continue reading, because memory may be available now."""
         ...
 
     def overdue(self) -> bool:

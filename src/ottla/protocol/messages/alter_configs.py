@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """One config; None removes it."""
+    """One config. The broker rejects None as a value; a config that is left out is removed."""
 
     name: str = f.string("0+")
     value: str | None = f.string("0+", nullable="0+")

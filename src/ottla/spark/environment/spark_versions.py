@@ -17,11 +17,11 @@ HAS_READ_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not No
 AVAILABLE_NOW_CONFIGS: Final[dict[str, str]] = (
     {} if HAS_READ_LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
 )
-"""Configs for queries with `trigger(availableNow=True)`, as which pipelines run all flows.
+"""Configs for queries with `trigger(availableNow=True)`, which pipelines use for all flows.
 
-The sources in Python of Spark 4.0 and 4.1 do not support this trigger. Without the config, Spark runs a single
-micro-batch for them instead, and never the one without rows that follows when the watermark has moved: windows,
-sessions and timers that have ended stay in the state (SPARK-45178).
+Python data sources do not support this trigger in Spark 4.0 and 4.1. Without the config, Spark runs a single
+micro-batch for them instead. It then leaves out the micro-batch without rows that follows when the watermark has moved,
+so windows, sessions and timers that have ended stay in the state (SPARK-45178).
 """
 
 if TYPE_CHECKING or HAS_READ_LIMITS:

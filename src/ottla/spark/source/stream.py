@@ -102,8 +102,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
-        """Return the end offsets when the last micro-batch was planned. Spark computes the lag in the query's progress
-        from them.
+        """Return the end offsets of the partitions at the last lookup; None before the first one.
+
+        Spark computes the lag in the query's progress from them.
         """
         return offsets_to_json(self._held) if self._held else None
 

@@ -167,7 +167,7 @@ def _target(target: NewPartitionReassignment | Sequence[int] | None) -> list[int
 
 
 def _elected(response: elect.ElectLeadersResponse) -> dict[TopicPartition, bool | KafkaError]:
-    """Return for each partition whether its leader is new, or the error."""
+    """Return, for each partition, whether its leader is new, or the error."""
     outcomes: dict[TopicPartition, bool | KafkaError] = {}
     for topic in response.replica_election_results:
         for p in topic.partition_result:

@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
-    """Reads records of a share group (KIP-932): several members may read the same partition, each of them other
-    records.
+    """Reads records of a share group (KIP-932): several members may read the same partition, but each of them
+    receives different records.
 
         with KafkaShareConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
             while True:
@@ -37,10 +37,11 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
                         print(record.offset, record.value, record.delivery_count)
 
     Positional arguments are topics. Options are keywords (`group_id="g"`), or one mapping with Kafka's names; see
-    `ottla.config.share_consumer.ShareConsumerConfig`. By default the next poll() accepts the records of the last one.
-    With `share_acknowledgement_mode="explicit"` the application calls `acknowledge` for each record:
+    `ottla.config.share_consumer.ShareConsumerConfig`. By default each poll() accepts the records that the
+    previous one returned. With `share_acknowledgement_mode="explicit"` the application calls `acknowledge` for each
+    record:
 
-    consumer.acknowledge(record, AcknowledgeType.RELEASE)
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
 
     A record that is not acknowledged before its acquisition lock expires is delivered again.
     """
