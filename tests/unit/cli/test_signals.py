@@ -104,6 +104,6 @@ def test_work_that_does_not_end_after_a_signal_is_interrupted() -> None:
         finally:
             with pytest.raises(GraceExpired):  # what closes the clients does not wait for ever, either
                 threading.Event().wait(60)
-    with stopping(stopped.set, 0.01):
+    with stopping(stopped.set, 60):
         signal.raise_signal(signal.SIGTERM)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing is left that could be interrupted"
