@@ -7,7 +7,7 @@ in the meantime, so two requests never get the same id or version.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -194,11 +194,11 @@ class SchemaRegistry:
                 return schema
         return None
 
-    def _in_contexts(self, subject: str) -> list[str]:
-        """Return a subject, and those with its name in all contexts if it is in the default one."""
-        if context_of(subject) != DEFAULT_CONTEXT:
-            return [subject]
-        return [subject, *(within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)]
+    def _in_contexts(self, subject: str) -> Iterator[str]:
+        """Yield a subject, and then those with its name in all contexts if it is in the default one."""
+        yield subject
+        if context_of(subject) == DEFAULT_CONTEXT:  # the contexts are looked for in all subjects, thus only on demand
+            yield from (within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)
 
     async def incompatibilities(
         self, request: StoredSchema, version: int | None, *, normalize: bool = False
