@@ -361,10 +361,9 @@ class SchemaRegistry:
             if not permanent and not live:
                 raise errors.subject_soft_deleted(subject)
             versions = every if permanent else live
-            for schema in versions:
-                users = self.state.referencing(subject, schema.version, deleted=permanent)
-                if any(user.subject != subject for user in users):
-                    raise errors.reference_exists(subject, schema.version)
+            referenced = self.state.referenced_by_others(versions, deleted=permanent)
+            if referenced is not None:
+                raise errors.reference_exists(subject, referenced.version)
             changes = _deletion(subject, versions, permanent=permanent)
             return [schema.version for schema in versions], [
                 *changes,
@@ -424,10 +423,9 @@ class SchemaRegistry:
         versions = [schema for name in subjects for schema in self.state.versions(name, deleted=True)]
         if any(not schema.deleted for schema in versions):
             raise errors.not_permitted("Cannot import since found existing subjects")
-        for schema in versions:
-            users = self.state.referencing(schema.subject, schema.version, deleted=True)
-            if any(user not in versions for user in users):
-                raise errors.reference_exists(schema.subject, schema.version)
+        referenced = self.state.referenced_by_others(versions, deleted=True)
+        if referenced is not None:
+            raise errors.reference_exists(referenced.subject, referenced.version)
         return versions
 
     def _check_writable(self, subject: str | None) -> None:
