@@ -7,14 +7,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, NewTopic
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, NewTopic, TopicPartition
 from ottla.cli.main import main
+from ottla.errors import GroupIdNotFoundError
 
 pytestmark = pytest.mark.interop
 
@@ -272,8 +274,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         ) as consumer:
             for _ in range(2):
                 next(consumer)
-        with KafkaShareConsumer("visits", group_id="share", bootstrap_servers=servers) as shared:
-            shared.poll(timeout_ms=1000)
+        with (
+            KafkaAdminClient(bootstrap_servers=servers) as admin,
+            KafkaShareConsumer("visits", group_id="share", bootstrap_servers=servers) as shared,
+        ):
+            offsets: dict[TopicPartition, int] = {}
+            while not offsets:
+                shared.poll(timeout_ms=200)
+                with suppress(GroupIdNotFoundError):
+                    offsets = admin.list_share_group_offsets("share")
         login = f"--command-config {folder / 'login.properties'}"
         yield {
             "B": f"--bootstrap-server {servers}",
