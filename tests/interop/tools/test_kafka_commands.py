@@ -69,7 +69,7 @@ ROWS: dict[str, list[Run]] = {
     "connect-standalone": [Run("connect-standalone config/connect-standalone.properties", "Kafka Connect", 2)],
     # Operations
     "kafka-topics --create --partitions 20": [
-        Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config x=y", "x", 1),
+        Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config x=y", "name: x", 1),
         Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config retention.ms=1000"),
     ],
     "kafka-topics --alter": [
@@ -182,7 +182,7 @@ ROWS: dict[str, list[Run]] = {
         Run("console-consumer --topic visits --max-messages 1 --from-beginning B --formatter-property print.key=true"),
     ],
     "kafka-topics --create --config remote": [
-        Run("topics B --create --topic remote --config remote.storage.enable=true", "remote", 1),
+        Run("topics B --create --topic remote --config remote.storage.enable=true", "is disabled in", 1),
     ],
     "kafka-metadata-quorum": [
         Run("metadata-quorum B describe --status", "no KRaft quorum", 2),
@@ -214,7 +214,7 @@ ROWS: dict[str, list[Run]] = {
         Run("delegation-tokens S --create --max-life-time-period -1 --renewer-principal User:admin", "HMAC"),
         Run("delegation-tokens S --create --max-life-time-period -1 --owner-principal User:owner1", "owner1"),
         Run("delegation-tokens S --describe --owner-principal User:owner1", "owner1"),
-        Run("delegation-tokens B --create --max-life-time-period -1", "", 1),
+        Run("delegation-tokens B --create --max-life-time-period -1", "not allowed on this connection", 1),
     ],
     "kafka-acls --add --allow-principal User:tokenRequester": [
         Run(
