@@ -34,16 +34,23 @@ def serve(
         ssl_keyfile=None if key is None else str(key),
     )
     server = uvicorn.Server(config)
-    try:
-        sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = (
-            os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error
-        )  # those of the resolver are negative
-        raise ConfigurationError(f"cannot bind {host}:{port}: {reason}; is another program listening there?") from None
+    sock = _bind(host, port)
     print(title, flush=True)
     try:
         server.run(sockets=[sock])
     except SystemExit as end:  # uvicorn has logged the error
         return int(end.code or 0), server.started
     return 0, server.started
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        results = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # if a name has several addresses, the IPv4 address, which clients try first
+        family, _, _, _, address = min(results, key=lambda f: f[0] != socket.AF_INET)
+        return socket.create_server(address, family=family)
+    except socket.gaierror as error:
+        raise ConfigurationError(f"cannot bind {host}:{port}: {error.strerror}") from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error  # create_server() adds the address to strerror
+        raise ConfigurationError(f"cannot bind {host}:{port}: {reason}; is another program listening there?") from None

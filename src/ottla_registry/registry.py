@@ -7,7 +7,7 @@ in the meantime, so two requests never get the same id or version.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -194,11 +194,11 @@ class SchemaRegistry:
                 return schema
         return None
 
-    def _in_contexts(self, subject: str) -> list[str]:
-        """Return a subject, and those with its name in all contexts if it is in the default one."""
-        if context_of(subject) != DEFAULT_CONTEXT:
-            return [subject]
-        return [subject, *(within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)]
+    def _in_contexts(self, subject: str) -> Iterator[str]:
+        """Yield a subject, and then those with its name in all contexts if it is in the default one."""
+        yield subject
+        if context_of(subject) == DEFAULT_CONTEXT:  # the contexts are looked for in all subjects, thus only on demand
+            yield from (within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)
 
     async def incompatibilities(
         self, request: StoredSchema, version: int | None, *, normalize: bool = False
@@ -363,10 +363,9 @@ class SchemaRegistry:
             if not permanent and not live:
                 raise errors.subject_soft_deleted(subject)
             versions = every if permanent else live
-            for schema in versions:
-                users = self.state.referencing(subject, schema.version, deleted=permanent)
-                if any(user.subject != subject for user in users):
-                    raise errors.reference_exists(subject, schema.version)
+            referenced = self.state.referenced_by_others(versions, deleted=permanent)
+            if referenced is not None:
+                raise errors.reference_exists(subject, referenced.version)
             changes = _deletion(subject, versions, permanent=permanent)
             return [schema.version for schema in versions], [
                 *changes,
@@ -426,10 +425,9 @@ class SchemaRegistry:
         versions = [schema for name in subjects for schema in self.state.versions(name, deleted=True)]
         if any(not schema.deleted for schema in versions):
             raise errors.not_permitted("Cannot import since found existing subjects")
-        for schema in versions:
-            users = self.state.referencing(schema.subject, schema.version, deleted=True)
-            if any(user not in versions for user in users):
-                raise errors.reference_exists(schema.subject, schema.version)
+        referenced = self.state.referenced_by_others(versions, deleted=True)
+        if referenced is not None:
+            raise errors.reference_exists(referenced.subject, referenced.version)
         return versions
 
     def _check_writable(self, subject: str | None) -> None:

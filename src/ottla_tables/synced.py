@@ -35,8 +35,12 @@ class SyncedStream:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file and its name are on disk, also if its directory is new."""
+    """Wait until a file and its name are on disk, also if its directory or those of its partition are new."""
     sync_file(path)
-    sync_directory(path.parent)
+    directory = path.parent
+    sync_directory(directory)
     with contextlib.suppress(PermissionError):  # the directory of all tables may belong to another user
-        sync_directory(path.parent.parent)
+        while "=" in directory.name:  # column=value: one for each partition column
+            directory = directory.parent
+            sync_directory(directory)
+        sync_directory(directory.parent)

@@ -90,12 +90,16 @@ class TableWriter:
         )
 
     def backlog_bytes(self, ends: Ends) -> int:
-        """Return the approximate number of bytes of the log that are not in the table."""
+        """Return the approximate number of bytes of the log that are not in the table. Records that are in remote
+        storage only are enough for a flush.
+        """
         size = 0
         for partition, directory in ends.directories.items():
             start = self._start(partition, ends)
             if start < ends.high_watermarks.get(partition, 0):
-                size += ReadOnlyLog(directory, start, None).size_from(start)
+                stored = ReadOnlyLog(directory, start, None)
+                size += stored.size_from(start)
+                size += self._flush_bytes if start < stored.start else 0
         return size
 
     def _start(self, partition: int, ends: Ends) -> int:

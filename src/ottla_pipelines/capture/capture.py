@@ -19,7 +19,7 @@ import psycopg
 from ottla import KafkaAdminClient, KafkaProducer
 from ottla.errors import ConfigurationError
 from ottla.model import OffsetAndMetadata, TopicPartition
-from ottla_pipelines.capture.pgoutput import Begin, Change, Column, Commit, DecodingError, Message, Relation, Truncate
+from ottla_pipelines.capture.pgoutput import Begin, Change, Commit, DecodingError, Message, Relation, Truncate
 from ottla_pipelines.capture.postgresql import PostgresSource, Row, TableSource, lsn_text
 from ottla_pipelines.capture.rows import has_fields, have_same_form, unsupported
 from ottla_pipelines.capture.sender import Sender, key_fields
@@ -143,7 +143,7 @@ class Capture:
             topic, fields = self._topics.name(table), key_fields(table)
             first = self._topics.first_key(topic)
             if first is not None and not has_fields(first, fields):
-                raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", fields)
+                raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", table.key)
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
         """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
@@ -245,10 +245,10 @@ class Capture:
         # Updates and deletes of tables without an identity do not exist; REPLICA IDENTITY FULL does not name the key.
         names = relation.identity or frozenset(self._source.primary_key(relation.oid)) or frozenset(current.key)
         by_name = {column.name: column for column in relation.columns}
-        old = key_fields(current)
-        new = tuple(by_name[name] for name in by_name if name in names)
-        if names != set(current.key) or not all(have_same_form(column, by_name[column.name]) for column in old):
-            raise _key_changed(current, f"its records have the key ({', '.join(current.key)})", new)
+        # With REPLICA IDENTITY FULL, the change may be older than a column of the key.
+        is_same = names == set(current.key) and names <= by_name.keys()
+        if not is_same or not all(have_same_form(column, by_name[column.name]) for column in key_fields(current)):
+            raise _key_changed(current, f"its records have the key ({', '.join(current.key)})", sorted(names))
 
     def _prepare(self, table: TableSource) -> None:
         for column, problem in unsupported(table.relation.columns).items():
@@ -269,9 +269,8 @@ class Capture:
         return records
 
 
-def _key_changed(table: TableSource, before: str, fields: Sequence[Column]) -> ConfigurationError:
-    relation = table.relation
-    shown = ", ".join(column.name for column in fields)
+def _key_changed(table: TableSource, before: str, key: Sequence[str]) -> ConfigurationError:
+    relation, shown = table.relation, ", ".join(key)
     return ConfigurationError(
         f"--table {relation.namespace}.{relation.name}: the columns of its primary key ({shown}) or their types have"
         f" changed: {before}. Capture it with another --name"

@@ -16,6 +16,9 @@ from ottla_pipelines.capture.pgoutput import Column
 BOOL: Final = 16
 NUMERIC: Final = 1700
 INTEGERS: Final = frozenset((20, 21, 23))
+FLOATS: Final = frozenset((700, 701))
+NOT_JSON: Final = ("NaN", "Infinity", "-Infinity")
+"""The floating-point values that are strings, because JSON does not have them."""
 STRINGS: Final = frozenset((25, 1043))
 """text and varchar, without char, whose values are padded."""
 MAX_DIGITS: Final = 38
@@ -77,7 +80,11 @@ def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
     fields = json.loads(key)
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
         return False
-    return all(isinstance(fields[c.name], str) is (c.type_oid not in _NOT_TEXTS) for c in columns)
+    return all(_is_text(fields[c.name], c.type_oid) is (c.type_oid not in _NOT_TEXTS) for c in columns)
+
+
+def _is_text(value: Any, type_oid: int) -> bool:
+    return isinstance(value, str) and not (type_oid in FLOATS and value in NOT_JSON)
 
 
 def have_same_form(one: Column, other: Column) -> bool:
@@ -91,8 +98,7 @@ def _value(type_oid: int, text: str) -> Any:
 
 
 def _float(text: str) -> float | str:
-    # JSON has neither NaN nor infinity.
-    return text if text.lstrip("-") in ("NaN", "Infinity") else float(text)
+    return text if text in NOT_JSON else float(text)
 
 
 def _timestamp(text: str) -> str:
@@ -104,8 +110,8 @@ def _timestamp(text: str) -> str:
 _CONVERSIONS: Final[Mapping[int, Callable[[str], Any]]] = {
     BOOL: lambda text: text == "t",
     **dict.fromkeys(INTEGERS, int),
-    **dict.fromkeys((700, 701), _float),
+    **dict.fromkeys(FLOATS, _float),
     **dict.fromkeys((1114, 1184), _timestamp),
 }
-_NOT_TEXTS: Final = frozenset((BOOL, 700, 701, *INTEGERS))
+_NOT_TEXTS: Final = frozenset((BOOL, *FLOATS, *INTEGERS))
 """Types whose values are no strings in JSON."""

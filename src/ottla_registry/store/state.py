@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ottla_registry.store.records import StoredSchema, parse_schema
@@ -136,6 +136,20 @@ class RegistryState:
             if (deleted or not schema.deleted)
             and any((_qualify(schema, r.subject), r.version) == (subject, version) for r in schema.references)
         ]
+
+    def referenced_by_others(self, versions: Sequence[StoredSchema], *, deleted: bool = False) -> StoredSchema | None:
+        """Return one of these versions that another version references, if there is one. `deleted`: also one that is
+        deleted.
+        """
+        by_key = {(schema.subject, schema.version): schema for schema in versions}
+        for user in self.all_versions():
+            if (user.subject, user.version) in by_key or (user.deleted and not deleted):
+                continue
+            for reference in user.references:
+                referenced = by_key.get((_qualify(user, reference.subject), reference.version))
+                if referenced is not None:
+                    return referenced
+        return None
 
     def config(self, subject: str | None) -> dict[str, Any]:
         """Return the config that applies to a subject: each setting is its own, its context's, or the global one."""

@@ -65,15 +65,12 @@ class DeltaLakeTable:
         self._offsets: dict[int, int] = {}
         try:
             self._table = self._open()
+            if schema is not None:
+                _check_partition_by(self.schema, self._table.metadata().partition_columns)
         except TableNotFoundError as error:
             if schema is None:
                 raise MissingTableError(f"there is no Delta table at {location}") from error
-            for column in partition_by:
-                if column in schema.names and pa.types.is_binary(schema.field(column).type):
-                    raise ConfigurationError(
-                        f"ottla.table.partition.by: {column} has bytes, which Delta has no partition values for; use"
-                        " another column, or ottla.table.schema=text"
-                    ) from error
+            _check_partition_by(schema, partition_by)
             if "://" not in self._location:
                 Path(self._location).mkdir(parents=True, exist_ok=True)
             DeltaTable.create(
@@ -236,6 +233,16 @@ class DeltaLakeTable:
         """Delete files that were removed before this time."""
         hours = max(0, (now_ms() - older_than_ms) // 3_600_000)
         self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
+
+
+def _check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
+    """Raise ConfigurationError for partition columns that Delta has no partition values for."""
+    for column in partition_by:
+        if column in schema.names and pa.types.is_binary(schema.field(column).type):
+            raise ConfigurationError(
+                f"ottla.table.partition.by: {column} has bytes, which Delta has no partition values for; use another"
+                " column, or ottla.table.schema=text"
+            )
 
 
 def _text(value: Any) -> str | None:

@@ -7,14 +7,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, NewTopic
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, NewTopic, TopicPartition
 from ottla.cli.main import main
+from ottla.errors import GroupIdNotFoundError
 
 pytestmark = pytest.mark.interop
 
@@ -67,7 +69,7 @@ ROWS: dict[str, list[Run]] = {
     "connect-standalone": [Run("connect-standalone config/connect-standalone.properties", "Kafka Connect", 2)],
     # Operations
     "kafka-topics --create --partitions 20": [
-        Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config x=y", "x", 1),
+        Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config x=y", "name: x", 1),
         Run("topics B --create --topic my-topic --partitions 20 --replication-factor 3 --config retention.ms=1000"),
     ],
     "kafka-topics --alter": [
@@ -180,7 +182,7 @@ ROWS: dict[str, list[Run]] = {
         Run("console-consumer --topic visits --max-messages 1 --from-beginning B --formatter-property print.key=true"),
     ],
     "kafka-topics --create --config remote": [
-        Run("topics B --create --topic remote --config remote.storage.enable=true", "remote", 1),
+        Run("topics B --create --topic remote --config remote.storage.enable=true", "is disabled in", 1),
     ],
     "kafka-metadata-quorum": [
         Run("metadata-quorum B describe --status", "no KRaft quorum", 2),
@@ -212,7 +214,7 @@ ROWS: dict[str, list[Run]] = {
         Run("delegation-tokens S --create --max-life-time-period -1 --renewer-principal User:admin", "HMAC"),
         Run("delegation-tokens S --create --max-life-time-period -1 --owner-principal User:owner1", "owner1"),
         Run("delegation-tokens S --describe --owner-principal User:owner1", "owner1"),
-        Run("delegation-tokens B --create --max-life-time-period -1", "", 1),
+        Run("delegation-tokens B --create --max-life-time-period -1", "not allowed on this connection", 1),
     ],
     "kafka-acls --add --allow-principal User:tokenRequester": [
         Run(
@@ -272,8 +274,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         ) as consumer:
             for _ in range(2):
                 next(consumer)
-        with KafkaShareConsumer("visits", group_id="share", bootstrap_servers=servers) as shared:
-            shared.poll(timeout_ms=1000)
+        with (
+            KafkaAdminClient(bootstrap_servers=servers) as admin,
+            KafkaShareConsumer("visits", group_id="share", bootstrap_servers=servers) as shared,
+        ):
+            offsets: dict[TopicPartition, int] = {}
+            while not offsets:
+                shared.poll(timeout_ms=200)
+                with suppress(GroupIdNotFoundError):
+                    offsets = admin.list_share_group_offsets("share")
         login = f"--command-config {folder / 'login.properties'}"
         yield {
             "B": f"--bootstrap-server {servers}",

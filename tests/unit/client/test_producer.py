@@ -192,7 +192,7 @@ def test_leader_that_waits_until_the_timeout_can_still_say_for_what(
     for timeout_ms in (30_000, 200):
         with producer(broker, request_timeout_ms=timeout_ms) as p:
             p.send("t", b"v").get(10)
-    assert limits == [(30_000, 30.5), (200, pytest.approx(0.3))]
+    assert dict(limits) == {30_000: 30.5, 200: pytest.approx(0.3)}  # more than one request, if the machine is slow
 
 
 @pytest.mark.option("delivery.timeout.ms")

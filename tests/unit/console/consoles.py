@@ -49,7 +49,12 @@ class ConsoleBrowser:
         """Submit a form of the page `form`, and return the text of the page that it leads to."""
         response = self.client.post(path, data={**fields, "csrf": self.token(form)}, follow_redirects=False)
         assert response.status_code == status, response.text
-        return self.text(response.headers["location"]) if status == 303 else str(response.text)
+        if status != 303:
+            return str(response.text)
+        location, _, fragment = response.headers["location"].partition("#")
+        text = self.text(location)
+        assert not fragment or f'id="{fragment}"' in text
+        return text
 
     def log_in(self, name: str, password: str = PASSWORD, status: int = 303) -> str:
         """Log in."""

@@ -12,7 +12,7 @@ from tests.unit.console.consoles import ConsoleBrowser, open_console
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.quotas import ClientQuotaAlteration
-from ottla.errors import ConfigurationError, KafkaTimeoutError
+from ottla.errors import ConfigurationError, NotEnoughReplicasError
 from ottla.net.ports import free_port
 from ottla_console.cluster.directories import DirectoryRow, _size
 from ottla_console.cluster.disk_space import FullDisk, full_disks
@@ -185,10 +185,10 @@ def test_broker_that_is_down_is_named_and_what_that_means_for_producers(
             text = wait_for(browser, "/brokers", r'1 <span class="badge bad">down</span>')
             servers = broker.bootstrap_servers
             with KafkaProducer(
-                bootstrap_servers=servers, client_id="shop", request_timeout_ms=100, delivery_timeout_ms=200
+                bootstrap_servers=servers, client_id="shop", retries=0, enable_idempotence=False
             ) as producer:
                 reason = "visits-0 has 1 in-sync replica(s), min.insync.replicas is 2"
-                with pytest.raises(KafkaTimeoutError, match=re.escape(reason)):
+                with pytest.raises(NotEnoughReplicasError, match=re.escape(reason)):
                     producer.send("visits", b"v", partition=0).get(10)
             assert f"client_id=shop) with NOT_ENOUGH_REPLICAS: {reason}" in caplog.text
             assert '<span class="badge bad">Connection refused</span></th><td class="n">\N{EN DASH}</td>' in text

@@ -13,6 +13,8 @@ from tests.unit.console.consoles import PASSWORD
 
 from ottla.broker.embedded import Broker
 from ottla.cli.main import main
+from ottla.errors import ConfigurationError
+from ottla_console import serving
 from ottla_console.cli.top import _table
 from ottla_console.security.users import verify_password
 
@@ -63,6 +65,22 @@ def test_port_that_is_in_use_is_an_error_in_one_line(capsys: pytest.CaptureFixtu
     printed = capsys.readouterr()
     assert printed.err == f"ottla: cannot bind {address}: Address already in use; is another program listening there?\n"
     assert printed.out == ""
+
+
+def test_name_with_an_ipv6_address_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    families = list[int]()
+
+    def resolve(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        if host != "six":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "create_server", lambda _, family: families.append(family))
+    serving._bind("six", 0)
+    assert families == [socket.AF_INET6]
+    with pytest.raises(ConfigurationError, match="cannot bind none:0: Name or service not known$"):
+        serving._bind("none", 0)
 
 
 def test_hash_of_a_password_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -324,6 +324,24 @@ def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
     run(test)
 
 
+def test_full_broker_for_which_no_connection_waits_reports_none(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with Server(echo, ConnectionLimits(connections=1)) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"in"))
+            assert await answer(reader) == b"in"
+            assert server.listener.blocked_seconds == 0
+            assert caplog.messages == []
+            _, waiting = await server.connect()
+            while not server.listener.blocked_seconds:
+                await asyncio.sleep(0)
+            assert "max.connections=1 is reached" in caplog.text
+            for each in (writer, waiting):
+                each.close()
+
+    run(test)
+
+
 def test_raised_limits_let_in_who_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=0)) as server:

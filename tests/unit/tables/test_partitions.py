@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,8 @@ from tests.unit.tables.topics import TableWorld, table_world
 
 from ottla import Broker
 from ottla.errors import ConfigurationError, InvalidConfigError
+from ottla_tables.formats.table import TableIdentity
+from ottla_tables.object_store import ObjectStore
 from ottla_tables.partitioning import check_partition_by
 
 FORMATS = ("iceberg", "delta", "parquet")
@@ -77,3 +80,16 @@ def test_columns_that_cannot_partition_are_rejected_when_they_are_set(broker: Br
         pytest.raises(ConfigurationError, match="partition.by: key has bytes, which Delta has no partition values for"),
     ):
         world.write()
+
+
+def test_delta_table_that_is_partitioned_by_bytes_is_rejected(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    from ottla_tables.formats.delta import DeltaLakeTable
+
+    owner, schema = TableIdentity("t", UUID(int=1)), pa.schema([("offset", pa.int64()), ("key", pa.binary())])
+    properties: Any = {"configuration": owner.properties, "raise_if_key_not_exists": False}
+    DeltaTable.create(str(tmp_path), schema, partition_by=["key"], **properties)
+    with pytest.raises(ConfigurationError, match="partition.by: key has bytes"):
+        DeltaLakeTable(str(tmp_path), schema, (), owner, ObjectStore({}))
+    assert DeltaLakeTable(str(tmp_path), None, (), owner, ObjectStore({})).load().files == (), "it can be read"

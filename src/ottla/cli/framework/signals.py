@@ -42,6 +42,8 @@ class GracefulShutdown:
 
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
         self.number = 0
+        self.has_ended = False
+        """Whether the command has ended, so that the grace period has no end any more."""
         self._start = start
         self._grace_seconds = grace_seconds
 
@@ -60,11 +62,12 @@ class GracefulShutdown:
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
         """Handle the end of the grace period. Closing what is open has as much time again."""
-        self._set_timer()
-        raise GraceExpired
+        if not self.has_ended:
+            self._set_timer()
+            raise GraceExpired
 
     def _set_timer(self) -> None:
-        if self._grace_seconds is not None:
+        if self._grace_seconds is not None and not self.has_ended:
             signal.setitimer(signal.ITIMER_REAL, self._grace_seconds)
 
 
@@ -87,6 +90,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
             try:
                 yield stop
             finally:
+                # First, because a handler may run in each call: a timer that it sets would end the process.
+                stop.has_ended = True
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
 

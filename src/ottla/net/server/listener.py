@@ -147,9 +147,11 @@ class Listener:
             self._admission.left(self.name, connection.peer.rpartition(":")[0])
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_PER_WAKEUP):
+        for accepted in range(ACCEPTS_PER_WAKEUP):
             wait = self._admission.wait_seconds(self.name, self._accept_on)
             if wait is None or wait > 0:
+                if accepted:
+                    return  # perhaps no other connection waits; if one does, this is called again
                 self._blocked_since = time.monotonic()
                 self._report_limit(wait)
                 self._accept_later(wait)

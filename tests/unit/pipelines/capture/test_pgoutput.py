@@ -89,6 +89,9 @@ def test_columns_of_keys_have_the_form_of_stored_keys_or_not() -> None:
     assert has_fields(b'{"id":1,"name":"x"}', [number, name])
     for key in (b'{"name":"x","id":1}', b'{"id":1}', b'{"id":"1","name":"x"}', b'{"id":1,"name":2}', b"1"):
         assert not has_fields(key, [number, name])
+    ratio = [Column("ratio", 701, -1)]
+    assert all(has_fields(as_json(ratio, [text]), ratio) for text in ("0.5", "NaN", "-Infinity"))
+    assert not has_fields(b'{"ratio":"0.5"}', ratio)
     assert have_same_form(number, Column("id", 20, -1))
     assert have_same_form(name, Column("name", 1043, 14))
     assert not have_same_form(number, Column("id", 25, -1))
