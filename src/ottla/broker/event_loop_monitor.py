@@ -100,7 +100,8 @@ class EventLoopMonitor:
     def _on_stall(self, seconds: float, place: str) -> None:
         self._count(seconds)
         log.warning(
-            "The event loop was blocked for %.0f ms; no client was served meanwhile. Blocked at: %s",
+            "The event loop was blocked for %.0f ms, by a slow call or by a machine that is short of cores; no client "
+            "was served meanwhile. Blocked at: %s",
             seconds * 1e3,
             place,
         )

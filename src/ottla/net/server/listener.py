@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import time
@@ -115,7 +116,8 @@ class Listener:
             raise self._startup_error(host, port, error) from None
 
     def _startup_error(self, host: str, port: int, error: OSError) -> StartupError:
-        return StartupError(f"listeners: cannot bind {self.name}://{host}:{port}: {error.strerror}; is it in use?")
+        remedy = "; stop the other program, or choose another port" if error.errno == errno.EADDRINUSE else ""
+        return StartupError(f"listeners: cannot bind {self.name}://{host}:{port}: {error.strerror}{remedy}")
 
     def start(self) -> None:
         """Start accepting."""
