@@ -65,7 +65,8 @@ class Converter:
             return self._call(topic, value)
         except Exception as error:  # user code: any exception is reported with option, topic and type
             raise SerializationError(
-                f"{self.option} {self.name} cannot convert a {type(value).__name__} of topic {topic}: {error}"
+                f"{self.option} {self.name} cannot convert a value of type {type(value).__name__} "
+                f"of topic {topic}: {error}"
             ) from error
 
     def close(self) -> None:
@@ -131,7 +132,7 @@ def to_bytes(value: Any, what: str) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise SerializationError(
-        f"{what} is a {type(value).__name__}; without a {what}_serializer only bytes, str and None can be sent"
+        f"{what} has the type {type(value).__name__}; without a {what}_serializer only bytes, str and None can be sent"
     )
 
 
