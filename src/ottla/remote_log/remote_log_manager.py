@@ -248,6 +248,10 @@ class RemoteLogManager:
 
         config = partition.log.config
         if config.remote_storage_enable and not config.remote_log_copy_disable:
+            if partition.log.recovery_point < partition.log.active.base_offset:
+                # Segments are flushed when they are rolled; after a crash, the recovered ones would wait for the next
+                # roll, which an idle topic does not have. The next pass copies them.
+                partition.flush_in_background(partition.log.active.base_offset)
             for candidate in copy_candidates(partition.log):
                 if not is_leader():
                     return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import InvalidConfigError, KafkaError
 from ottla.remote_log import remote_storage
 from ottla.remote_log.remote_storage import RemoteFile, RemoteStorageError
+from ottla.storage.checkpoints import RECOVERY_POINTS
+from ottla.storage.log_dir import CLEAN_SHUTDOWN
 
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
 
@@ -69,6 +72,23 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
         assert topic.read(100, 10) == list(range(10, 100))
         topic.admin.delete_topics(["t"])
         wait_until(lambda: not topic.objects())
+
+
+def test_closed_segments_of_an_idle_topic_are_copied_after_a_crash(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Broker(configs(), data_dir=data) as broker:
+        topic = TieredTopic(broker, remote_log_copy_disable="true", local_retention_bytes="-2")
+        topic.produce(30)
+    # as after a crash before the closed segments were flushed
+    (data / CLEAN_SHUTDOWN).unlink()
+    points = data / RECOVERY_POINTS
+    points.write_text(re.sub("^t 0 [0-9]+$", "t 0 0", points.read_text(), flags=re.MULTILINE))
+    with Broker(configs(), data_dir=data) as broker:
+        topic = TieredTopic(broker)
+        settings = {"remote.log.copy.disable": "false", "local.retention.bytes": "1"}
+        topic.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "t", settings)])
+        topic.wait_local_start(28)
+        assert topic.copied_bases() == list(range(0, 28, SEGMENT_RECORDS))
 
 
 def test_retention_deletes_in_remote_storage_and_the_disabled_topic_keeps_nothing_there() -> None:
