@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from typing import Any, Final
 
-from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
+from ottla import ConsumerRecord, KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla_pipelines.capture.postgresql import TableSource
 from ottla_pipelines.capture.rows import table_schema
@@ -78,32 +79,28 @@ class Topics:
 
     def first_key(self, topic: str) -> bytes | None:
         """Return the key of one of the oldest records; None if there are none."""
-        partitions = self._partitions(topic)
-        with self._consumer() as consumer:
-            consumer.assign(partitions)
-            consumer.seek_to_beginning(*partitions)
-            ends = consumer.end_offsets(partitions)
-            while any(consumer.position(tp) < end for tp, end in ends.items()):
-                for records in consumer.poll(timeout_ms=500).values():
-                    key: bytes | None = records[0].key
-                    return key
-        return None
+        with closing(self._records(topic)) as polled:
+            return next((records[0].key for records in polled), None)
 
     def keys(self, topic: str) -> list[bytes]:
         """Return the keys that are not deleted, also those of the open transaction.
 
         Aborted records may be among them: a tombstone for a key without a row does no harm.
         """
-        partitions = self._partitions(topic)
         live: dict[bytes, bool] = {}
+        for records in self._records(topic):
+            live.update((record.key, record.value is not None) for record in records)
+        return [key for key, is_live in live.items() if is_live]
+
+    def _records(self, topic: str) -> Generator[list[ConsumerRecord], None, None]:
+        """Read the topic to its present end. Each item is a list of records of one partition."""
+        partitions = self._partitions(topic)
         with self._consumer() as consumer:
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
             ends = consumer.end_offsets(partitions)
             while any(consumer.position(tp) < end for tp, end in ends.items()):
-                for records in consumer.poll(timeout_ms=500).values():
-                    live.update((record.key, record.value is not None) for record in records)
-        return [key for key, is_live in live.items() if is_live]
+                yield from consumer.poll(timeout_ms=500).values()
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         info = self._admin.describe_topics([topic])[topic]
