@@ -85,6 +85,7 @@ class TopicTask:
             }
         writer, config = self._writer, self.topic.config
         ends = self._read_ends()
+        writer.report_truncation(ends)
         if not writer.is_behind(ends):
             self._pending_since = None
             return 0

@@ -75,6 +75,7 @@ class TableWriter:
         self._is_upsert = is_upsert
         self._tiered = tiered
         self._readers: dict[int, SegmentReader] = {}
+        self._truncated: set[int] = set()
         self.changed: list[Table] = []
         """The tables that the last flush has added files to."""
 
@@ -88,6 +89,29 @@ class TableWriter:
         return any(
             self._start(partition, ends) < ends.high_watermarks.get(partition, 0) for partition in ends.directories
         )
+
+    def report_truncation(self, ends: Ends) -> None:
+        """Log once per partition that its log has become shorter than the table, after an unclean leader election.
+
+        Consumers see the high watermark of a new leader only when it has reached the leader's first offset, so it
+        decreases only if committed records were lost.
+        """
+        for partition, end in ends.high_watermarks.items():
+            offset = self.offsets.get(partition, 0)
+            if end >= offset:
+                self._truncated.discard(partition)
+            elif partition not in self._truncated:
+                self._truncated.add(partition)
+                log.error(
+                    "%s-%d: the log ends at offset %d, but the table has its records up to %d. An unclean leader "
+                    "election has lost them; new records before offset %d will not be in the table. To write the "
+                    "table again from the log, set another ottla.table.location",
+                    self.topic,
+                    partition,
+                    end,
+                    offset - 1,
+                    offset,
+                )
 
     def backlog_bytes(self, ends: Ends) -> int:
         """Return the approximate number of bytes of the log that are not in the table. Records that are in remote

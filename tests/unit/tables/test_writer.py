@@ -90,6 +90,23 @@ def test_records_of_a_replaced_leader_are_read_again(world: TableWorld) -> None:
     assert service.write_all() == 1
 
 
+def test_log_that_is_shorter_than_the_table_is_reported_once(
+    world: TableWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(b"a", b"b", b"c")
+    service = world.service()
+    service.write_all()
+    (task,) = service._tasks.values()
+    writer: TableWriter = task._writer  # type: ignore[assignment]
+    ends = task._read_ends()
+    for end in (2, 2, 3, 1):
+        writer.report_truncation(ends._replace(high_watermarks={0: end}))
+    lines = [record.getMessage() for record in caplog.records if "unclean leader election" in record.getMessage()]
+    assert [line.partition(". ")[0] for line in lines] == [
+        f"{world.topic}-0: the log ends at offset {end}, but the table has its records up to 2" for end in (2, 1)
+    ]
+
+
 def test_commit_whose_response_was_lost_is_in_the_table_once(
     world: TableWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
