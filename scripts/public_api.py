@@ -82,7 +82,8 @@ def _members(path: str, cls: type) -> Iterator[str]:
 
 def _parameters(value: object) -> str:
     """Return the parameters with their defaults, without types: "(topic, *, timeout=None)"."""
-    if str(getattr(value, "__module__", "") or "").startswith(COMPILED):
+    defines = value.__init__ if isinstance(value, type) else value  # type: ignore[misc]
+    if any(str(getattr(item, "__module__", "") or "").startswith(COMPILED) for item in (value, defines)):
         return "(…)"
     try:
         signature = inspect.signature(value)  # type: ignore[arg-type]
