@@ -60,6 +60,15 @@ def listed(names: Sequence[object], most: int = LISTED) -> str:
     return ", ".join(str(name) for name in names[:most]) + more
 
 
+SHORT: Final = 200
+"""Maximum length of a text in a log line that a client sends before it is authenticated."""
+
+
+def shortened(text: str | None) -> str | None:
+    """Return a text that a client chose, cut after 200 characters with a note of its length."""
+    return text if text is None or len(text) <= SHORT else f"{text[:SHORT]}… ({len(text)} characters)"
+
+
 def escaped(text: str) -> str:
     """Return the text with control characters, line breaks and bidirectional controls replaced by escape sequences."""
     return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -304,3 +304,24 @@ def test_clients_that_are_known_for_a_time_only_go_on_without_an_error() -> None
         }
         with KafkaConsumer("t", bootstrap_servers=address, **options, **reading) as consumer:
             assert [next(consumer).value for _ in range(sent)] == [b"%d" % number for number in range(sent)]
+
+
+def test_long_texts_of_unauthenticated_clients_are_cut_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(client: Client) -> None:
+        endpoint = client.node.endpoints[0]
+        for mechanism, token in (("x" * 5000, b""), ("PLAIN", b"\0" + b"u" * 5000 + b"\0wrong")):
+            channel = Channel(asyncio.get_running_loop(), endpoint.host, endpoint.port, client_id="c" * 5000)
+            await channel.connect()
+            handshake = await channel.send(SaslHandshakeRequest(mechanism=mechanism), 1, SECONDS)
+            if handshake.error_code == 0:
+                await channel.send(SaslAuthenticateRequest(auth_bytes=token), 2, SECONDS)
+            channel.close()
+
+    with_client(test, tmp_path)
+    lines = [record.getMessage() for record in caplog.records if "Authentication of" in record.getMessage()]
+    assert len(lines) == 2
+    for line in lines:
+        assert "(5000 characters)" in line
+        assert len(line) < 1000

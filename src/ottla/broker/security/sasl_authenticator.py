@@ -19,6 +19,7 @@ from ottla.broker.apis import BY_KEY
 from ottla.broker.dispatch import framed
 from ottla.cluster.interbroker.membership_proof import MECHANISM
 from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from ottla.logs import shortened
 from ottla.net.server.connection import BY_TOKEN, USER, CloseConnectionError, Connection, Reply, Service
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header
 from ottla.protocol.message import decode
@@ -132,7 +133,7 @@ class SaslAuthenticator:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
             raise CloseConnectionError(
-                f"expected SaslHandshake, received {_name(header)} (client_id={header.client_id}); "
+                f"expected SaslHandshake, received {_name(header)} (client_id={shortened(header.client_id)}); "
                 "the client's security.protocol may be without SASL"
             )
         handshake = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
@@ -142,7 +143,8 @@ class SaslAuthenticator:
         offer = self._offers.get(handshake)
         if offer is None:
             answer.error_code = UnsupportedSaslMechanismError.code or 0
-            why = f"mechanism {handshake!r} is not enabled (client_id={header.client_id})"
+            mechanism = shortened(handshake)
+            why = f"mechanism {mechanism!r} is not enabled (client_id={shortened(header.client_id)})"
             return self._fail(framed(answer, header), connection, why)
         if session.user is not None and handshake != session.name:
             return self._fail(None, connection, f"mechanism {handshake} differs from {session.name}, used before")
@@ -170,7 +172,7 @@ class SaslAuthenticator:
             )
             why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
             claimed = session.mechanism.claimed if session.mechanism is not None else ""
-            why += f" (user={claimed} sasl.mechanism={session.name} client_id={header.client_id})"
+            why += f" (user={shortened(claimed)} sasl.mechanism={session.name} client_id={shortened(header.client_id)})"
             return self._fail(framed(response, header), connection, why)
         lifetime_ms = session.lifetime_ms if session.stage is SaslState.COMPLETE else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
