@@ -108,7 +108,7 @@ def producer_metrics() -> str:
     """What a producer measures, once it has sent something somewhere."""
     core = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="localhost:9092"), lambda: None)
     core.metrics.record_failure("t", 0)
-    core.connections.metrics.of(1)
+    core.connections.metrics.for_node(1)
     return _metrics(core.metrics.metrics)
 
 

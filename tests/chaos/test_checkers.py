@@ -46,8 +46,8 @@ def acks(*of: SentRecord) -> list[Ack]:
 
 
 def test_what_records_say_is_read_back() -> None:
-    assert SentRecord.of(sent(3).value) == sent(3)
-    assert TransferRecord.of(TransferRecord("w", 1, 2, 0).value) == TransferRecord("w", 1, 2, 0)
+    assert SentRecord.parse(sent(3).value) == sent(3)
+    assert TransferRecord.parse(TransferRecord("w", 1, 2, 0).value) == TransferRecord("w", 1, 2, 0)
 
 
 def test_a_good_log_is_a_good_log() -> None:

@@ -28,7 +28,7 @@ UNREACHED = (
 """Errors of a request that did not reach the controller or was not answered in time."""
 FORWARDED_VERSION = 7
 """Version of CreateTopics that is forwarded; the newest one of Kafka 3.9."""
-SEEN_SECONDS = 5.0
+METADATA_WAIT_SECONDS = 5.0
 """Seconds within which a broker must have received the metadata of a topic that the controller has created."""
 USE_DEFAULT = -1
 """The number of partitions or replicas that stands for the broker's default (KIP-464)."""
@@ -109,7 +109,7 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     try:
         return await create_anywhere(broker, plan(broker, name, count, factor, None, options))
     except errors.TopicAlreadyExistsError:
-        return await _seen(broker, name)  # another client has created it
+        return await _wait_for_topic(broker, name)  # another client has created it
     except errors.KafkaError as error:
         log.warning("Cannot create topic %s now: %s", name, error)
         raise errors.CoordinatorNotAvailableError(error.message) from error
@@ -121,7 +121,7 @@ async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str 
         return await create(broker, topic_plan, by)
     except errors.NotControllerError:
         await _ask_controller(broker, topic_plan)
-        return await _seen(broker, topic_plan.name)
+        return await _wait_for_topic(broker, topic_plan.name)
 
 
 async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
@@ -142,9 +142,9 @@ async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
             raise errors.for_code(result.error_code)(result.error_message)
 
 
-async def _seen(broker: BrokerContext, name: str) -> TopicImage:
+async def _wait_for_topic(broker: BrokerContext, name: str) -> TopicImage:
     """Wait until this broker has received the metadata of a topic, and return it."""
-    await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
+    await broker.metadata_cache.wait_for(lambda image: name in image.topics, METADATA_WAIT_SECONDS)
     topic = broker.image.topics.get(name)
     if topic is None:
         raise errors.LeaderNotAvailableError(f"this broker has not received topic {name} from the controller yet")

@@ -39,7 +39,7 @@ class Checkpoints:
         """Add a checkpoint. It replaces the earlier one of its group and partition."""
         self._by_group[checkpoint.group][checkpoint.partition] = checkpoint
 
-    def of(self, group: str) -> Mapping[TopicPartition, Checkpoint]:
+    def for_group(self, group: str) -> Mapping[TopicPartition, Checkpoint]:
         """Return the checkpoints of a group by partition of the target."""
         return self._by_group.get(group, {})
 
@@ -50,7 +50,7 @@ class Checkpoints:
         Other checkpoints would move a group backward at the target although it has not moved at the source, because
         the translation of older offsets becomes less exact.
         """
-        last = self.of(checkpoint.group).get(checkpoint.partition)
+        last = self.for_group(checkpoint.group).get(checkpoint.partition)
         return last is None or checkpoint.upstream < last.upstream or checkpoint.downstream > last.downstream
 
 
@@ -134,7 +134,7 @@ class CheckpointMirror:
 
     async def sync_group_offsets(self) -> None:
         """Commit the translated offsets at the target for groups without members there."""
-        groups = [group for group in self._groups if self._checkpoints.of(group)]
+        groups = [group for group in self._groups if self._checkpoints.for_group(group)]
         if not groups:
             return
         failed: Errors = {}
@@ -148,7 +148,7 @@ class CheckpointMirror:
     async def _commit(self, group: str) -> None:
         admin = self._target.admin
         committed = await admin.list_consumer_group_offsets(group)
-        offsets = offsets_to_commit(self._checkpoints.of(group), committed)
+        offsets = offsets_to_commit(self._checkpoints.for_group(group), committed)
         if not offsets:
             return
         failed: Errors = {}

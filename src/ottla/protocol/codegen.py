@@ -32,12 +32,12 @@ MAX_STRING_BYTES = 32767
 """Kafka's limit of strings, even if the length is a variable-length number that could be larger."""
 
 
-def too_long(what: str) -> MalformedMessageError:
+def string_too_long(what: str) -> MalformedMessageError:
     """Return the error for a string beyond Kafka's limit."""
     return MalformedMessageError(f"{what} has more than {MAX_STRING_BYTES} bytes")
 
 
-def too_many(what: str) -> MalformedMessageError:
+def too_many_items(what: str) -> MalformedMessageError:
     """Return the error for a message with more items than its receiver accepts."""
     return MalformedMessageError(f"{what}: the message has more items than are accepted")
 
@@ -57,7 +57,7 @@ def is_null(what: str) -> MalformedMessageError:
     return MalformedMessageError(f"{what} may not be null in this version")
 
 
-def left_out(what: str, version: int) -> UnsupportedVersionError:
+def unsupported_field(what: str, version: int) -> UnsupportedVersionError:
     """Return the error for a value that the version has no field for."""
     return UnsupportedVersionError(f"{what} is set, but version {version} of the message has no such field")
 
@@ -71,11 +71,11 @@ HELPERS: dict[str, Any] = {
     "pieces_of": wire.pieces_of,
     "content_of": wire.content_of,
     "malformed": malformed,
-    "too_long": too_long,
-    "too_many": too_many,
+    "string_too_long": string_too_long,
+    "too_many_items": too_many_items,
     "fitting": fitting,
     "is_null": is_null,
-    "left_out": left_out,
+    "unsupported_field": unsupported_field,
     "unpack_from": struct.unpack_from,
     "pack": struct.pack,
 }

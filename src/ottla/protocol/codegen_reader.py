@@ -124,7 +124,7 @@ class Reader(Source):
     def content(self, field: Field, place: str, what: str) -> None:
         """Read text or bytes of length `n`."""
         if field.kind == "string" and self.flexible:
-            self.add(f"if n > {MAX_STRING_BYTES}: raise too_long({what!r})")
+            self.add(f"if n > {MAX_STRING_BYTES}: raise string_too_long({what!r})")
         self.add("stop = pos + n")
         self.add(f"if stop > end: raise malformed({what!r})")
         made = {"string": "str(buf[pos:stop], 'utf-8')", "binary": "bytes(buf[pos:stop])", "records": "buf[pos:stop]"}
@@ -138,7 +138,7 @@ class Reader(Source):
         self.add(f"if n * {least} > end - pos: raise malformed({what!r})")
         if self.sliced:
             self.add("left -= n")
-            self.add(f"if left < 0: raise too_many({what!r})")
+            self.add(f"if left < 0: raise too_many_items({what!r})")
         if isinstance(item, Field) and item.kind in FIXED:
             self.add(f"{place} = list(unpack_from(f'>{{n}}{FIXED[item.kind][0]}', buf, pos))")
             self.add(f"pos += n * {least}")

@@ -33,7 +33,7 @@ class EncoderWriter(Source):
             place, what = f"{source}.{field.name}", f"{cls.__name__}.{field.name}"
             if not field.in_version(self.version):
                 if not (field.ignorable or self.lenient):
-                    self.add(f"if {self.differs(field, place)}: raise left_out({what!r}, {self.version})")
+                    self.add(f"if {self.differs(field, place)}: raise unsupported_field({what!r}, {self.version})")
             elif field.tag is not None:
                 tagged.append(field)
             else:

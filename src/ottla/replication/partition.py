@@ -138,7 +138,7 @@ class Partition:
             self._on_new_state()
         return new
 
-    def follow(self, image: PartitionImage) -> None:
+    def become_follower(self, image: PartitionImage) -> None:
         """Become a follower of the leader in `image`, if it names one.
 
         Pending appends fail with NotLeaderOrFollowerError.

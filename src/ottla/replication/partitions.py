@@ -453,7 +453,7 @@ class Partitions:
                 for listener in self._listeners:
                     listener.on_leader(partition)
             return
-        partition.follow(image)
+        partition.become_follower(image)
         if led:
             self._notify_resigned(tp)
         if self._followers is not None and not partition.failed:

@@ -62,7 +62,7 @@ def order_is_preserved(records: Sequence[StoredRecord]) -> list[str]:
     last: dict[tuple[int, str], int] = {}
     wrong = []
     for record in of_topic(sorted(records), ORDERED):
-        sent = SentRecord.of(record.value)
+        sent = SentRecord.parse(record.value)
         key = (record.tp.partition, sent.producer)
         if sent.sequence < last.get(key, -1):
             wrong.append(f"{sent} at offset {record.offset} comes after {last[key]}")
@@ -76,7 +76,7 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
     """
     seen: dict[tuple[str, int], set[TransferRecord]] = defaultdict(set)
     for record in of_topic(records, TRANSFERS):
-        half = TransferRecord.of(record.value)
+        half = TransferRecord.parse(record.value)
         seen[half.worker, half.attempt].add(half)
     wrong = []
     for attempt in attempts:
@@ -95,7 +95,7 @@ def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: S
     """Check that every source record below the committed offset was transferred once, and none at or above it."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for record in of_topic(records, TRANSFERS):
-        half = TransferRecord.of(record.value)
+        half = TransferRecord.parse(record.value)
         counts[half.worker][half.source] += 1
     wrong = []
     for worker, end in transferred.items():

@@ -231,7 +231,7 @@ class Disks:
     def mount(self, disk: Disk) -> None:
         self._disks[str(disk.root)] = disk
 
-    def of(self, path: object) -> Disk | None:
+    def disk_of(self, path: object) -> Disk | None:
         """Return the disk of a path."""
         text = os.fspath(path)  # type: ignore[call-overload]
         return next((disk for root, disk in self._disks.items() if text.startswith(root)), None)
@@ -266,7 +266,7 @@ class OsModule(types.ModuleType):
     # Files
 
     def open(self, path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
-        disk = self._disks.of(path)
+        disk = self._disks.disk_of(path)
         if disk is None:
             is_pipe = self._pipes.is_pipe(path)
             return self._pipes.open(path, flags) if is_pipe else os.open(path, flags, mode, **options)
@@ -360,7 +360,7 @@ class OsModule(types.ModuleType):
     # Names
 
     def rename(self, source: Any, target: Any) -> None:
-        disk = self._disks.of(source)
+        disk = self._disks.disk_of(source)
         if disk is None:
             return os.rename(source, target)
         disk.check("rename", source)
@@ -373,7 +373,7 @@ class OsModule(types.ModuleType):
     replace = rename
 
     def unlink(self, path: Any) -> None:
-        disk = self._disks.of(path)
+        disk = self._disks.disk_of(path)
         grave = None if disk is None else disk.bury(os.fspath(path))
         os.unlink(path)
         if disk is not None:
@@ -383,7 +383,7 @@ class OsModule(types.ModuleType):
 
     def mkdir(self, path: Any, mode: int = 0o777) -> None:
         os.mkdir(path, mode)
-        disk = self._disks.of(path)
+        disk = self._disks.disk_of(path)
         if disk is not None:
             disk.created(os.fspath(path))
 

@@ -32,7 +32,7 @@ class SentRecord(NamedTuple):
         return f"{self.producer} {self.partition} {self.sequence}".encode()
 
     @classmethod
-    def of(cls, value: bytes) -> SentRecord:
+    def parse(cls, value: bytes) -> SentRecord:
         producer, partition, sequence = value.decode().split(" ")
         return cls(producer, int(partition), int(sequence))
 
@@ -66,7 +66,7 @@ class TransferRecord(NamedTuple):
         return f"{self.worker} {self.attempt} {self.source} {self.side}".encode()
 
     @classmethod
-    def of(cls, value: bytes) -> TransferRecord:
+    def parse(cls, value: bytes) -> TransferRecord:
         worker, attempt, source, side = value.decode().split(" ")
         return cls(worker, int(attempt), int(source), int(side))
 

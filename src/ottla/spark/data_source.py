@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
-from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.environment.python_workers import freeze_loaded_modules
 from ottla.spark.options.option_values import boolean, get_or
 from ottla.spark.options.options import SourceOptions, check_early, read_options
 from ottla.spark.options.sink_options import check_columns, sink_options
@@ -55,7 +55,7 @@ class OttlaDataSource(DataSource):
         Like the connector, this raises errors in `load()`. If readers raised them, a flow of a pipeline would fail only
         after ten attempts.
         """
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         check_early(self.raw_options)
         if self._has_table():
             return table_source(read_options(self.raw_options, streaming=False)).schema()
@@ -71,7 +71,7 @@ class OttlaDataSource(DataSource):
 
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         """Validate the options, and return them with the requested columns: all, or those in `.schema(...)`."""
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         options = read_options(self.raw_options, streaming=streaming)
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]

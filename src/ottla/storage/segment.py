@@ -180,7 +180,7 @@ class Segment:
         self._recent.clear()
         return is_changed
 
-    def keep_time(self) -> None:
+    def set_modification_time(self) -> None:
         """Set the file's modification time to the segment's highest timestamp, for segments written by compaction."""
         os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
 

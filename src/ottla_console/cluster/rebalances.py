@@ -58,7 +58,7 @@ class RecentRebalances:
                 sums[group_id] = sums.get(group_id, 0) + round(increase)
         return sums
 
-    def of(self, group_id: str) -> int | None:
+    def for_group(self, group_id: str) -> int | None:
         """Return the rebalances of a group in the last ten minutes; None if no broker reports any."""
         sums = self._sums
         return None if sums is None else sums.get(group_id, 0)

@@ -31,7 +31,7 @@ async def listing(page: Page) -> Response:
     shown = [acl for acl in listed.rows if search.lower() in str(acl).lower()]
     return page.render(
         "acls.html",
-        part=Slice.of(page, shown),
+        part=Slice.for_page(page, shown),
         search=search,
         disabled=listed.disabled,
         types=TYPES,

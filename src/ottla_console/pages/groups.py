@@ -61,8 +61,8 @@ async def listing(page: Page) -> Response:
     elif order == "state":
         rows.sort(key=lambda row: row.state)
     elif order == "rebalances":
-        rows.sort(key=lambda row: collector.rebalances.of(row.group_id) or 0, reverse=True)
-    part = Slice.of(page, rows)
+        rows.sort(key=lambda row: collector.rebalances.for_group(row.group_id) or 0, reverse=True)
+    part = Slice.for_page(page, rows)
     collector.view_groups(row.group_id for row in part.rows)
     return page.render(
         "groups.html",
@@ -90,7 +90,7 @@ async def group(page: Page) -> Response:
         owners=owners,
         total=sum(sums) if sums else None,
         points=page.console.collector.lags.points(group_id),
-        rebalances=page.console.collector.rebalances.of(group_id),
+        rebalances=page.console.collector.rebalances.for_group(group_id),
         is_share=is_share,
         is_rebalancing=description.state in REBALANCING,
         resets=RESETS,

@@ -19,7 +19,7 @@ class Slice(NamedTuple):
     total: int
 
     @classmethod
-    def of(cls, page: Page, rows: Sequence[Any]) -> Slice:
+    def for_page(cls, page: Page, rows: Sequence[Any]) -> Slice:
         """Return the rows of the page in the parameter `page`; those of the last page if the number is too high."""
         pages = max(1, -(-len(rows) // ROWS))
         number = min(page.integer("page", 1, 1_000_000, 1), pages)

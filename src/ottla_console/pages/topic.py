@@ -51,7 +51,7 @@ async def topic(page: Page) -> Response:
     info = await describe(page)
     collector = page.console.collector
     collector.view_topics([info.name])
-    part = Slice.of(page, info.partitions)
+    part = Slice.for_page(page, info.partitions)
     rows, config_rows = await asyncio.gather(
         _partitions(page, part.rows), configs.config_rows(page, ConfigResource(TOPIC, info.name), READ_MS)
     )

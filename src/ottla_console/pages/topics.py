@@ -35,7 +35,7 @@ async def listing(page: Page) -> Response:
     ]
     if order != "name":
         rows.sort(key=_key(order, collector.rates))
-    part = Slice.of(page, rows)
+    part = Slice.for_page(page, rows)
     collector.view_topics(row.name for row in part.rows)
     return page.render(
         "topics.html",

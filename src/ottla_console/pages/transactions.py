@@ -20,7 +20,7 @@ async def listing(page: Page) -> Response:
     state, search = page.choice("state", STATES, ""), page.text("search", "")
     listed = await page.console.collector.transactions()
     rows = [r for r in listed.rows if search.lower() in r.transactional_id.lower() and state in ("", r.state)]
-    part, failed = Slice.of(page, rows), listed.failed
+    part, failed = Slice.for_page(page, rows), listed.failed
     return page.render("transactions.html", part=part, state=state, states=STATES, search=search, failed=failed)
 
 

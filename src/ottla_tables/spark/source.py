@@ -21,7 +21,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.config import properties
 from ottla.errors import ConfigurationError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
-from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.environment.python_workers import freeze_loaded_modules
 from ottla.spark.options.options import SourceOptions, connection_options
 from ottla_tables.columns import record_batch
 from ottla_tables.formats.factory import TableFactory
@@ -207,7 +207,7 @@ class TableReader(DataSourceReader):
         if not isinstance(partition, (FilePartition, LogPartition)):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         schema = pa.schema([partition.columns.field(name) for name in self._schema.names])
         return (aligned(rows, schema) for rows in self._source.rows(partition) if rows.num_rows)
 

@@ -80,7 +80,7 @@ class AvroValues:
         self._is_record = pa.types.is_struct(kind)
         self.fields: Any = pa.schema(list(kind) if self._is_record else [(VALUE, kind)])
         preparation = _Preparation(self._named)
-        self._prepare, self._has_unions = preparation.of(schema), preparation.has_unions
+        self._prepare, self._has_unions = preparation.for_schema(schema), preparation.has_unions
         self._logical_types = dict(_logical_types(schema, self._named))
 
     def _parsed(self, schema: Schema, change: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
@@ -344,7 +344,7 @@ class _Preparation:
         self._named = named
         self.has_unions = False
 
-    def of(self, schema: Any) -> Prepare | None:
+    def for_schema(self, schema: Any) -> Prepare | None:
         """Return the function for values of a schema; None if they stay as they are."""
         if isinstance(schema, str):
             schema = self._named.get(schema, schema)
@@ -356,18 +356,18 @@ class _Preparation:
         if kind in ("record", "error"):
             return self._record(schema)
         if kind == "array":
-            item = self.of(schema["items"])
+            item = self.for_schema(schema["items"])
             return item and (lambda value: [item(part) for part in value])
         if kind == "map":
-            of_value = self.of(schema["values"]) or _unchanged
+            of_value = self.for_schema(schema["values"]) or _unchanged
             return lambda value: [(key, of_value(part)) for key, part in value.items()]
         decimal = _decimal(schema)
         if decimal is not None:
             return _decimals(decimal.scale)
-        return self.of(kind) if isinstance(kind, (dict, list)) else None
+        return self.for_schema(kind) if isinstance(kind, (dict, list)) else None
 
     def _record(self, schema: Mapping[str, Any]) -> Prepare | None:
-        prepared = {field["name"]: self.of(field["type"]) for field in schema["fields"]}
+        prepared = {field["name"]: self.for_schema(field["type"]) for field in schema["fields"]}
         changes = {name: prepare for name, prepare in prepared.items() if prepare is not None}
         if not changes:
             return None
@@ -376,10 +376,12 @@ class _Preparation:
     def _union(self, branches: list[Any]) -> Prepare | None:
         present = [branch for branch in branches if _kind(branch) != "null"]
         if len(present) == 1:
-            prepare = self.of(present[0])
+            prepare = self.for_schema(present[0])
             return prepare and (lambda value: None if value is None else prepare(value))
         self.has_unions = True
-        prepares = [(_branch_name(branch), self._matches(branch), self.of(branch) or _unchanged) for branch in present]
+        prepares = [
+            (_branch_name(branch), self._matches(branch), self.for_schema(branch) or _unchanged) for branch in present
+        ]
 
         def prepare_union(value: Any) -> Any:
             if value is None:

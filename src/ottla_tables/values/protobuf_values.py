@@ -68,7 +68,7 @@ class ProtobufValues:
             raise UnsupportedSchemaError("the Protobuf schema has no message type")
         self._message = next(iter(file.message_types_by_name.values()))
         self._class = GetMessageClass(self._message)
-        self._columns = _Columns().of(self._message)
+        self._columns = _Columns().for_message(self._message)
         self.fields: Any = pa.schema([(name, kind) for name, kind, _ in self._columns])
 
     def _file(self, schema: Schema) -> Any:
@@ -125,7 +125,7 @@ class _Columns:
         self._inside: list[str] = []
         self._count = FieldCount()
 
-    def of(self, message: Any) -> list[tuple[str, Any, Extract]]:
+    def for_message(self, message: Any) -> list[tuple[str, Any, Extract]]:
         """Return them. Raises UnsupportedSchemaError for a message without fields."""
         self._inside.append(message.full_name)
         self._count.add(len(message.fields))
@@ -168,7 +168,7 @@ class _Columns:
             return SCALARS[message.fields[0].type], attrgetter("value")
         if name in DYNAMIC or name in self._inside or not message.fields:
             return pa.string(), _json
-        parts = self.of(message)
+        parts = self.for_message(message)
         return pa.struct([(part, kind) for part, kind, _ in parts]), lambda value: {
             part: extract(value) for part, _, extract in parts
         }

@@ -79,18 +79,18 @@ def counters(**groups: int) -> str:
 def test_rebalances_of_ten_minutes_are_added_up_over_brokers_and_restarts() -> None:
     recent = RecentRebalances()
     recent.update(0, {"a": "other 1\n", "b": ""})
-    assert recent.of("g") is None
+    assert recent.for_group("g") is None
     recent.update(10, {"a": counters(g=3), "b": counters(h=100)})
-    assert (recent.of("g"), recent.of("h")) == (3, 0)
+    assert (recent.for_group("g"), recent.for_group("h")) == (3, 0)
     recent.update(70, {"a": "", "b": counters(h=101)})  # a does not respond
     recent.update(80, {"a": counters(g=5), "b": counters(h=2)})  # b has restarted
-    assert (recent.of("g"), recent.of("h"), recent.of("missing")) == (5, 3, 0)
+    assert (recent.for_group("g"), recent.for_group("h"), recent.for_group("missing")) == (5, 3, 0)
     recent.update(100, {"a": counters(), "b": counters(h=2, g=1)})  # b coordinates g now
-    assert recent.of("g") == 6
+    assert recent.for_group("g") == 6
     recent.update(10 + WINDOWS * WINDOW_SECONDS, {"a": counters(), "b": counters(h=2, g=1)})
-    assert (recent.of("g"), recent.of("h")) == (3, 3)
+    assert (recent.for_group("g"), recent.for_group("h")) == (3, 3)
     recent.update(1000 + WINDOWS * WINDOW_SECONDS, {"a": counters(), "b": counters(h=2, g=1)})
-    assert recent.of("g") == 0
+    assert recent.for_group("g") == 0
 
 
 def wait_for(browser: ConsoleBrowser, path: str, pattern: str, meanwhile: Callable[[], object] = lambda: None) -> str:

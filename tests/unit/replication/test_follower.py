@@ -36,7 +36,7 @@ def test_log_that_diverges_within_a_batch_of_a_leader_that_starts_there(tmp_path
     log.append_as_follower(of_leader(3, b"old", b"old", epoch=0))
     log.append_as_follower(of_leader(5, *[b"old"] * 4, epoch=0))
     partition = Partition(log, IMAGE, 1, Held())
-    partition.follow(IMAGE)
+    partition.become_follower(IMAGE)
     follower = Follower(partition)
     follower.apply(PartitionData(diverging_epoch=EpochEndOffset(epoch=0, end_offset=5)))
     assert follower.fetch_position().offset == 5
@@ -53,7 +53,7 @@ def test_producers_of_deleted_records_stay(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
     log.append_as_follower(of_leader(0, b"0", b"1", producer_id=7, producer_epoch=3, base_sequence=0))
     partition = Partition(log, IMAGE, 1, Held())
-    partition.follow(IMAGE)
+    partition.become_follower(IMAGE)
     follower = Follower(partition)
     follower.apply(PartitionData(high_watermark=2, log_start_offset=2, records=of_leader(2, b"2")))
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 3, 2)

@@ -126,7 +126,7 @@ def test_confirm_leadership_when_the_broker_resigns_fails_with_not_leader(tmp_pa
     async def test(partition: Partition, _: Held) -> None:
         confirmed = partition.leader_replica.confirm(60)
         assert confirmed is not None
-        partition.follow(replace(IMAGE_OF_TWO, leader=1, leader_epoch=1))
+        partition.become_follower(replace(IMAGE_OF_TWO, leader=1, leader_epoch=1))
         with pytest.raises(NotLeaderOrFollowerError):
             await confirmed
 

@@ -48,11 +48,11 @@ def run(script: str) -> None:
 def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
     run("""if True:
         import gc
-        from ottla.spark.environment.python_workers import keep_what_is_loaded
-        keep_what_is_loaded()
+        from ottla.spark.environment.python_workers import freeze_loaded_modules
+        freeze_loaded_modules()
         frozen = gc.get_freeze_count()
         later = [[]]
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         assert gc.get_freeze_count() == frozen > 1000, (frozen, gc.get_freeze_count())
     """)
 
@@ -60,11 +60,11 @@ def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
 def test_what_a_task_has_imported_is_left_to_itself_from_the_next_one_on() -> None:
     run("""if True:
         import gc
-        from ottla.spark.environment.python_workers import keep_what_is_loaded
-        keep_what_is_loaded()
+        from ottla.spark.environment.python_workers import freeze_loaded_modules
+        freeze_loaded_modules()
         frozen = gc.get_freeze_count()
         import sqlite3
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         assert gc.get_freeze_count() > frozen + 100, (frozen, gc.get_freeze_count())
     """)
 

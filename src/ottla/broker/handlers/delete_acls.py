@@ -40,7 +40,9 @@ async def _remove(
         filter_results=[
             _failed(entry)
             if isinstance(entry, KafkaError)
-            else m.DeleteAclsFilterResult(error_message=None, matching_acls=[_met(*met) for met in next(outcomes)])
+            else m.DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_matching_acl(*met) for met in next(outcomes)]
+            )
             for entry in filters
         ]
     )
@@ -53,7 +55,7 @@ def _read(requested: m.DeleteAclsFilter) -> ACLFilter | KafkaError:
         return error
 
 
-def _met(acl: ACL, error: KafkaError | None) -> m.DeleteAclsMatchingAcl:
+def _matching_acl(acl: ACL, error: KafkaError | None) -> m.DeleteAclsMatchingAcl:
     code, message = (0, None) if error is None else (code_of(error), error.message)
     return m.DeleteAclsMatchingAcl(
         error_code=code, error_message=message, **resource_fields(acl.resource_pattern), **acl_fields(acl)

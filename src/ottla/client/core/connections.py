@@ -275,7 +275,7 @@ class Connections:
             node.port,
             client_id=self.client_id,
             options=self._options._replace(connect_timeout=self._setup_timeout.backoff(state.failures)),
-            metrics=self.metrics.of(node_id),
+            metrics=self.metrics.for_node(node_id),
             on_close=self._on_close,
         )
         slow = loop.call_later(SLOW_SECONDS, self._report_slow, f"{node.host}:{node.port}")

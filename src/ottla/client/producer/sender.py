@@ -305,7 +305,7 @@ class Sender:
 
     def _measure(self, node: int, latency_ms: float, throttle_ms: int, now: float) -> None:
         self.metrics.record_latency(latency_ms, throttle_ms, now)
-        self.connections.metrics.of(node).latency.record(latency_ms, now)
+        self.connections.metrics.for_node(node).latency.record(latency_ms, now)
 
     def _handle_disconnect(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
         """Handle a request without a response. It is unknown whether the broker has written its batches."""

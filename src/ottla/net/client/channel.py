@@ -221,7 +221,7 @@ class Channel:
             self._writing = False
             self.loop.remove_writer(self._socket)
         while self._when_written:
-            _settle(self._when_written.popleft(), None)
+            _complete(self._when_written.popleft(), None)
 
     def _write_some(self) -> None:
         assert self._socket is not None
@@ -314,7 +314,7 @@ class Channel:
         if self._answers < 2:
             self._answers += 1
         self.last_used = self.loop.time()
-        _settle(sent.response, response)
+        _complete(sent.response, response)
 
     # timeouts and closing
 
@@ -369,7 +369,7 @@ def _version_of_answer(sent: InFlight, frame: memoryview, pos: int) -> int:
     return sent.version
 
 
-def _settle(future: asyncio.Future[Any], value: Any) -> None:
+def _complete(future: asyncio.Future[Any], value: Any) -> None:
     if not future.done():
         future.set_result(value)
 

@@ -63,14 +63,14 @@ class ChannelMetrics:
         name = self._metrics.name("connection-count", self._group, "The number of open connections.")
         self._metrics.add_metric(name, connections)
 
-    def of(self, node_id: int) -> NodeMetrics:
+    def for_node(self, node_id: int) -> NodeMetrics:
         """Return the sensors of the connections to one broker."""
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = self._of_new(node_id)
+            node = self._nodes[node_id] = self._create(node_id)
         return node
 
-    def _of_new(self, node_id: int) -> NodeMetrics:
+    def _create(self, node_id: int) -> NodeMetrics:
         node = f"node-{node_id}"
         requests = self._node_meter(node, "requests-sent", "request", "requests sent", self._requests, counts=True)
         self._sizes(requests, self._node_group, node_id=node)

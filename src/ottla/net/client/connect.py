@@ -120,14 +120,14 @@ async def _until(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, add: Callable[..., None], remove: Callable[..., Any]
 ) -> None:
     ready = loop.create_future()
-    add(sock, _settle, ready)
+    add(sock, _complete, ready)
     try:
         await ready
     finally:
         remove(sock)
 
 
-def _settle(ready: asyncio.Future[None]) -> None:
+def _complete(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
 

@@ -41,7 +41,7 @@ TLS_HELLO = 0x1603
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 """States of a socket whose peer has closed the connection (linux/tcp_states.h)."""
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
-LOOK_SECONDS = 1.0
+DISCONNECT_CHECK_SECONDS = 1.0
 """Interval in seconds between checks whether a peer has disconnected.
 
 Only used if the peer has sent data beyond the request in progress: the socket is then not read, so its end would not be
@@ -142,8 +142,8 @@ class Connection:
         "_filled",
         "_frame_began",
         "_frame_free",
+        "_is_check_scheduled",
         "_is_loading",
-        "_is_looking",
         "_loop",
         "_memory",
         "_out",
@@ -194,7 +194,7 @@ class Connection:
         self._out: list[Chunk] = []
         self._reading = self._writing = False
         self._is_loading = False  # whether a worker is reading the next bytes to send from the disk
-        self._is_looking = False  # whether a timer will look for the peer's end
+        self._is_check_scheduled = False  # whether a timer will check for a disconnect of the peer
         self._task: asyncio.Future[Reply] | None = None
         self._throttle_seconds = 0.0
         self._send_began = 0.0  # start time of a response that the socket did not accept at once; 0 if there is none
@@ -289,7 +289,7 @@ class Connection:
         """
         buffer = self._buffer or self._take_buffer()
         if self._filled == len(buffer):
-            self._look_for_end()
+            self._check_for_disconnect()
         elif self._receive(buffer) == 0:
             self._on_end(has_more=self._has_unhandled)
         elif self._frame_free and self._filled - self._start <= STANDARD_BYTES:
@@ -308,11 +308,11 @@ class Connection:
             self._filled += n
         return n
 
-    def _look_again(self) -> None:
-        self._is_looking = False
-        self._look_for_end()
+    def _check_again(self) -> None:
+        self._is_check_scheduled = False
+        self._check_for_disconnect()
 
-    def _look_for_end(self) -> None:
+    def _check_for_disconnect(self) -> None:
         """Check whether the peer has disconnected while a request is in progress.
 
         If it has, the response cannot be sent. The request is completed nevertheless, but no longer waits for
@@ -326,9 +326,9 @@ class Connection:
         if has_gone:
             self._on_end(has_more=has_more)
         elif has_more:
-            if not self._is_looking:
-                self._is_looking = True
-                self._loop.call_later(LOOK_SECONDS, self._look_again)
+            if not self._is_check_scheduled:
+                self._is_check_scheduled = True
+                self._loop.call_later(DISCONNECT_CHECK_SECONDS, self._check_again)
             self._stop_reading()
 
     def _on_end(self, *, has_more: bool) -> None:

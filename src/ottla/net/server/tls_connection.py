@@ -197,7 +197,7 @@ class TlsConnection(Connection):
 
     def _on_readable(self) -> None:
         if self._task is not None:
-            self._look_for_end()
+            self._check_for_disconnect()
             return
         for _ in range(IN_A_ROW):
             if not self._reading:

@@ -25,7 +25,7 @@ class WrittenState(NamedTuple):
     isr: tuple[int, ...]
 
     @classmethod
-    def of(cls, value: bytes) -> WrittenState:
+    def parse(cls, value: bytes) -> WrittenState:
         """Parse the content of a znode."""
         state = json.loads(value)
         return cls(state["controller_epoch"], state["leader"], state["leader_epoch"], tuple(state["isr"]))
@@ -64,7 +64,7 @@ class PartitionStates:
         if value is None:
             self.states.pop(key, None)
             return
-        after = WrittenState.of(value)
+        after = WrittenState.parse(value)
         before = self.states.get(key)
         name = f"{key[0]}-{key[1]}"
         self.violations += [f"{name}: {text}" for text in _own_faults(after)]

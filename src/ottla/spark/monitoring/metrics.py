@@ -24,7 +24,7 @@ class QueryMetric(NamedTuple):
     value: Callable[[QueryHistory], float]
 
 
-def _of_last(value: Callable[[MicroBatch], float]) -> Callable[[QueryHistory], float]:
+def _of_last_batch(value: Callable[[MicroBatch], float]) -> Callable[[QueryHistory], float]:
     return lambda query: value(query.last) if query.last is not None else 0.0
 
 
@@ -36,31 +36,37 @@ QUERY_METRICS: Final = (
     QueryMetric("running", "1 while the query runs, otherwise 0.", lambda q: float(q.status == RUNNING)),
     QueryMetric("input-rows-total", "The number of rows read.", lambda q: q.rows),
     QueryMetric("micro-batches-total", "The number of completed micro-batches.", lambda q: q.batches),
-    QueryMetric("batch-id", "The id of the last micro-batch.", _of_last(lambda b: b.batch_id)),
-    QueryMetric("batch-duration-ms", "The duration of the last micro-batch in ms.", _of_last(lambda b: b.milliseconds)),
+    QueryMetric("batch-id", "The id of the last micro-batch.", _of_last_batch(lambda b: b.batch_id)),
     QueryMetric(
-        "input-rows-rate", "The number of rows that arrive per second.", _of_last(lambda b: b.input_rows_per_second)
+        "batch-duration-ms", "The duration of the last micro-batch in ms.", _of_last_batch(lambda b: b.milliseconds)
     ),
     QueryMetric(
-        "processed-rows-rate", "The number of rows processed per second.", _of_last(lambda b: b.rows_per_second)
+        "input-rows-rate",
+        "The number of rows that arrive per second.",
+        _of_last_batch(lambda b: b.input_rows_per_second),
     ),
     QueryMetric(
-        "offsets-behind-latest", "The number of unread offsets of all topics.", _of_last(lambda b: total(b.behind))
+        "processed-rows-rate", "The number of rows processed per second.", _of_last_batch(lambda b: b.rows_per_second)
+    ),
+    QueryMetric(
+        "offsets-behind-latest",
+        "The number of unread offsets of all topics.",
+        _of_last_batch(lambda b: total(b.behind)),
     ),
     QueryMetric(
         "min-offsets-behind-latest",
         "The smallest number of unread offsets of a partition.",
-        _of_last(lambda b: min(_lags(b))),
+        _of_last_batch(lambda b: min(_lags(b))),
     ),
     QueryMetric(
         "max-offsets-behind-latest",
         "The largest number of unread offsets of a partition.",
-        _of_last(lambda b: max(_lags(b))),
+        _of_last_batch(lambda b: max(_lags(b))),
     ),
     QueryMetric(
         "avg-offsets-behind-latest",
         "The average number of unread offsets of a partition.",
-        _of_last(lambda b: sum(_lags(b)) / len(_lags(b))),
+        _of_last_batch(lambda b: sum(_lags(b)) / len(_lags(b))),
     ),
     QueryMetric(
         "state-rows", "The number of rows in the state of stateful operators.", lambda q: q.state.rows if q.state else 0
@@ -140,4 +146,4 @@ def _behind(topic: str) -> Callable[[QueryHistory], float]:
 
 
 def _duration(phase: str) -> Callable[[QueryHistory], float]:
-    return _of_last(lambda batch: batch.durations_ms.get(phase, 0))
+    return _of_last_batch(lambda batch: batch.durations_ms.get(phase, 0))

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.errors import IllegalStateError
-from ottla.spark.environment.python_workers import SentToWorkers, keep_what_is_loaded
+from ottla.spark.environment.python_workers import SentToWorkers, freeze_loaded_modules
 from ottla.spark.environment.spark_versions import DataSourceStreamArrowWriter
 
 log: Final = logging.getLogger("ottla.spark")
@@ -110,7 +110,7 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         context = _context()
         # The checkpoint stores the query's id.
         query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
@@ -139,7 +139,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         return self.sink.write(self._task(_context()), iterator)
 
     def _task(self, context: Any) -> Task:

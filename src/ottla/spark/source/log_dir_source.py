@@ -21,7 +21,7 @@ from ottla.records.batch import BatchHeader
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
-from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.environment.python_workers import freeze_loaded_modules
 from ottla.spark.options.offset_range_limit import Offsets
 from ottla.spark.options.options import SourceOptions, Subscription
 from ottla.spark.source.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
@@ -73,7 +73,7 @@ class LogDirReader(RangeReader, DataSourceReader):
         if not isinstance(partition, LogDirPartition):
             # If there are no ranges, Spark creates a partition itself.
             return iter(())
-        keep_what_is_loaded()
+        freeze_loaded_modules()
 
         def lost(left: OffsetRange, error: OffsetOutOfRangeError) -> int:
             self.report_loss(f"{left.topic_partition}: {error}")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.errors import OffsetOutOfRangeError
-from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.environment.python_workers import freeze_loaded_modules
 from ottla.spark.source.arrow import record_batches
 from ottla.spark.source.brokers import Brokers, read_range
 from ottla.spark.source.offsets import OffsetRange, split
@@ -40,7 +40,7 @@ class BrokerReader(RangeReader):
         if not isinstance(partition, RangePartition):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         columns = remaining_records(partition.range, lambda left: read_range(left, self.options), self._lost)
         return record_batches(columns, partition.range.topic_partition, self.columns)
 

@@ -202,7 +202,7 @@ class CleanerPass:
                 target.append(rewritten, [(any_magic.read_header(rewritten), 0, len(rewritten))])
         self._copy_transaction_index(group, target)
         target.finish()
-        target.keep_time()
+        target.set_modification_time()
         target.sync()
 
     def _copy_transaction_index(self, group: list[Segment], target: Segment) -> None:
@@ -246,7 +246,7 @@ class CleanerPass:
             retained = [] if aborted else [r for r in records if self._keeps(r, expired=expired)]
             needs_horizon = any(r.value is None for r in retained)
             if retained:
-                transactions.keep_data_of(header)
+                transactions.on_batch_retained(header)
         if needs_horizon and horizon is None:
             horizon = self.now_ms + self.log.config.delete_retention_ms
             return _rewrite(header, retained, horizon)
@@ -256,7 +256,9 @@ class CleanerPass:
             return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
         if header.last_offset not in self._last_batches:
             return None
-        transactions.keep_data_of(header)  # without its marker, the batch would start a transaction that never ends
+        transactions.on_batch_retained(
+            header
+        )  # without its marker, the batch would start a transaction that never ends
         return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
@@ -366,7 +368,7 @@ class _Transactions:
         self._cleaning = cleaning
         self._with_data: set[int] = set()
 
-    def keep_data_of(self, header: BatchHeader) -> None:
+    def on_batch_retained(self, header: BatchHeader) -> None:
         """Record that a batch of this producer is retained."""
         if header.is_transactional:
             self._with_data.add(header.producer_id)

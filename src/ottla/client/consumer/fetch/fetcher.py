@@ -209,7 +209,7 @@ class Fetcher:
 
     def _measure(self, node: int, seconds: float, throttled_ms: int) -> None:
         self.metrics.fetched(seconds, throttled_ms)
-        self.connections.metrics.of(node).latency.record(seconds * 1000)
+        self.connections.metrics.for_node(node).latency.record(seconds * 1000)
 
     # Responses
 
