@@ -53,7 +53,7 @@ class Subscription(NamedTuple):
 @dataclass(slots=True)
 class _ClientState:
     subscription: Subscription
-    asked_ms: float
+    requested_ms: float
     pushed_ms: float | None = None
     terminating: bool = False
 
@@ -90,7 +90,7 @@ class Telemetry:
         state = self._clients.pop(client.client_instance_id, None)
         self._clients[client.client_instance_id] = state or _ClientState(subscription, now)
         if state is not None:
-            state.subscription, state.asked_ms = subscription, now
+            state.subscription, state.requested_ms = subscription, now
         while len(self._clients) > MAX_CLIENTS:
             self._clients.popitem(last=False)
         return subscription

@@ -113,7 +113,7 @@ class Authorizer:
         if self._allow_everyone:
             return True
         return any(
-            _is_left(acl, names, prefixes)
+            _is_effective(acl, names, prefixes)
             for acl in rules
             if acl.permission_type is ACLPermissionType.ALLOW and acl.operation in allowing
         )
@@ -178,7 +178,7 @@ def _is_about(acl: ACL, client: AuthorizableClient) -> bool:
     return acl.principal in (client.principal, EVERYBODY) and acl.host in (client.host, WILDCARD)
 
 
-def _is_left(acl: ACL, denied_names: Collection[str], denied_prefixes: Collection[str]) -> bool:
+def _is_effective(acl: ACL, denied_names: Collection[str], denied_prefixes: Collection[str]) -> bool:
     """Return whether an ALLOW ACL covers any resource that is not denied."""
     name = acl.resource_pattern.resource_name
     literal = _is_literal(acl.resource_pattern.pattern_type)

@@ -53,11 +53,11 @@ class Timeline(logging.Handler):
             text += f": {record.exc_info[1]!r}"
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
-    def note(self, who: str, text: str) -> str:
+    def note(self, process: str, text: str) -> str:
         """Add a line. Return its text without the name of the run's directory, which differs from run to run."""
         text = text.replace(self._directory, "")
         if len(self.lines) < MAX_EVENTS:
-            self.lines.append(f"{self._loop.time():10.4f} {who:12} {text}")
+            self.lines.append(f"{self._loop.time():10.4f} {process:12} {text}")
         return text
 
 
@@ -179,10 +179,10 @@ class World:
         """A hash of all messages with their order and times: equal for two runs of the same seed."""
         return self._hash.hexdigest()
 
-    def note(self, who: str, text: str) -> None:
+    def note(self, process: str, text: str) -> None:
         """Add a line to the timeline and to the trace."""
-        text = self.timeline.note(who, text)
-        self._hash.update(f"{self.loop.time():.9f} {who} {text}".encode())
+        text = self.timeline.note(process, text)
+        self._hash.update(f"{self.loop.time():.9f} {process} {text}".encode())
 
     def _on_message(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1

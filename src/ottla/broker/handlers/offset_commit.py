@@ -87,13 +87,13 @@ def _append(
     # the group.
     runtime = context.broker.groups
     runtime.check(request.group_id)
-    who = Committer(
+    committer = Committer(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         partitions=accepted.keys(),
     )
-    runtime.offsets.check_commit(request.group_id, who, context.version)
+    runtime.offsets.check_commit(request.group_id, committer, context.version)
     committed = [offset_record(request.group_id, tp, offset) for tp, offset in accepted.items()]
     return runtime.append(request.group_id, committed)
 

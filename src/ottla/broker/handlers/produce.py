@@ -76,7 +76,7 @@ OLD_FORMAT_FACTOR = 4
 """Maximum decompressed size of messages that are up-converted, as a multiple of max.message.bytes."""
 COMPRESSED_AT_ONCE = 4
 """Number of compressed batches in a request above which other requests are processed in between."""
-NOT_ASKED = VerificationResult()
+NOT_VERIFIED = VerificationResult()
 """The result if no verification was necessary."""
 INVALID_DATA = (
     errors.MessageTooLargeError,
@@ -156,10 +156,10 @@ def _append_authorized(
     if context.broker.authorizer is not None and not _may_be_transactional(request, context):
         return _reject_all(request, errors.TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
-        return _append_all(request, context, NOT_ASKED)
+        return _append_all(request, context, NOT_VERIFIED)
     if context.version >= JOINS_SINCE or transaction_verification.is_remote(context.broker, request.transactional_id):
         return _join_and_append(request, context)
-    return _append_all(request, context, NOT_ASKED)
+    return _append_all(request, context, NOT_VERIFIED)
 
 
 def _highest_producer_id(request: ProduceRequest) -> int:

@@ -71,14 +71,14 @@ async def _commit(
     await transaction_verification.add_or_verify(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)
     partition = broker.partitions.leader(broker.image, offsets)
     transaction_verification.ensure_verified(broker, writer, partition, rules, NO_SEQUENCE, admission)
-    who = Committer(
+    committer = Committer(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         transactional=True,
         partitions=accepted.keys(),
     )
-    runtime.offsets.check_commit(request.group_id, who, context.version)
+    runtime.offsets.check_commit(request.group_id, committer, context.version)
     await runtime.append_pending(request.group_id, list(accepted.values()), writer.producer)
 
 

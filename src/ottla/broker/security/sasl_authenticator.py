@@ -156,16 +156,16 @@ class SaslAuthenticator:
         assert session.mechanism is not None
         if session.raw:
             try:
-                said = self._step(bytes(frame), session, connection)
+                challenge = self._step(bytes(frame), session, connection)
             except SaslAuthenticationFailedError as error:
                 return self._fail(None, connection, error.message)
-            return [len(said).to_bytes(4, "big"), said]
+            return [len(challenge).to_bytes(4, "big"), challenge]
         header, pos = _header(frame)
         if header.api_key != AUTHENTICATE or header.api_version not in SaslAuthenticateRequest.VERSIONS:
             raise CloseConnectionError(f"expected SaslAuthenticate, received {_name(header)}")
         token = _decoded(SaslAuthenticateRequest, frame, header, pos).auth_bytes
         try:
-            said = self._step(bytes(token), session, connection)
+            challenge = self._step(bytes(token), session, connection)
         except SaslAuthenticationFailedError as error:
             response = SaslAuthenticateResponse(
                 error_code=error.code or 0, error_message=_error_message(error, session)
@@ -175,14 +175,14 @@ class SaslAuthenticator:
             why += f" (user={shortened(claimed)} sasl.mechanism={session.name} client_id={shortened(header.client_id)})"
             return self._fail(framed(response, header), connection, why)
         lifetime_ms = session.lifetime_ms if session.stage is SaslState.COMPLETE else 0
-        return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
+        return framed(SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms), header)
 
     def _step(self, token: bytes, session: SaslSession, connection: Connection) -> bytes:
         mechanism = session.mechanism
         assert mechanism is not None
-        said = mechanism.step(token)
+        challenge = mechanism.step(token)
         if mechanism.user is None:
-            return said
+            return challenge
         if session.user not in (None, mechanism.user):
             raise SaslAuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {session.user} to {mechanism.user}"
@@ -197,7 +197,7 @@ class SaslAuthenticator:
         session.stage, session.user, session.mechanism = SaslState.COMPLETE, mechanism.user, None
         connection.state[USER], connection.state[BY_TOKEN] = mechanism.user, mechanism.by_token
         connection.max_frame = self._max_frame
-        return said
+        return challenge
 
     async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
         connection.listener.counts.failed_authentication += 1

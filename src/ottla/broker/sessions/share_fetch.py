@@ -159,9 +159,9 @@ class SharePartitionReader:
             if shared is None:
                 raise InvalidRecordStateError
             now = self._broker.clock.monotonic()
-            said = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
-            changed = shared.acknowledge(self._member_id, said, now)
-            for batch in said:
+            ranges = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
+            changed = shared.acknowledge(self._member_id, ranges, now)
+            for batch in ranges:
                 self._count(batch)
             states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some locks may have been renewed
             if changed:

@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.client")
 
 FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, errors.UnsupportedVersionError)
 """Errors after which telemetry stops."""
-ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
+SUBSCRIPTION_OUTDATED: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
 """Errors after which the client requests its subscription again."""
 RETRY_SECONDS: Final = 60.0
 """Delay in seconds after a failed request."""
@@ -90,7 +90,7 @@ class Telemetry:
                 self._subscription = await self._subscribe()
                 self._subscribed.set()
                 await self._push_while_subscribed(self._subscription)
-            except ASK_AGAIN:
+            except SUBSCRIPTION_OUTDATED:
                 continue
             except FINAL as error:
                 log.debug("Client telemetry stopped: %s", error)

@@ -207,8 +207,8 @@ class ProducerCore:
 
     def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columnar.Table:
         """Create the columns of a send_batch call. The default timestamp is the current time."""
-        given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
-        return columnar.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
+        has_injected_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
+        return columnar.table(values, keys, self.clock.now_ms() if has_injected_clock else timestamps_ms)
 
     def batch_steps(
         self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None

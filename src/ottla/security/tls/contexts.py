@@ -75,10 +75,10 @@ def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLConte
 def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
     enabled = sorted(VERSIONS[name] for name in config.ssl_enabled_protocols)
     newest = VERSIONS.get(config.ssl_protocol, ssl.TLSVersion.TLSv1_3)
-    spoken = [version for version in enabled if version <= newest]
-    if not spoken:
+    allowed = [version for version in enabled if version <= newest]
+    if not allowed:
         raise ConfigurationError("ssl.enabled.protocols: all of them are newer than ssl.protocol")
-    context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
+    context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
 
 
 def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:

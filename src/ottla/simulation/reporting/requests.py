@@ -59,8 +59,8 @@ def _note(timeline: Timeline, header: Any, what: str, lines: Iterator[str]) -> N
     process = PROCESS.get()
     for line in lines:
         if name != "Fetch" or "records=" in line or "error=" in line:
-            who = "-" if process is None else process.name
-            timeline.note(who, f"{what.format(f'{name} #{header.correlation_id}')}: {line}"[:MAX_CHARACTERS])
+            host = "-" if process is None else process.name
+            timeline.note(host, f"{what.format(f'{name} #{header.correlation_id}')}: {line}"[:MAX_CHARACTERS])
 
 
 def flat(message: Struct, names: Mapping[UUID, str]) -> Iterator[str]:

@@ -62,8 +62,8 @@ def story(timeline: Sequence[str], violations: Sequence[str]) -> list[str]:
 
 
 def _concerns(line: str, places: Sequence[tuple[str, int]], clients: Sequence[str]) -> bool:
-    who, text = line[11:24].strip(), line[24:]
-    if who in WHOLE or who in clients or LIFE.search(text):
+    process, text = line[11:24].strip(), line[24:]
+    if process in WHOLE or process in clients or LIFE.search(text):
         return True
     if any(re.search(rf"\b{client}\b", text) for client in clients):
         return True

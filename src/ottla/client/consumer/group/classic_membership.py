@@ -396,10 +396,10 @@ class ClassicMembership(Membership):
         """
         self._stop_heartbeats()
         self._cancel_join()
-        goes = self.config.group_instance_id is None
+        leaves = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
-            goes = operation is GroupMembershipOperation.LEAVE_GROUP
-        if self.member_id and goes:
+            leaves = operation is GroupMembershipOperation.LEAVE_GROUP
+        if self.member_id and leaves:
             await self._send_leave("the consumer is being closed or unsubscribed")
         self.reset()
 

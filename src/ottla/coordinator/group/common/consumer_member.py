@@ -19,8 +19,8 @@ from uuid import UUID
 from ottla.model import TopicIdPartition
 
 JOINING = 0
-LEFT = -1
-LEFT_FOR_A_WHILE = -2
+LEAVE_GROUP_EPOCH = -1
+LEAVE_GROUP_STATIC_EPOCH = -2
 """Special member epochs: joining, left, and left as a static member that will return."""
 
 
@@ -63,7 +63,7 @@ class ModernMember:
     client_id: str = ""
     client_host: str = ""
     epoch: int = JOINING
-    previous_epoch: int = LEFT
+    previous_epoch: int = LEAVE_GROUP_EPOCH
 
     @property
     def label(self) -> str:

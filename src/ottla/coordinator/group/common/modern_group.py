@@ -16,7 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.common.consumer_member import (
-    LEFT,
+    LEAVE_GROUP_EPOCH,
     NOTHING,
     Assignment,
     ModernMember,
@@ -159,7 +159,7 @@ def apply_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
 
 
 def apply_target_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
-    group.target_epoch = LEFT if value is None else value.assignment_epoch
+    group.target_epoch = LEAVE_GROUP_EPOCH if value is None else value.assignment_epoch
 
 
 def apply_target(group: SubscribedGroup[Any], key: Any, value: Any) -> None:

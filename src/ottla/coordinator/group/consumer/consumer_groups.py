@@ -20,8 +20,8 @@ from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.common.consumer_member import (
     JOINING,
-    LEFT,
-    LEFT_FOR_A_WHILE,
+    LEAVE_GROUP_EPOCH,
+    LEAVE_GROUP_STATIC_EPOCH,
     NOTHING,
     Assignment,
     ConsumerMember,
@@ -73,7 +73,7 @@ class ConsumerGroups(TimedGroups):
 
         def handle(result: CoordinatorResult) -> m.ConsumerGroupHeartbeatResponse:
             self._check(request, version)
-            if request.member_epoch in (LEFT, LEFT_FOR_A_WHILE):
+            if request.member_epoch in (LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH):
                 return self._leave(request, result)
             return self._heartbeat(request, client, result)
 
@@ -126,7 +126,7 @@ class ConsumerGroups(TimedGroups):
         if owner is None or owner == member_id:
             return update.group.members.get(member_id) or ConsumerMember(member_id)
         old = update.group.members[owner]
-        if not classic and old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
+        if not classic and old.classic is None and old.epoch != LEAVE_GROUP_STATIC_EPOCH:
             raise errors.UnreleasedInstanceIdError(
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {owner} member."
@@ -210,14 +210,14 @@ class ConsumerGroups(TimedGroups):
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
         epoch = request.member_epoch
         check_not_blank(GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id)
-        if version >= OWN_IDS_SINCE or epoch > JOINING or epoch == LEFT:
+        if version >= OWN_IDS_SINCE or epoch > JOINING or epoch == LEAVE_GROUP_EPOCH:
             check_not_blank(MemberId=request.member_id)
         if epoch == JOINING:
             _check_join(request)
-        elif epoch == LEFT_FOR_A_WHILE:
+        elif epoch == LEAVE_GROUP_STATIC_EPOCH:
             if request.instance_id is None:
                 raise errors.InvalidRequestError("InstanceId can't be null.")
-        elif epoch < LEFT_FOR_A_WHILE:
+        elif epoch < LEAVE_GROUP_STATIC_EPOCH:
             raise errors.InvalidRequestError("MemberEpoch is invalid.")
         offered = self._config.group_consumer_assignors
         if request.server_assignor is not None and request.server_assignor not in offered:
@@ -288,9 +288,11 @@ class ConsumerGroups(TimedGroups):
         if not isinstance(group, ConsumerGroup):
             raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a consumer group.")
         member = group.member_of(request.member_id, request.instance_id)
-        if request.member_epoch == LEFT_FOR_A_WHILE:
+        if request.member_epoch == LEAVE_GROUP_STATIC_EPOCH:
             update = self.begin_update(group)
-            update.set_current(replace(member, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, revoking=NOTHING))
+            update.set_current(
+                replace(member, epoch=LEAVE_GROUP_STATIC_EPOCH, state=MemberState.STABLE, revoking=NOTHING)
+            )
             result.records += update.records
         else:
             self.remove(group, {member.id}, result)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.coordinator.group.common.consumer_member import (
-    LEFT,
+    LEAVE_GROUP_EPOCH,
     NOTHING,
     Assignment,
     Classic,
@@ -169,7 +169,11 @@ def _apply_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrent
     old = group.members.get(key.member_id)
     if value is None:
         if old is not None:
-            group.put(replace(old, epoch=LEFT, previous_epoch=LEFT, assigned=NOTHING, revoking=NOTHING))
+            group.put(
+                replace(
+                    old, epoch=LEAVE_GROUP_EPOCH, previous_epoch=LEAVE_GROUP_EPOCH, assigned=NOTHING, revoking=NOTHING
+                )
+            )
         return
     group.put(
         replace(

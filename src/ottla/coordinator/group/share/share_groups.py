@@ -12,7 +12,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
-from ottla.coordinator.group.common.consumer_member import JOINING, LEFT, NOTHING, by_topic
+from ottla.coordinator.group.common.consumer_member import JOINING, LEAVE_GROUP_EPOCH, NOTHING, by_topic
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.common.group_configs import SHARE
@@ -46,7 +46,7 @@ class ShareGroups(ModernGroups):
 
         def handle(result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
             _check(request)
-            if request.member_epoch == LEFT:
+            if request.member_epoch == LEAVE_GROUP_EPOCH:
                 return self._leave(request, result)
             return self._heartbeat(request, client, result)
 
@@ -165,7 +165,7 @@ class ShareGroups(ModernGroups):
     def _leave(self, request: m.ShareGroupHeartbeatRequest, result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=False)
         result.records += self._removed(group, {group.member(request.member_id).id}, "left")
-        return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
+        return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
 
     def _removed(self, group: ShareGroup, removed: set[str], verb: str) -> list[CoordinatorRecord]:
         left = len(group.members) - len(removed)
@@ -190,5 +190,5 @@ def _check(request: m.ShareGroupHeartbeatRequest) -> None:
     check_not_blank(GroupId=request.group_id, MemberId=request.member_id, RackId=request.rack_id)
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
         raise errors.InvalidRequestError("SubscribedTopicNames must be set in first request.")
-    if request.member_epoch < LEFT:
+    if request.member_epoch < LEAVE_GROUP_EPOCH:
         raise errors.InvalidRequestError("MemberEpoch is invalid.")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.group.common.consumer_member import LEFT, MemberState
+from ottla.coordinator.group.common.consumer_member import LEAVE_GROUP_EPOCH, MemberState
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target_epoch
 from ottla.coordinator.group.common.record_serde import RecordSerde, RecordType, record
 from ottla.coordinator.group.streams import streams_topology
@@ -190,7 +190,12 @@ def _apply_current(group: StreamsGroup, key: Any, value: r.StreamsGroupCurrentMe
         if old is not None:
             group.put(
                 replace(
-                    old, epoch=LEFT, previous_epoch=LEFT, assigned=NO_TASKS, revoking=NO_TASKS, assignment_epochs={}
+                    old,
+                    epoch=LEAVE_GROUP_EPOCH,
+                    previous_epoch=LEAVE_GROUP_EPOCH,
+                    assigned=NO_TASKS,
+                    revoking=NO_TASKS,
+                    assignment_epochs={},
                 )
             )
         return

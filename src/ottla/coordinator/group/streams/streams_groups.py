@@ -22,7 +22,12 @@ from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records as classic_records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
-from ottla.coordinator.group.common.consumer_member import JOINING, LEFT, LEFT_FOR_A_WHILE, MemberState
+from ottla.coordinator.group.common.consumer_member import (
+    JOINING,
+    LEAVE_GROUP_EPOCH,
+    LEAVE_GROUP_STATIC_EPOCH,
+    MemberState,
+)
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.common.group_configs import STREAMS
 from ottla.coordinator.group.common.member_timers import TimedGroups
@@ -75,7 +80,7 @@ class StreamsGroups(TimedGroups):
         def handle(result: CoordinatorResult) -> m.StreamsGroupHeartbeatResponse:
             _check_supported(request)
             _check(request)
-            if request.member_epoch == LEFT:
+            if request.member_epoch == LEAVE_GROUP_EPOCH:
                 return self._leave(request, result)
             return self._heartbeat(request, client, result)
 
@@ -226,7 +231,7 @@ class StreamsGroups(TimedGroups):
         return configured
 
     def _bump_if_changed(
-        self, update: StreamsGroupUpdate, configured: ConfiguredTopology, changed: bool, who: str
+        self, update: StreamsGroupUpdate, configured: ConfiguredTopology, changed: bool, member: str
     ) -> None:
         """Bump the epoch if members, topology, topics or configs have changed since the last epoch."""
         group = update.group
@@ -235,7 +240,7 @@ class StreamsGroups(TimedGroups):
         after = (configured.metadata_hash, validated, configs)
         if changed or after != (group.metadata_hash, group.validated_topology_epoch, group.assignor_configs):
             update.bump_epoch(*after)
-            _log_rebalance(update.group, f"{who} joins or changes" if changed else "topics or configs have changed")
+            _log_rebalance(update.group, f"{member} joins or changes" if changed else "topics or configs have changed")
 
     def _delay_first_assignment(self, group: StreamsGroup) -> None:
         delay_ms = self.configs.initial_rebalance_delay_ms(group.id)
@@ -325,9 +330,9 @@ def _check(request: m.StreamsGroupHeartbeatRequest) -> None:
     epoch = request.member_epoch
     if epoch == JOINING:
         _check_join(request)
-    elif epoch == LEFT_FOR_A_WHILE:
+    elif epoch == LEAVE_GROUP_STATIC_EPOCH:
         raise errors.InvalidRequestError("InstanceId can't be null.")
-    elif epoch < LEFT_FOR_A_WHILE:
+    elif epoch < LEAVE_GROUP_STATIC_EPOCH:
         raise errors.InvalidRequestError(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     elif request.topology is not None:
         raise errors.InvalidRequestError("Topology can only be provided when (re-)joining.")
