@@ -3,7 +3,7 @@
     make fuzz-coverage ARGS="--seconds 60 --target znode_values"
 
 Each target of `fuzz.inputs` runs in a child process, from the inputs in `fuzz/corpus` and those of earlier runs
-in `build/fuzz`. Bytes that a target does not refuse with an error of its own are in `build/fuzz/failures`; the exit
+in `build/fuzz`. Bytes for which a target raises an unexpected error are written to `build/fuzz/failures`, and the exit
 code is then 1. `--save` replaces the corpus by some of the inputs that have reached new code.
 """
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _instrumented() -> dict[str, Callable[[bytes], object]]:
-    """Import the targets, and all of Ottla that they use, with the calls by which Atheris sees what is reached."""
+    """Import the targets and the modules that they use, instrumented for coverage by Atheris."""
     import atheris
 
     included = ["ottla", "fuzz"]
@@ -100,12 +100,12 @@ def _fuzz(target: str, call: Callable[[bytes], object], seconds: int, *, save: b
 
 
 def _escaped(word: bytes) -> str:
-    """Return a word as dictionaries of libFuzzer have it."""
+    """Return a word in the syntax of libFuzzer's dictionaries."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
 
 def _save(target: str, directory: Path) -> None:
-    """Keep inputs of all lengths: those that reach far are seldom the shortest ones."""
+    """Write inputs of all lengths to the corpus: the shortest ones seldom reach the most code."""
     contents = {path.read_bytes() for path in directory.iterdir()} - {b""}
     inputs = sorted(contents, key=lambda data: (len(data), data))
     CORPUS.mkdir(exist_ok=True)

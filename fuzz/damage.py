@@ -1,4 +1,4 @@
-"""How bytes are damaged."""
+"""Damages bytes at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff
 
 
 def damaged(data: bytes, r: random.Random) -> bytes:
-    """The bytes with a few of them changed, cut or doubled."""
+    """Return the bytes with a few of them changed, removed or duplicated."""
     out = bytearray(data)
     for _ in range(r.randint(1, 4)):
         if not out:

@@ -1,4 +1,4 @@
-"""Damage messages and batches for a while: decoders may refuse them, and may do nothing else.
+"""Pass damaged messages and batches to the decoders, which must accept or reject them.
 
 make fuzz ARGS="--seconds 60 --seed 7"
 """
@@ -39,7 +39,7 @@ Target = Callable[[random.Random], None]
 
 
 def messages(r: random.Random) -> None:
-    """A message of any API and version."""
+    """Return a message of any API and version."""
     api = r.choice(APIS)
     cls: Any = r.choice([api.request, api.response])
     version = r.choice(cls.VERSIONS)
@@ -55,7 +55,7 @@ def messages(r: random.Random) -> None:
 
 
 def headers(r: random.Random) -> None:
-    """A request's header."""
+    """Return a request header."""
     try:
         decode_request_header(r.randbytes(r.randint(0, 40)))
     except MalformedMessageError:
@@ -63,7 +63,7 @@ def headers(r: random.Random) -> None:
 
 
 def batches(r: random.Random) -> None:
-    """A record batch in any codec, its checksum left unchecked so that the damage gets through."""
+    """Decode a record batch in any codec without checking its checksum, so that the decoder sees the damage."""
     builder = BatchBuilder(bytearray(5000), r.choice(compression.CODECS).id)
     for i in range(r.randint(1, 20)):
         builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 20)), r.randbytes(r.randint(0, 100)))
@@ -78,7 +78,7 @@ def batches(r: random.Random) -> None:
 
 
 def produced(r: random.Random) -> None:
-    """A producer's batch with a sound CRC: what a leader takes, every reader can read to its end."""
+    """Validate a producer's batch with a valid CRC: consumers must be able to read what a leader accepts."""
     builder = BatchBuilder(bytearray(5000), r.choice(compression.CODECS).id)
     for i in range(r.randint(1, 5)):
         headers = [("h", r.randbytes(3))] * r.randint(0, 2)
@@ -99,7 +99,7 @@ def produced(r: random.Random) -> None:
 
 
 def old_messages(r: random.Random) -> None:
-    """Messages of magic 0 or 1 among newer batches, some with damage inside and a recomputed checksum."""
+    """Decode messages of magic 0 or 1 among newer batches, some damaged and with a recomputed checksum."""
     builder = BatchBuilder(bytearray(5000), r.randrange(4))
     for i in range(r.randint(1, 9)):
         builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 9)), r.randbytes(r.randint(0, 50)))
@@ -122,7 +122,7 @@ def _read_any(data: bytearray) -> None:
 
 
 def log_files(r: random.Random) -> None:
-    """What recovery looks at: a file of batches of any format, in pieces of any size."""
+    """Scan a log file as recovery does: batches of any format, in chunks of any size."""
     builder = BatchBuilder(bytearray(2000), 0)
     builder.append(1_700_000_000_000, b"k", b"v" * r.randint(0, 90))
     new = bytes(builder.close())

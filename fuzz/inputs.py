@@ -1,6 +1,6 @@
-"""Targets for fuzzing with coverage: each reads bytes, and may refuse them with the errors of its subject only.
+"""Targets for fuzzing with coverage. Each one reads bytes, and may raise the errors of its subject only.
 
-`fuzz.coverage` looks for bytes that reach new code; `fuzz.decoders` damages good ones at random.
+`fuzz.coverage` looks for bytes that reach new code; `fuzz.decoders` damages valid ones at random.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ FRAGMENTS: Final = (
 
 
 def _rendered(value: object, choices: Iterator[int]) -> str:
-    """Return JSON in which the next of the choices decide which values are replaced by fragments."""
+    """Return JSON with some values replaced by fragments; the choices decide which ones."""
     choice = next(choices, 255)
     if choice < len(FRAGMENTS):
         return FRAGMENTS[choice]
@@ -269,7 +269,7 @@ def _rendered(value: object, choices: Iterator[int]) -> str:
 
 
 def znode_values_replaced(data: bytes) -> None:
-    """Read the JSON of a znode in which some values are others."""
+    """Read the JSON of a znode with some values replaced."""
     number, choices = _choice(data, len(ZNODES))
     with contextlib.suppress(ValueError):
         template = json.loads(seeds.ZNODES[number])

@@ -1,9 +1,10 @@
-"""Random requests against a whole broker, over sockets: with all rights, with none, unauthenticated, and vanishing.
+"""Sends random requests to a broker over sockets, from clients with all rights, without rights, not authenticated, or
+disconnecting early.
 
     python -m fuzz.requests --count 300000 --connections 4000 --seed 1
 
-Whatever comes in, no exception may reach the log, and when the clients have gone nothing of them may be left: no
-connection, task or descriptor, and no memory beyond what is kept on purpose (topics, groups).
+No request may cause an exception in the log. After the clients have disconnected, the broker must have no connection,
+task or file descriptor of theirs, and no memory except that of topics and groups.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from ottla.records.builder import BatchBuilder
 NAMES = ("t", "u", "group", "tx", "", "*", "../x", "__consumer_offsets", "a.b", "a_b", "0", "x" * 249, "x" * 300, "ä\n")
 NUMBERS = (-1, 0, 0, 0, 1, 1, 2, 3, 100, -2, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 FEW = {"num_partitions": 20, "count": 20, "timeout_ms": 200, "partition_index": 4, "replication_factor": 1}
-"""The most of numbers that would only make the broker busy."""
-LEFT_OUT = frozenset({"UpdateFeatures"})
-"""What would end the round for all: transactions of another version."""
+"""Maximum values of numbers that would only keep the broker busy."""
+EXCLUDED = frozenset({"UpdateFeatures"})
+"""APIs that would end the run: transactions of another version."""
 VANISHING = 0.1
 DAMAGED = 0.15
 ANSWER_SECONDS = 0.25
@@ -48,8 +49,8 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 KINDS = ("super user", "user without rights", "anonymous", "unauthenticated")
 
 
-class Left(NamedTuple):
-    """What a broker holds."""
+class BrokerResources(NamedTuple):
+    """The resources of a broker."""
 
     tasks: int
     descriptors: int
@@ -57,22 +58,22 @@ class Left(NamedTuple):
     memory: int
 
 
-class Complaints(logging.Handler):
-    """Errors and tracebacks in the log."""
+class ErrorCollector(logging.Handler):
+    """Collects errors and tracebacks from the log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it if it is one."""
+        """Collect an error."""
         if record.exc_info or record.levelno >= logging.ERROR:
             self.texts.append(self.format(record))
 
 
 def request(r: random.Random) -> bytes:
-    """A frame with a request of any API and version."""
-    row = r.choice([row for row in SUPPORTED_APIS if row.name not in LEFT_OUT])
+    """Return a frame with a request of any API and version."""
+    row = r.choice([row for row in SUPPORTED_APIS if row.name not in EXCLUDED])
     version = r.choice(row.versions(in_cluster=True))
     body = bytearray()
     encode_request_header(body, row.api.key, version, r.randrange(2**31), r.choice(("c", "", None, "x" * 300)))
@@ -83,12 +84,12 @@ def request(r: random.Random) -> bytes:
 
 
 def structure(cls: Any, version: int, r: random.Random, depth: int) -> Any:
-    """Any values in all fields that the version has."""
+    """Return a structure with any values in the fields of the version."""
     return cls(**{f.name: value(f, version, r, depth) for f in cls.FIELDS if f.in_version(version)})
 
 
 def value(field: Field, version: int, r: random.Random, depth: int) -> Any:
-    """Any value that the field can hold, often one that means something."""
+    """Return any value of the field's type, often a meaningful one."""
     if field.nullable_in(version) and r.random() < 0.2:
         return None
     if field.kind == "array":
@@ -112,7 +113,7 @@ def value(field: Field, version: int, r: random.Random, depth: int) -> Any:
 
 
 def number(field: Field, r: random.Random) -> float:
-    """A number that fits into the field."""
+    """Return a number that fits into the field."""
     bits = 8 * FIXED[field.kind][1]
     if field.kind == "float64":
         return r.choice((0.0, 1.0, -1.0, 1e300, float("nan"), float("inf")))
@@ -124,7 +125,7 @@ def number(field: Field, r: random.Random) -> float:
 
 
 def records(r: random.Random) -> bytes:
-    """A batch, sound or not."""
+    """Return a record batch, valid or damaged."""
     builder = BatchBuilder(bytearray(2000))
     builder.append(r.choice((0, 1, 2**62)), r.choice((None, b"k")), r.randbytes(r.randrange(100)))
     ids = (r.choice((-1, 0, 1, 2**63 - 1)), r.choice((-1, 0, 32767)), r.choice((-1, 0, 2**31 - 1)))
@@ -133,7 +134,7 @@ def records(r: random.Random) -> bytes:
 
 
 class Client:
-    """One connection at a time, and another one when that is closed."""
+    """A client with one connection at a time, which it opens again when it is closed."""
 
     def __init__(self, kind: str, ports: dict[str, int], r: random.Random) -> None:
         self.kind = kind
@@ -141,8 +142,8 @@ class Client:
         self._random = r
         self._sock: socket.socket | None = None
 
-    async def ask(self, outcomes: Counter[str]) -> None:
-        """Send a request, and wait for the response unless this client vanishes."""
+    async def send_request(self, outcomes: Counter[str]) -> None:
+        """Send a request, and wait for the response unless this client disconnects early."""
         loop = asyncio.get_running_loop()
         try:
             sock = self._sock = self._sock or await self._connect(loop)
@@ -178,7 +179,7 @@ class Client:
         return sock
 
     def close(self) -> None:
-        """Go without a word."""
+        """Disconnect."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -207,17 +208,19 @@ async def _exactly(loop: asyncio.AbstractEventLoop, sock: socket.socket, size: i
     return data
 
 
-def left(node: BrokerNode) -> Left:
-    """What is there now."""
+def broker_resources(node: BrokerNode) -> BrokerResources:
+    """Return the current resources of a broker."""
     gc.collect()
     with open("/proc/self/statm", encoding="ascii") as statm:
         pages = int(statm.read().split()[1])
     connections = sum(len(listener.connections) for listener in node._listeners)
-    return Left(len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), connections, pages * resource.getpagesize())
+    return BrokerResources(
+        len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), connections, pages * resource.getpagesize()
+    )
 
 
 def config(data: str, *, authorizer: bool) -> BrokerConfig:
-    """A broker with a listener for everybody and one for those who say who they are."""
+    """Return the configs of a broker with a listener without authentication and one with SASL."""
     options = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
         "log.dirs": data,
@@ -240,9 +243,9 @@ def config(data: str, *, authorizer: bool) -> BrokerConfig:
 
 async def run(
     count: int, connections: int, seed: int, *, authorizer: bool = True
-) -> tuple[list[str], Left, Left, Counter[str]]:
-    """Send so many requests over so many connections."""
-    complaints = Complaints()
+) -> tuple[list[str], BrokerResources, BrokerResources, Counter[str]]:
+    """Send a number of requests over a number of connections."""
+    complaints = ErrorCollector()
     logger = logging.getLogger("ottla")
     logger.addHandler(complaints)
     logging.getLogger("asyncio").addHandler(complaints)
@@ -253,11 +256,11 @@ async def run(
                 ports = {endpoint.name: endpoint.port for endpoint in node.endpoints}
                 await _round(count // 10, connections, ports, seed + 1, outcomes)  # imports, codecs, buffers
                 await _settled(node)
-                before = left(node)
+                before = broker_resources(node)
                 running = asyncio.all_tasks()
                 await _round(count, connections, ports, seed, outcomes)
                 await _settled(node, before.tasks)
-                after = left(node)
+                after = broker_resources(node)
                 complaints.texts += [f"task left: {task}" for task in _new_tasks(running, before, after)]
     finally:
         logger.removeHandler(complaints)
@@ -270,28 +273,30 @@ async def _round(count: int, connections: int, ports: dict[str, int], seed: int,
 
     async def work(client: Client, requests: int) -> None:
         for _ in range(requests):
-            await client.ask(outcomes)
+            await client.send_request(outcomes)
 
     await asyncio.gather(*(work(client, max(1, count // connections)) for client in clients))
     for client in clients:
         client.close()
 
 
-def _new_tasks(running: set[asyncio.Task[Any]], before: Left, after: Left) -> set[asyncio.Task[Any]]:
+def _new_tasks(
+    running: set[asyncio.Task[Any]], before: BrokerResources, after: BrokerResources
+) -> set[asyncio.Task[Any]]:
     return asyncio.all_tasks() - running if after.tasks > before.tasks else set()
 
 
 async def _settled(node: BrokerNode, tasks: int | None = None) -> None:
-    """Wait until the broker has closed its clients' connections and, if given, has no more tasks than so many."""
+    """Wait until the broker has closed its clients' connections and has at most the given number of tasks."""
     for _ in range(int(SETTLE_SECONDS / SETTLE_STEP_SECONDS)):
         await asyncio.sleep(SETTLE_STEP_SECONDS)
-        now = left(node)
+        now = broker_resources(node)
         if not now.connections and (tasks is None or now.tasks <= tasks):
             return
 
 
 def main() -> int:
-    """Run a round as the options say."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=300_000)
     parser.add_argument("--connections", type=int, default=4000)

@@ -1,4 +1,4 @@
-"""What comes from those who are not known yet: tokens of SASL, requests before them, names in certificates."""
+"""Input of clients that are not authenticated yet: SASL tokens, the requests before them, names in certificates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KNOWN = Credential(b"salt" * 4, b"\1" * 32, b"\2" * 32, 4096)
 
 
 def sasl_tokens(r: random.Random) -> None:
-    """Messages of SCRAM in both directions, and of PLAIN: damage never authenticates a client."""
+    """Process damaged messages of SCRAM, in both directions, and of PLAIN. They never authenticate a client."""
     client, server = ScramClient("SCRAM-SHA-256", "alice", "secret"), _scram()
     try:
         first = client.first()
@@ -51,7 +51,7 @@ def _scram() -> ScramServer:
 
 
 def first_requests(r: random.Random) -> None:
-    """Requests on a listener with SASL, whole, damaged and in any order: the broker sees none but ApiVersions."""
+    """Send valid and damaged requests in any order to a listener with SASL. Only ApiVersions reaches the broker."""
     offers = {
         "PLAIN": MechanismFactory(lambda: PlainServer({"alice": "secret"})),
         "SCRAM-SHA-256": MechanismFactory(_scram),
@@ -91,7 +91,7 @@ def _frame(r: random.Random) -> bytes:
 
 
 def certificate_names(r: random.Random) -> None:
-    """A certificate whose name is asked for."""
+    """Read the distinguished name of a certificate."""
     try:
         subject_of(damaged(_certificate(), r))
     except ValueError:

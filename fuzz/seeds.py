@@ -1,4 +1,4 @@
-"""Good inputs of the targets in `fuzz.inputs`, and words that mean something, with which fuzzing with coverage begins.
+"""Valid inputs of the targets in `fuzz.inputs`, and dictionaries of words, from which fuzzing with coverage starts.
 
 The JSON parser is in C, where no coverage shows how far an input gets.
 """

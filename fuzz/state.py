@@ -1,6 +1,6 @@
-"""What is read at the start: records of coordinators and of Apache Kafka's controllers, and the files beside the logs.
+"""State that a broker reads at its start: records of coordinators and of Kafka's controllers, and files beside logs.
 
-A damaged record or file may be refused with one of our errors, and may do nothing else: it must not cost the start.
+A damaged record or file may only raise an error of `ottla.errors`; it must not prevent the start.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _membership() -> GroupCoordinator:
 
 
 def group_state(r: random.Random) -> None:
-    """Records of `__consumer_offsets`: any key before any value."""
+    """Replay records of `__consumer_offsets` with any combination of key and value."""
     key = _sample(r.choice(GROUP_DATA), r, r.randrange(RECORD_TYPES))
     value = None if r.random() < 0.1 else _sample(r.choice(GROUP_DATA), r)
     with contextlib.suppress(KafkaError):
@@ -71,7 +71,7 @@ def group_state(r: random.Random) -> None:
 
 
 def versioned_data(r: random.Random) -> None:
-    """Data that members exchange, and records of `__transaction_state`."""
+    """Decode data that group members exchange, and records of `__transaction_state`."""
     cls = r.choice(OTHER_DATA)
     data = _sample(cls, r)
     with contextlib.suppress(KafkaError):
@@ -83,7 +83,7 @@ def versioned_data(r: random.Random) -> None:
 
 
 def controller_metadata(r: random.Random) -> None:
-    """The metadata log of Apache Kafka."""
+    """Replay records of Apache Kafka's metadata log."""
     with tempfile.TemporaryDirectory() as folder:
         builder = BatchBuilder(bytearray(20_000), 0)
         for _ in range(r.randint(1, 6)):
@@ -99,7 +99,7 @@ def controller_metadata(r: random.Random) -> None:
 
 
 def state_files(r: random.Random) -> None:
-    """Checkpoints, leader epochs, topic ids, producer snapshots and transaction indexes."""
+    """Read checkpoints, leader epochs, topic ids, producer snapshots and transaction indexes."""
     texts = (b"0\n2\nt 0 17\nt 1 5\n", b"0\n2\n0 0\n5 100\n", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "00000000000000000010.snapshot"
@@ -118,7 +118,7 @@ def state_files(r: random.Random) -> None:
 
 
 def read_topic_id_in(path: Path) -> None:
-    """The file under the name that it has beside a log."""
+    """Read the topic id from the file of a log's directory."""
     renamed = path.with_name("partition.metadata")
     renamed.write_bytes(path.read_bytes())
     read_topic_id(path.parent)

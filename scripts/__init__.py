@@ -1,1 +1,1 @@
-"""What tests, benchmarks and docs share: Apache Kafka from Maven, and tables printed from the code."""
+"""Shared by tests, benchmarks and docs: Apache Kafka from Maven Central, and tables generated from the code."""

@@ -1,6 +1,6 @@
 """Apache Kafka from Maven Central, as the peer of tests and benchmarks: its tools, and one node on loopback.
 
-Jars are fetched once into `.cache/`. `missing()` says why it cannot be had here: tests and benchmarks then skip.
+Jars are downloaded once into `.cache/`. If `missing()` returns a reason, tests and benchmarks skip.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOOL_HOST = Path(__file__).parent / "java" / "ToolHost.java"
 
 
 def missing(version: str = VERSION) -> str | None:
-    """Why Apache Kafka cannot be used on this machine, or None; fetches it the first time."""
+    """Return why Apache Kafka is not available on this machine, or None. The first call downloads it."""
     reason = maven.missing()
     if reason is not None:
         return reason
@@ -35,14 +35,14 @@ def missing(version: str = VERSION) -> str | None:
 
 
 def libs(version: str = VERSION) -> Path:
-    """The folder with all jars of this version."""
+    """Return the directory with all jars of this version."""
     group = "org.apache.kafka"
     artifacts = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", maven.NO_LOGS)
     return maven.jars(f"kafka-{version}", *artifacts)
 
 
 def java(main: str, *arguments: str, version: str = VERSION, heap: Sequence[str] | None = None) -> list[str]:
-    """The command line of a class in the jars. Without `heap`, the JVM is small and uses `class_archive`."""
+    """Return the command line of a class in the jars. Without `heap`, the JVM is small and uses `class_archive`."""
     if heap is None:
         archive = class_archive(version)
         # Another Java does not use the archive, and would say so on the standard output.
@@ -52,12 +52,15 @@ def java(main: str, *arguments: str, version: str = VERSION, heap: Sequence[str]
 
 
 def class_archive(version: str = VERSION) -> Path:
-    """The classes that a node loads, as a file (JEP 350). It saves tools a third of their CPU time; tests create it."""
+    """Return the archive of the classes that a node loads (JEP 350), which tests create.
+
+    It saves tools a third of their CPU time.
+    """
     return libs(version).parent / "classes.jsa"
 
 
 def tool(main: str, *arguments: str, version: str = VERSION, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools without input; the result is not checked. Tools of one version share a JVM."""
+    """Run one of Kafka's tools without input, and return its result unchecked. Tools of one version share a JVM."""
     return _tool_host(version).run(main, arguments, timeout)
 
 
@@ -110,7 +113,7 @@ def prepare_node(
 
 
 def wait_for_end(process: subprocess.Popen[bytes], seconds: float = 20) -> None:
-    """Stop a node in order, and by force when that takes too long."""
+    """Stop a node, and kill it if that takes too long."""
     process.terminate()
     try:
         process.wait(seconds)

@@ -1,9 +1,9 @@
-"""docs/compatibility.md: what real clients were seen to do against our broker. Written from what the tests noted.
+"""Writes docs/compatibility.md: the clients that were tested with Ottla's broker, from the results of the tests.
 
     make test ARGS=tests/interop && make docs
 
-A test that passes notes what its client checked (`.cache/compatibility.json`); a client that is not on the machine
-leaves what was noted of it before.
+A test that passes records what its client checked (`.cache/compatibility.json`). Earlier results of a client that is
+not on this machine remain.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ then `make docs` to regenerate it.
 """
 
 
-def keep(noted: Sequence[Sequence[Any]]) -> None:
-    """Put what was noted (client, version, subject, what was checked) in the place of what was known of it."""
+def save(noted: Sequence[Sequence[Any]]) -> None:
+    """Replace the earlier results of these clients. A result is client, version, subject and what was checked."""
     notes = {(client, version, subject): checked for client, version, subject, checked in read()}
     renewed: dict[tuple[str, str, str], list[str]] = {}
     for client, version, subject, checked in noted:
@@ -36,13 +36,13 @@ def keep(noted: Sequence[Sequence[Any]]) -> None:
 
 
 def read() -> list[list[Any]]:
-    """What was noted so far."""
+    """Return the results."""
     notes: list[list[Any]] = json.loads(NOTES.read_text()) if NOTES.exists() else []
     return notes
 
 
 def page(current: str) -> str:
-    """Return the page with the notes; rows of the current page without newer notes stay."""
+    """Return the page with the results; rows of the current page without newer results remain."""
     rows = rows_of(current) | {(client, version, subject): checked for client, version, subject, checked in read()}
     parts = [HEAD]
     for client in sorted({client for client, _, _ in rows}):
@@ -54,7 +54,7 @@ def page(current: str) -> str:
 
 
 def rows_of(text: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return what a page says was checked, by client, version and subject."""
+    """Return the rows of a page: what was checked, by client, version and subject."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     client = ""
     for line in text.splitlines():

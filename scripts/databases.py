@@ -1,7 +1,7 @@
-"""PostgreSQL and MariaDB from Debian's packages, each started for a test in a directory of its own.
+"""PostgreSQL and MariaDB from Debian's packages, each started for a test with its own directory.
 
-`missing()` says why one cannot be had here, after trying to install it: tests then skip. The servers refuse to run as
-root, so root starts them as the user that the package has made.
+If `missing()` returns why one is not available, after trying to install it, tests skip. The servers refuse to run as
+root, so root starts them as the user that the package has created.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}
 
 
 def missing(kind: str) -> str | None:
-    """Why this database cannot be used on this machine, or None; installs it the first time."""
+    """Return why this database is not available on this machine, or None. The first call installs it."""
     if _program(kind) is None:
         _install(PACKAGES[kind])
     return None if _program(kind) is not None else f"apt-get could not install {PACKAGES[kind]} here"
@@ -34,7 +34,7 @@ def missing(kind: str) -> str | None:
 
 @contextlib.contextmanager
 def running(kind: str) -> Iterator[str]:
-    """A new, empty database; its URL."""
+    """Run a new, empty database. Yield its URL."""
     if kind == "postgresql":
         with local_postgresql.running() as url:
             yield url
@@ -45,7 +45,7 @@ def running(kind: str) -> Iterator[str]:
 
 
 def _program(kind: str) -> Path | None:
-    """The server, wherever Debian puts it."""
+    """Return the path of the server, which depends on its version."""
     if kind == "postgresql":
         return local_postgresql.programs()
     path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -53,7 +53,7 @@ def _program(kind: str) -> Path | None:
 
 
 def _install(package: str) -> None:
-    """Ask apt-get, one at a time: test runners in parallel would meet its lock."""
+    """Install a package. Only one process does so at a time, because apt-get fails if it is locked."""
     if shutil.which("apt-get") is None:
         return
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]

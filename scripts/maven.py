@@ -1,6 +1,6 @@
-"""Jars from Maven Central, with what they need, fetched once into `.cache/`; and Java sources compiled against them.
+"""Jars from Maven Central with their dependencies, downloaded once into `.cache/`, and Java sources compiled with them.
 
-`missing()` says why this cannot be done here: tests and benchmarks then skip.
+If `missing()` returns a reason, tests and benchmarks skip.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOGGERS = ("*reload4j*.jar", "log4j-slf4j*.jar", "slf4j-log4j12*.jar")
 
 
 def missing() -> str | None:
-    """Why nothing can be fetched on this machine, or None."""
+    """Return why nothing can be downloaded on this machine, or None."""
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             return f"{command} is not on the PATH"
@@ -50,9 +50,10 @@ def missing() -> str | None:
 
 
 def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
-    """The folder with the jars of `group:artifact:version[:classifier]` and what they need, or just those (`alone`).
+    """Return the directory with the jars of `group:artifact:version[:classifier]`; without `alone`, also their
+    dependencies.
 
-    Raises subprocess.SubprocessError where Maven fails.
+    Raises subprocess.SubprocessError if Maven fails.
     """
     root = CACHE / name
     with locked(name):
@@ -79,7 +80,10 @@ def _elements(coordinates: str) -> str:
 
 
 def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
-    """The folder with the classes of Java sources that need the jars in `libs`; compiled again when they change."""
+    """Return the directory with the classes of Java sources that need the jars in `libs`.
+
+    Sources that changed are compiled again.
+    """
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = CACHE / name / f"classes-{digest}"
     with locked(f"{name}-classes"):
@@ -96,7 +100,7 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Test workers share the cache: one fetches, the others wait."""
+    """Lock the cache, which test workers share: one downloads, the others wait."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

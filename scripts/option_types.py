@@ -3,7 +3,7 @@
     python -m scripts.option_types
 
 Type checkers and editors then know every keyword of `KafkaProducer(…)`, its type and its meaning. The modules in
-`src/ottla/client/options/` are written by this script; a test says when they are out of date.
+`src/ottla/client/options/` are written by this script; a test fails if they are out of date.
 """
 
 from __future__ import annotations

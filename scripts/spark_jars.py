@@ -1,6 +1,6 @@
 """Spark's own Kafka connector from Maven Central, as the peer of `format("ottla")` in tests and benchmarks.
 
-`missing()` says why it cannot be had here: tests then skip. The versions are those that Central has and that run on the
+If `missing()` returns a reason, tests skip. The versions are the newest in Maven Central that run on the
 Spark of `ottla[spark]` (4.3): the connector ends at 4.2.0 there, and its token provider, which only delegation tokens
 need, at 4.0.0. Each jar comes without its dependencies: Spark brings the rest.
 """
@@ -22,7 +22,7 @@ JARS = (
 
 
 def missing() -> str | None:
-    """Why the connector cannot be used on this machine, or None; fetches it the first time."""
+    """Return why the connector is not available on this machine, or None. The first call downloads it."""
     reason = maven.missing()
     if reason is not None:
         return reason
@@ -34,6 +34,6 @@ def missing() -> str | None:
 
 
 def paths() -> str:
-    """What `spark.jars` is to be: the jars, separated by commas. subprocess.SubprocessError where Maven fails."""
+    """Return the value of `spark.jars`. Raises subprocess.SubprocessError if Maven fails."""
     libs = maven.jars(f"spark-kafka-{CONNECTOR}", *JARS, alone=True)
     return ",".join(str(jar) for jar in sorted(libs.glob("*.jar")))

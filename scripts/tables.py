@@ -37,7 +37,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [list(header)]
     lines.append(["---"] * len(lines[0]))
     lines += [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
@@ -45,7 +45,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def options(config: type[Config], besides: type[Config] | None = None) -> str:
-    """The options of a subject, without those of another one."""
+    """Return the table of a subject's options, without those of another one."""
     rows = (
         (f"`{key}`", "required" if option.default is REQUIRED else _shown(option.default), option.doc)
         for key, option in sorted(config.options.items())
@@ -64,12 +64,12 @@ def _shown(default: object) -> str:
 
 
 def without_effect(config: type[Config]) -> str:
-    """Options that are accepted and change nothing."""
+    """Return the table of options without effect."""
     return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(config.no_effect.items())))
 
 
 def _needs(row: ApiEntry) -> str:
-    """What a client needs for an API as a whole."""
+    """Return the rights that a client needs for an API as a whole."""
     if row.inter_broker_since is None:
         operation = row.required_cluster_operation
         return "" if operation is None else operation.name
@@ -84,7 +84,7 @@ def _versions(row: ApiEntry) -> str:
 
 
 def served() -> str:
-    """The APIs that the broker supports."""
+    """Return the table of the APIs that the broker supports."""
     return table(
         ("key", "API", "versions", "needs of the cluster"),
         ((row.api.key, row.name, _versions(row), _needs(row)) for row in SUPPORTED_APIS),
@@ -92,7 +92,7 @@ def served() -> str:
 
 
 def not_served() -> str:
-    """Kafka's other APIs, and why they are not answered."""
+    """Return the table of Kafka's other APIs, and why they are not supported."""
     names: dict[str, list[str]] = {}
     for name, reason in unsupported_apis().items():
         names.setdefault(reason, []).append(name)
@@ -100,12 +100,12 @@ def not_served() -> str:
 
 
 def commands() -> str:
-    """What `ottla` can do."""
+    """Return the table of commands."""
     return table(("command", "what it is for"), ((f"`ottla {c.name}`", c.help) for c in all_commands()))
 
 
 def producer_metrics() -> str:
-    """What a producer measures, once it has sent something somewhere."""
+    """Return the table of a producer's metrics after it has sent records to a broker."""
     core = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="localhost:9092"), lambda: None)
     core.metrics.record_failure("t", 0)
     core.connections.metrics.for_node(1)
@@ -118,12 +118,12 @@ def _metrics(registry: Metrics) -> str:
 
 
 def query_metrics() -> str:
-    """What is measured of a streaming query that is watched."""
+    """Return the table of the metrics of a streaming query."""
     return table(("metric", "meaning"), ((f"`{metric.name}`", metric.description) for metric in QUERY_METRICS))
 
 
 def broker_metrics() -> str:
-    """What a broker measures: Kafka's names, and those for Prometheus."""
+    """Return the table of a broker's metrics: Kafka's names and those for Prometheus."""
     rows = (
         (f"`{metric.mbean}`", f"`{metric.name}`", ", ".join(f"`{label}`" for label in metric.labels), metric.help)
         for metric in METRICS
@@ -131,13 +131,13 @@ def broker_metrics() -> str:
     return table(("Kafka's name", "in Prometheus", "labels", "meaning"), rows)
 
 
-def metrics_left_out() -> str:
-    """Kafka's metrics that no client here has."""
+def missing_metrics() -> str:
+    """Return the table of Kafka's client metrics that are missing."""
     return table(("metric", "why"), ((f"`{name}`", why) for name, why in channel_metrics.LEFT_OUT.items()))
 
 
 def admin_calls() -> str:
-    """What an admin client can do, a subject after the other."""
+    """Return the table of the admin client's methods by subject."""
     rows = [
         (f"`{name}`", " ".join((inspect.getdoc(call) or "").split("\n\n")[0].split()))
         for subject in AdminCore.__mro__
@@ -165,7 +165,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "options-without-effect": lambda: without_effect(AdminConfig),
     "producer-metrics": producer_metrics,
     "broker-metrics": broker_metrics,
-    "metrics-left-out": metrics_left_out,
+    "metrics-left-out": missing_metrics,
     "query-metrics": query_metrics,
 }
 

@@ -1,4 +1,4 @@
-"""Java tools that share one JVM instead of starting one each, which takes most of a second of CPU."""
+"""Runs Java tools in one JVM. Starting a JVM for each takes most of a second of CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ToolHost:
         self._jvm: subprocess.Popen[bytes] | None = None
 
     def run(self, main: str, arguments: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
-        """Run a tool to its end. Raises subprocess.TimeoutExpired, after which the JVM is gone."""
+        """Run a tool until it ends. Raises subprocess.TimeoutExpired, and ends the JVM then."""
         jvm = self._jvm = self._jvm or self._started()
         expired = threading.Event()
 

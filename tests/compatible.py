@@ -48,7 +48,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what was seen to work."""
     if _noted and not hasattr(session.config, "workerinput"):
-        compatibility_page.keep([reported for _, noted in sorted(_noted.items()) for reported in noted])
+        compatibility_page.save([reported for _, noted in sorted(_noted.items()) for reported in noted])
 
 
 _noted: dict[str, list[list[Any]]] = {}
