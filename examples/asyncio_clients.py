@@ -1,4 +1,4 @@
-"""The three clients on one event loop: a topic is made, a task sends, another one reads until it has everything.
+"""The three clients on one event loop: create a topic, send records in one task and read them in another.
 
 No thread is started, and any call that waits can be cancelled.
 """
@@ -12,15 +12,15 @@ COUNT = 20
 
 
 async def send(servers: str, topic: str) -> None:
-    """Send some records; their acknowledgements are awaited together."""
+    """Send some records, and wait for all acknowledgements together."""
     async with aio.KafkaProducer(bootstrap_servers=servers) as producer:
         futures = [await producer.send(topic, b"%d" % number, key=b"k") for number in range(COUNT)]
-        placed = await asyncio.gather(*futures)
-        print(f"sent to offsets {placed[0].offset} to {placed[-1].offset}")
+        acknowledged = await asyncio.gather(*futures)
+        print(f"sent to offsets {acknowledged[0].offset} to {acknowledged[-1].offset}")
 
 
 async def read(servers: str, topic: str) -> None:
-    """Read as many."""
+    """Read the same number of records."""
     values = []
     async with aio.KafkaConsumer(
         topic, bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest"
@@ -34,7 +34,7 @@ async def read(servers: str, topic: str) -> None:
 
 
 async def main(servers: str = "localhost:9092", topic: str = "numbers") -> None:
-    """Make the topic; then send and read side by side."""
+    """Create the topic, then send and read concurrently."""
     async with aio.KafkaAdminClient(bootstrap_servers=servers) as admin:
         if topic not in await admin.list_topics():
             await admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)

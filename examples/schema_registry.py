@@ -3,8 +3,8 @@
     pip install "confluent-kafka[avro,schemaregistry]"
     python examples/schema_registry.py localhost:9092 http://localhost:8081
 
-The serializer registers the schema once and puts its id before each value; the deserializer asks the registry for
-schemas that it has not seen. Any object with `serialize(topic, value)` or `deserialize(topic, data)` will do.
+The serializer registers the schema once and puts its id before each value; the deserializer requests
+unknown schemas from the registry. Any object with `serialize(topic, value)` or `deserialize(topic, data)` works.
 """
 
 import sys
@@ -26,19 +26,19 @@ VISIT = """
 
 
 class RegisteredAvro:
-    """Values as Avro, with the registry's header."""
+    """Serializes values as Avro, with the registry's header."""
 
     def __init__(self, registry: SchemaRegistryClient, schema: str) -> None:
         self._write = AvroSerializer(registry, schema)
         self._read = AvroDeserializer(registry, schema)
 
     def serialize(self, topic: str, value: dict[str, Any] | None) -> bytes | None:
-        """The bytes of a value; its subject in the registry is `<topic>-value`."""
+        """Return the bytes of a value. Its subject in the registry is `<topic>-value`."""
         written: bytes | None = self._write(value, SerializationContext(topic, MessageField.VALUE))
         return written
 
     def deserialize(self, topic: str, data: bytes | None) -> dict[str, Any] | None:
-        """The value, whichever of the subject's schemas it was written with."""
+        """Return the value, written with any of the subject's schemas."""
         read: dict[str, Any] | None = self._read(data, SerializationContext(topic, MessageField.VALUE))
         return read
 

@@ -2,7 +2,7 @@
 
 `--commit manual` turns auto commit off; `--commit auto` leaves it on with a long interval, as a safety net for programs
 that forget to commit. Both commit after every batch, and both drop partitions that they no longer own: after a
-rebalance the commit fails, and the next owner starts at the last committed offset.
+rebalance, the commit fails, and the next owner starts at the last committed offset.
 """
 
 from __future__ import annotations

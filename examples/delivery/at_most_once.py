@@ -1,8 +1,8 @@
-"""At most once: the offset is stored before the record is processed. A kill between the two loses the record.
+"""At most once: the offset is committed before the record is processed. A kill between the two loses the record.
 
 `--commit first` (the default) commits what poll() has returned and then processes it: no record is processed twice.
-`--commit auto` is the classic way, auto commit with a short interval and no commit calls. It costs less, and promises
-less: what was processed since the last commit comes again after a kill.
+`--commit auto` is auto commit with a short interval, without commit calls. It costs less and guarantees less: records
+that were processed since the last commit are processed again after a kill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the examples have in common: their arguments, and an orderly end at SIGTERM."""
+"""Shared by the examples: command-line arguments, and a clean end at SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, NoReturn
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Where to read from, and as whom."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--bootstrap-server", default="localhost:9092", help="default: localhost:9092")
-    made.add_argument("--topic", required=True, help="the topic to read")
-    made.add_argument("--group", default="delivery", help="the consumer group; default: delivery")
-    made.add_argument("--session-timeout-ms", type=int, default=45_000, help="after which a dead member is dropped")
-    return made
+    """Return the parser of the arguments: brokers, topic and consumer group."""
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--bootstrap-server", default="localhost:9092", help="default: localhost:9092")
+    result.add_argument("--topic", required=True, help="the topic to read")
+    result.add_argument("--group", default="delivery", help="the consumer group; default: delivery")
+    result.add_argument("--session-timeout-ms", type=int, default=45_000, help="session.timeout.ms of the member")
+    return result
 
 
 def group_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of a consumer that every example sets."""
+    """Return the consumer options that all examples set."""
     return {
         "bootstrap_servers": arguments.bootstrap_server,
         "group_id": arguments.group,
@@ -30,9 +30,9 @@ def group_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def end_at_sigterm() -> None:
-    """SIGTERM ends the program as Ctrl+C does: `with` blocks close what they have opened."""
+    """End the program at SIGTERM as at Ctrl+C: `with` blocks close their clients."""
 
-    def leave(number: int, frame: object) -> NoReturn:
+    def stop(number: int, frame: object) -> NoReturn:
         sys.exit(0)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, stop)

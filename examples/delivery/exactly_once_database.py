@@ -1,8 +1,8 @@
-"""Exactly once, with a database: a result and the offset behind it are stored in one transaction.
+"""Exactly once, with a database: results and offsets are stored in one transaction.
 
-Kafka's own offsets are not used: auto commit is off, and whenever this member is given a partition, its listener asks
-the database how far it was read, and seeks there. Kill the program at any moment: either the whole batch was counted
-and the offset has moved, or neither.
+Kafka's committed offsets are not used: auto commit is off, and when a partition is assigned to this member, its
+listener reads the offset from the database and seeks to it. If the program is killed at any moment, either the whole
+batch was counted and the offset has moved, or neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, Topi
 
 
 class Progress(ConsumerRebalanceListener):
-    """How far each partition was counted; those that are new to this member are sought to where the database is."""
+    """Tracks the next offset of each partition. New partitions of this member start at the offset in the database."""
 
     def __init__(self, consumer: KafkaConsumer, store: VisitStore) -> None:
         self.consumer = consumer
@@ -29,20 +29,20 @@ class Progress(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Seek to the offsets in the database, which may have been written by another member."""
         for tp in assigned:
-            self.go_on(tp)
+            self.resume(tp)
 
-    def go_on(self, tp: TopicPartition) -> None:
-        """Read on where the database is."""
+    def resume(self, tp: TopicPartition) -> None:
+        """Continue at the offset in the database."""
         self.counted[tp] = self.store.next_offset(tp)
         self.consumer.seek(tp, self.counted[tp])
 
     def count(self, tp: TopicPartition, records: list[ConsumerRecord]) -> None:
-        """Count a batch, in one transaction with its offset. TakenOverError when another member has done so."""
+        """Count a batch, in one transaction with its offset. Raises TakenOverError if another member has done so."""
         addresses = [record.value.decode().rpartition(",")[2] for record in records]
-        # From where we were, not from the first record's offset: offsets may have gaps (markers, compaction).
-        behind = records[-1].offset + 1
-        self.store.add(tp, addresses, self.counted[tp], behind)
-        self.counted[tp] = behind
+        # From the stored offset, not from that of the first record: offsets may have gaps (markers, compaction).
+        next_offset = records[-1].offset + 1
+        self.store.add(tp, addresses, self.counted[tp], next_offset)
+        self.counted[tp] = next_offset
 
 
 def main() -> None:
@@ -60,10 +60,10 @@ def main() -> None:
                 try:
                     progress.count(tp, records)
                 except TakenOverError as error:
-                    # Nothing was counted. If the partition is still ours, it goes on where the database is.
+                    # Nothing was counted. If this member still owns the partition, it resumes at the stored offset.
                     print(error, file=sys.stderr)
                     if tp in consumer.assignment():
-                        progress.go_on(tp)
+                        progress.resume(tp)
 
 
 if __name__ == "__main__":

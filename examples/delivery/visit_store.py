@@ -1,8 +1,8 @@
-"""Visits per address, and how far the topic was read: both in one database, changed in one transaction.
+"""Visits per address and the next offset of each partition, in one database and changed in one transaction.
 
-The offset row is the lock of its partition. A batch moves it from where this member left it to behind the batch; if it
-does not stand there, another member has the partition by now (this one was thought dead, or was only slow), and the
-transaction is rolled back. So even a program that wakes up after minutes cannot count a visit twice.
+The row with the offset is the lock of its partition. A batch moves it from the offset that this member has stored to
+the end of the batch. If the row has another offset, another member owns the partition now, because this one was slow or
+seemed dead, and the transaction is rolled back. So a program that was suspended for minutes cannot count a visit twice.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS visits (address VARCHAR(100) NOT NULL, visits BIGINT NOT NULL, PRIMARY KEY (address))",
 )
 TRIES = 20
-"""How often a transaction is repeated that the database has given up to resolve a deadlock."""
+"""Maximum number of attempts of a transaction that the database rolls back because of a deadlock."""
 
 
 class TakenOverError(Exception):
-    """The offset in the database is not where this member left it: the partition is another member's."""
+    """The database has another offset than this member has stored: another member owns the partition."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between the databases."""
+    """Differences between the databases."""
 
     connect: Callable[[str], Any]
     mark: str
@@ -40,7 +40,7 @@ class Dialect:
     count: str
     first_offset: str
     collides: Callable[[Exception], bool]
-    """Whether the database has rolled a transaction back only because of another one."""
+    """Returns whether the database rolled a transaction back only because of another one."""
 
 
 def _sqlite(url: str) -> Any:
@@ -101,11 +101,11 @@ class VisitStore:
                 run(table)
 
     def close(self) -> None:
-        """Close the connection; what is not committed is rolled back."""
+        """Close the connection. An open transaction is rolled back."""
         self._connection.close()
 
     def next_offset(self, tp: TopicPartition) -> int:
-        """Where to go on reading a partition: behind what was counted."""
+        """Return the offset after the records that were counted."""
 
         def work(run: Callable[..., Any]) -> int:
             run(self._dialect.first_offset, tp.topic, tp.partition)
@@ -114,35 +114,35 @@ class VisitStore:
 
         return self._repeated(work)
 
-    def add(self, tp: TopicPartition, addresses: Sequence[str], before: int, behind: int) -> None:
-        """Count a batch, and move the offset from `before` to `behind`. TakenOverError when it is not at `before`."""
+    def add(self, tp: TopicPartition, addresses: Sequence[str], before: int, after: int) -> None:
+        """Count a batch, and move the offset from `before` to `after`. Raises TakenOverError if it is not `before`."""
 
         def work(run: Callable[..., Any]) -> None:
             moved = run(
                 "UPDATE read_offsets SET next_offset = ? WHERE topic = ? AND part = ? AND next_offset = ?",
-                *(behind, *tp, before),
+                *(after, *tp, before),
             )
             if moved.rowcount != 1:
-                raise TakenOverError(f"{tp}: the database is not at offset {before} any more")
-            # Sorted: two members that count the same addresses in another order would wait for each other.
+                raise TakenOverError(f"{tp}: the database is no longer at offset {before}")
+            # Sorted, because two members that count the same addresses in different orders could deadlock.
             for address, count in sorted(Counter(addresses).items()):
                 run(self._dialect.count, address, count, count)
 
         self._repeated(work)
 
     def visits(self) -> Mapping[str, int]:
-        """All counts."""
+        """Return the visits of each address."""
         return self._repeated(lambda run: dict(run("SELECT address, visits FROM visits").fetchall()))
 
     def _repeated(self, work: Callable[[Callable[..., Any]], Any]) -> Any:
-        """Do some work in a transaction; once more when the database wants that."""
+        """Do some work in a transaction, and repeat it if the database has rolled it back."""
         for last in range(TRIES):
             try:
                 with self._transaction() as run:
                     return work(run)
             except TakenOverError:
                 raise
-            except Exception as error:  # whichever class the driver has for it
+            except Exception as error:  # each driver has its own class for it
                 if last == TRIES - 1 or not self._dialect.collides(error):
                     raise
                 time.sleep(0.01 * last)

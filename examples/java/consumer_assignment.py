@@ -1,4 +1,4 @@
-"""Java's manual assignment: exactly these partitions, without a group's rebalances."""
+"""Manual assignment, from the documentation of Java's consumer: two partitions, without rebalances of a group."""
 
 import sys
 
@@ -6,7 +6,7 @@ from ottla import KafkaConsumer, TopicPartition
 
 
 def main(servers: str = "localhost:9092", topic: str = "my-topic") -> None:
-    """Print what two partitions hold at present."""
+    """Print the records that two partitions have now."""
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     with KafkaConsumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign(partitions)

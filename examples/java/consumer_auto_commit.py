@@ -1,4 +1,4 @@
-"""Java's consumer with automatic offset committing."""
+"""Automatic offset committing, from the documentation of Java's consumer."""
 
 import sys
 
@@ -6,7 +6,7 @@ from ottla import KafkaConsumer
 
 
 def main(servers: str = "localhost:9092", topic: str = "my-topic", count: int | None = None) -> None:
-    """Print `count` records (None: for ever)."""
+    """Print `count` records (None: without end)."""
     props = {
         "bootstrap.servers": servers,
         "group.id": "auto",

@@ -1,6 +1,7 @@
-"""Java's offsets outside of Kafka: results and offsets change together, in one transaction of a database.
+"""Offsets outside of Kafka, from the documentation of Java's consumer: results and offsets in one transaction.
 
-A rebalance listener takes up from the database. So each record counts exactly once. See also examples/delivery.
+A rebalance listener seeks to the offsets in the database, so that each record counts exactly once. See also
+examples/delivery.
 """
 
 import sqlite3
@@ -16,21 +17,21 @@ CREATE TABLE IF NOT EXISTS offsets (topic TEXT, partition INTEGER, next INTEGER,
 
 
 class SaveOffsetsOnRebalance(ConsumerRebalanceListener):
-    """Positions come from the database; they are stored with the results, so nothing is to do when they go."""
+    """Starts at the offsets in the database. They are stored with the results, so revocation needs no action."""
 
     def __init__(self, consumer: KafkaConsumer, database: sqlite3.Connection) -> None:
         self.consumer = consumer
         self.database = database
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Go on where the database is."""
+        """Seek to the offsets in the database."""
         for partition in assigned:
             row = self.database.execute("SELECT next FROM offsets WHERE topic = ? AND partition = ?", partition)
             (position,) = row.fetchone() or (0,)
             self.consumer.seek(partition, position)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Nothing."""
+        """Do nothing: offsets are stored with the results."""
 
 
 def main(
@@ -39,7 +40,7 @@ def main(
     path: str = "counts.sqlite",
     count: int | None = None,
 ) -> None:
-    """Count keys, of `count` records (None: for ever)."""
+    """Count the keys of `count` records (None: without end)."""
     seen = 0
     database = sqlite3.connect(path)
     database.executescript(TABLES)

@@ -1,6 +1,6 @@
-"""Java's manual offset control: records are collected, put into a database, and only then committed.
+"""Manual offset control, from the documentation of Java's consumer: commit after a batch is in a database.
 
-When the process dies between the two, the records come again: each is processed at least once.
+If the process dies between the two, the records are read again: each is processed at least once.
 """
 
 import sys
@@ -17,7 +17,7 @@ def main(
     insert_into_db: Callable[[list[ConsumerRecord]], None] = print,
     count: int | None = None,
 ) -> None:
-    """Handle at least `count` records (None: for ever), a batch at a time."""
+    """Process at least `count` records (None: without end), a batch at a time."""
     props = {
         "bootstrap.servers": servers,
         "group.id": "manual",

@@ -1,4 +1,5 @@
-"""Java's finer commits: after each partition's records, the offset that comes next is committed for it."""
+"""Commits of single partitions, from the documentation of Java's consumer: after the records of each partition, commit
+its next offset."""
 
 import sys
 
@@ -6,7 +7,7 @@ from ottla import KafkaConsumer, OffsetAndMetadata
 
 
 def main(servers: str = "localhost:9092", topic: str = "my-topic", count: int | None = None) -> None:
-    """Print `count` records (None: for ever)."""
+    """Print `count` records (None: without end)."""
     props = {
         "bootstrap.servers": servers,
         "group.id": "by-partition",

@@ -1,4 +1,4 @@
-"""Java's flow control: one partition is held back until the other is read to its end."""
+"""Flow control, from the documentation of Java's consumer: pause one partition until the other is read to its end."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Java's runner for several threads: a consumer for each, and wakeup() to end one from outside.
+"""A consumer per thread, from the documentation of Java's consumer, and wakeup() to stop one from another thread.
 
-A consumer belongs to one thread; wakeup() is the one call that any thread may make.
+A consumer belongs to one thread. wakeup() is the only method that other threads may call.
 """
 
 import sys
@@ -12,7 +12,7 @@ from ottla.errors import WakeupError
 
 
 class KafkaConsumerRunner(threading.Thread):
-    """Reads in a thread of its own until `shutdown`."""
+    """Reads in its own thread until `shutdown`."""
 
     def __init__(self, servers: str, topic: str, handle: Callable[[ConsumerRecord], None]) -> None:
         super().__init__(name="consumer-runner")
@@ -24,7 +24,7 @@ class KafkaConsumerRunner(threading.Thread):
         )
 
     def run(self) -> None:
-        """Read and handle."""
+        """Read and process records."""
         try:
             self._consumer.subscribe([self._topic])
             while not self._closed.is_set():
@@ -38,7 +38,7 @@ class KafkaConsumerRunner(threading.Thread):
             self._consumer.close()
 
     def shutdown(self) -> None:
-        """End; any thread."""
+        """Stop. May be called from any thread."""
         self._closed.set()
         self._consumer.wakeup()
 

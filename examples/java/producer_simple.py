@@ -1,4 +1,4 @@
-"""Java's first producer example: a hundred records, keys and values as text."""
+"""The first example of Java's producer: a hundred records with strings as keys and values."""
 
 import sys
 
@@ -19,7 +19,7 @@ def main(servers: str = "localhost:9092", topic: str = "my-topic") -> None:
 
 
 def on_completion(metadata: object, error: object) -> None:
-    """The callback: one of the two is None."""
+    """Report the result of a record. One of the arguments is None."""
     if error is not None:
         print(f"failed: {error}")
 

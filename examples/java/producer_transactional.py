@@ -1,4 +1,4 @@
-"""Java's transactional producer: all hundred records, or none of them."""
+"""The transactional example of Java's producer: a hundred records, all of them or none."""
 
 import sys
 

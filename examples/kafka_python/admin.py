@@ -1,4 +1,4 @@
-"""Topics and groups, in kafka-python's way. The calls are the same; what they return is typed here (see the docs)."""
+"""Topics and groups with kafka-python's methods. Their results are typed here (see docs/from-kafka-python.md)."""
 
 import sys
 
@@ -6,7 +6,7 @@ from ottla import ConfigResource, KafkaAdminClient, NewTopic, OffsetSpec, TopicP
 
 
 def main(servers: str = "localhost:9092", topic: str = "invoices") -> None:
-    """Make a topic, look at it, change it, remove it."""
+    """Create, describe, change and delete a topic."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics([NewTopic(name=topic, num_partitions=2, replication_factor=1)])
     admin.create_partitions({topic: 3})

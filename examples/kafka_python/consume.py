@@ -1,4 +1,4 @@
-"""Reading, in kafka-python's ways: iterating, in a group, assigned by hand, with deserializers, headers, metrics.
+"""Reading with kafka-python's methods: iteration, groups, manual assignment, deserializers, headers, metrics.
 
 Written for kafka-python, with only the import changed.
 """
@@ -9,7 +9,7 @@ from ottla import IsolationLevel, KafkaConsumer, TopicPartition
 
 
 def main(servers: str = "localhost:9092", topic: str = "orders") -> None:
-    """Read in every way."""
+    """Read records in each of these ways."""
     everything = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
 
     consumer = KafkaConsumer(topic, **{**everything, "consumer_timeout_ms": 2000})

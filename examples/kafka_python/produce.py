@@ -1,4 +1,4 @@
-"""Sending, in kafka-python's ways: fire and forget, waiting for one, keys, serializers, compression, headers, metrics.
+"""Sending with kafka-python's methods: fire and forget, waiting, keys, serializers, compression, headers, metrics.
 
 Written for kafka-python, with only the import changed.
 """
@@ -9,7 +9,7 @@ from ottla import DefaultSerializer, JsonSerializer, KafkaProducer
 
 
 def main(servers: str = "localhost:9092", topic: str = "orders") -> None:
-    """Send in every way."""
+    """Send records in each of these ways."""
     producer = KafkaProducer(bootstrap_servers=servers)
     for number in range(100):
         producer.send(topic, b"order %d" % number)  # returns at once

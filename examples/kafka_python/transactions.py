@@ -1,4 +1,4 @@
-"""Transactions, in kafka-python's way. Written for kafka-python, with only the import changed."""
+"""Transactions with kafka-python's methods. Written for kafka-python, with only the import changed."""
 
 import sys
 
@@ -6,7 +6,7 @@ from ottla import KafkaConsumer, KafkaProducer
 
 
 def main(servers: str = "localhost:9092", topic: str = "payments") -> None:
-    """One transaction that counts, and one that does not."""
+    """Commit one transaction, and abort another one."""
     producer = KafkaProducer(bootstrap_servers=servers, transactional_id="cashier-1")
     producer.init_transactions()
 

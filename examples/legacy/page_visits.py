@@ -16,7 +16,7 @@ from ottla.legacy import KeyedMessage, Producer, ProducerConfig
 
 
 def main(events: int, brokers: str = "localhost:9092") -> None:
-    """Send this many visits."""
+    """Send a number of visits."""
     props = {
         "metadata.broker.list": brokers,
         "serializer.class": "kafka.serializer.StringEncoder",

@@ -1,8 +1,8 @@
-"""The SimpleConsumer example of Kafka 0.8: find the leader of a partition, read it, and find the new one when it moves.
+"""The SimpleConsumer example of Kafka 0.8: find the leader of a partition, read from it, and follow leader changes.
 
     python examples/legacy/simple_example.py 10 page_visits 0 localhost 9092
 
-It spells out what today's consumers do internally: metadata, leaders, offsets, errors.
+It shows what today's consumers do internally: metadata, leaders, offsets, errors.
 """
 
 import sys
@@ -33,7 +33,7 @@ LEADER_PAUSE_SECONDS = 1.0
 
 
 class SimpleExample:
-    """Reads one partition. `replicas` are the brokers to ask when the leader is gone."""
+    """Reads one partition. `replicas`: the brokers that can name a new leader if the leader fails."""
 
     def __init__(self, topic: str, partition: int, seeds: Sequence[Address]) -> None:
         self.topic = topic
@@ -42,7 +42,7 @@ class SimpleExample:
         self.replicas: list[Address] = []
 
     def run(self, max_reads: int) -> None:
-        """Print this many messages."""
+        """Print a number of messages."""
         self.connect(self.find_leader(self.seeds))
         self.offset = last_offset(self.consumer, self.topic, self.partition, EARLIEST_TIME)
         failures = 0
@@ -57,7 +57,7 @@ class SimpleExample:
         self.consumer.close()
 
     def connect(self, leader: Address | None) -> None:
-        """Ask this broker from now on."""
+        """Connect to a broker."""
         if leader is None:
             raise SystemExit(f"no leader of {self.topic}-{self.partition} is known")
         self.leader = leader
@@ -65,12 +65,12 @@ class SimpleExample:
         self.consumer = SimpleConsumer(*leader, so_timeout=100_000, buffer_size=64 * 1024, client_id=name)
 
     def fetch(self) -> FetchResponse:
-        """What comes next; waits for a second where nothing is there."""
+        """Return the next messages. Waits for a second if there are none."""
         builder = FetchRequestBuilder().add_fetch(self.topic, self.partition, self.offset, FETCH_SIZE)
         return self.consumer.fetch(builder.max_wait(1000).min_bytes(1).build())
 
     def show(self, response: FetchResponse, at_most: int) -> int:
-        """Print messages; how many it were."""
+        """Print messages, and return their number."""
         messages = response.message_set(self.topic, self.partition)
         unread = [message for message in messages if message.offset >= self.offset]  # a compressed set comes whole
         for message in unread[:at_most]:
@@ -79,7 +79,7 @@ class SimpleExample:
         return min(len(unread), at_most)
 
     def recover(self, code: int) -> None:
-        """Go on at an offset that is there, or at the new leader."""
+        """Continue at a valid offset, or at the new leader."""
         print(f"error {code} from {self.leader}", file=sys.stderr)
         if code == ErrorMapping.OFFSET_OUT_OF_RANGE:
             self.offset = last_offset(self.consumer, self.topic, self.partition, LATEST_TIME)
@@ -88,7 +88,7 @@ class SimpleExample:
             self.connect(self.find_new_leader(self.leader))
 
     def find_new_leader(self, old: Address) -> Address | None:
-        """The leader after an election, which takes a moment. The old one is believed from the second try on."""
+        """Wait for an election, and return the leader. From the second attempt on, it may be the old one."""
         for number in range(LEADER_TRIES):
             leader = self.find_leader(self.replicas)
             if leader is not None and (leader != old or number > 0):
@@ -97,7 +97,7 @@ class SimpleExample:
         return None
 
     def find_leader(self, seeds: Sequence[Address]) -> Address | None:
-        """The leader's address, from the first broker that knows it."""
+        """Return the leader's address, from the first broker that knows it."""
         for seed in seeds:
             metadata = partition_metadata(seed, self.topic, self.partition)
             if metadata is not None and metadata.leader is not None:
@@ -107,7 +107,7 @@ class SimpleExample:
 
 
 def partition_metadata(seed: Address, topic: str, partition: int) -> PartitionMetadata | None:
-    """What a broker knows of a partition; None when it cannot be asked."""
+    """Return a broker's metadata of a partition; None if the broker is not reachable."""
     try:
         with SimpleConsumer(*seed, client_id="leaderLookup") as consumer:
             (topic_metadata,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
@@ -118,7 +118,7 @@ def partition_metadata(seed: Address, topic: str, partition: int) -> PartitionMe
 
 
 def last_offset(consumer: SimpleConsumer, topic: str, partition: int, when: int) -> int:
-    """The offset to begin at: the first one, or the one behind the last message."""
+    """Return the offset to start at: the first one, or the one after the last message."""
     place = TopicPartition(topic, partition)
     response = consumer.get_offsets_before(OffsetRequest({place: PartitionOffsetRequestInfo(when, 1)}))
     ErrorMapping.maybe_throw(response.error_code(topic, partition))

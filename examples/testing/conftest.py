@@ -34,7 +34,7 @@ def ledger() -> Ledger:
 def start_billing(
     ottla_consumer: ConsumerFactory, ottla_producer: ProducerFactory, ledger: Ledger, orders: str, invoices: str
 ) -> Callable[[], Billing]:
-    """Start one more member of the group."""
+    """Return a function that starts a member of the group."""
 
     def start() -> Billing:
         consumer = ottla_consumer(orders, group_id=f"{orders}-billing", enable_auto_commit=False, retry_backoff_ms=5)

@@ -1,4 +1,4 @@
-"""What happens to orders when the broker, the network or the group does not behave."""
+"""Orders during faults of the broker, the network and the consumer group."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ORDERS = {"o1": 10, "o2": 20, "o3": 30}
 
 @pytest.fixture
 def placed(ottla_producer: ProducerFactory, orders: str) -> None:
-    """Write the orders."""
+    """Send the orders."""
     producer = ottla_producer()
     for order, amount in ORDERS.items():
         producer.send(orders, b"%d" % amount, key=order.encode()).get(10)
 
 
 def run_until_charged(billing: Billing, ledger: Ledger, attempts: int = len(ORDERS)) -> None:
-    """Process batches until orders were charged, or tried to be charged, so many times."""
+    """Process batches until a number of charges was attempted."""
     for _ in range(50):
         if ledger.attempts >= attempts:
             return
