@@ -1,1 +1,1 @@
-"""Measures: Ottla and its peer in one run on one machine. Figures that are not from one run are not compared."""
+"""Benchmarks: Ottla and a peer in one run on one machine. Only figures of the same run are compared."""

@@ -1,7 +1,7 @@
-"""Ottla and Apache Kafka side by side under the same cheap client, as ratios.
+"""Ratios of Ottla to Apache Kafka, both measured with the same lightweight client.
 
     make bench                                       every suite
-    python -m benchmarks broker                      this suite: medians of three, the two in turns
+    python -m benchmarks broker                      this suite: medians of three, the brokers in turns
     python -m benchmarks broker --quick              smaller loads, and fewer rows of the table
     python -m benchmarks broker --parts latency      one part
     python -m benchmarks broker --against DIR        another checkout of Ottla, with its .venv, instead of Apache Kafka
@@ -10,14 +10,14 @@ Parts:
 
     start        time to the first answer, memory and CPU at rest
     table        produce and consume: partitions x record size x acks x codec, as in the OpenMessaging Benchmark
-    latency      single records of 100 B at a fixed rate, acks=all; from the time that a request was due, so that a
-                 stall counts for all requests that it delayed (no coordinated omission)
-    backlog      a consumer reads a backlog while a producer goes on at a fixed rate
+    latency      single records of 100 B at a fixed rate, acks=all; measured from when a request was due, so that
+                 a stall counts for all requests that it delayed (no coordinated omission)
+    backlog      a consumer reads a backlog while a producer sends at a fixed rate
     connections  the fixed rate again, spread over 1,000 connections
 
-Both serve with their defaults on loopback: no fsync per batch. A ratio is the median over the repeats of Ottla's figure
-by the peer's of the same repeat; its least and greatest value stand beside it. Machines with shared cores scatter, so
-trust the ratios and the CPU seconds more than the rates.
+Both brokers have their default configs and listen on loopback: no fsync per batch. A ratio is the median over the
+repeats of Ottla's figure divided by the peer's of the same repeat, with minimum and maximum beside it. Rates vary on
+machines with shared cores: trust the ratios and the CPU seconds more.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PARTS = ("start", "table", "latency", "backlog", "connections")
 
 
 class Row(NamedTuple):
-    """One row of the table of throughput."""
+    """A row of the throughput table."""
 
     partitions: int
     record_bytes: int
@@ -71,7 +71,7 @@ QUICK_ROWS = [Row(*cells, "all", "none") for cells in ((1, 100), (16, 100), (1, 
 
 
 class Bench:
-    """The two brokers and what was measured of them."""
+    """The two brokers and their figures."""
 
     def __init__(self, args: argparse.Namespace, peer: Broker, peer_name: str) -> None:
         self.args = args
@@ -82,7 +82,7 @@ class Bench:
         self._topics = itertools.count()
 
     def run(self, parts: Sequence[str]) -> None:
-        """Measure these parts."""
+        """Measure some parts."""
         if "start" in parts:
             self._starts()
         loads = {
@@ -117,7 +117,7 @@ class Bench:
     def _measure(
         self, part: str, figures: Sequence[tuple[str, str, bool]], once: Callable[[Broker], list[float]]
     ) -> None:
-        """Add figures (name, unit, whether more is better), of which `once` returns a value each."""
+        """Add figures (name, unit, whether more is better). `once` returns a value of each."""
         ours, theirs = self._in_turns(once)
         for i, (name, unit, more_is_better) in enumerate(figures):
             self._add(part, name, unit, more_is_better, [f[i] for f in ours], [f[i] for f in theirs])
@@ -145,7 +145,7 @@ class Bench:
         self._measure("start", [(n, u, False) for n, u in zip(names, ("s", "MB", "s"), strict=True)], once)
 
     def _warm(self) -> None:
-        """Put some load on both: a JVM needs it before it is at its best."""
+        """Warm both brokers up, so that the JVM has compiled its hot code."""
         for broker in (self.ottla, self.peer):
             for codec, rounds in (("none", WARM_ROUNDS), ("lz4", 1), ("zstd", 1)):
                 batch = batch_of(100, BATCH_BYTES, CODEC_IDS[codec])
@@ -224,7 +224,7 @@ class Bench:
         self._measure(part, names, once)
 
     def _backlog(self) -> None:
-        """Read a backlog while another process produces; the backlog is read when the end is reached."""
+        """Read a backlog to its end while another process produces."""
         batch = batch_of(1024, BATCH_BYTES)
         per_second = max(1, BACKLOG_BYTES_PER_SECOND // len(batch.data))
         seconds = self.args.seconds * 3
@@ -274,7 +274,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, and write what was requested."""
+    """Measure the requested parts, print and save them."""
     args = parser().parse_args(argv)
     if args.quick:
         args.megabytes, args.seconds = 50, 0.5

@@ -1,11 +1,11 @@
-"""CPU seconds per million records of the clients and their peers, by way of sending and reading.
+"""CPU seconds per million records of the clients and their peers, for each method of sending and reading.
 
     python -m benchmarks clients [--bootstrap HOST:PORT] [--records 1000000] [--rounds 3] [--only send,poll] [--save]
 
-Without --bootstrap an embedded broker serves. Every way runs in a process of its own, after 10,000 records that warm it
-up, all ways in turn in every round; the table has the medians. Compare CPU seconds, and only within one run, as wall
-time scatters on shared cores. Values have 100 bytes, keys 10, one partition, acks=all. Rows of confluent-kafka,
-kafka-python and aiokafka appear where those are installed; the slow ones are given fewer records.
+Without --bootstrap, an embedded broker is used. Each method runs in a new process, after 10,000 records of warm-up; all
+methods take turns in each round, and the table has the medians. Compare CPU seconds of one run only, because wall time
+varies on shared cores. Values have 100 bytes, keys 10, one partition, acks=all. There are rows for confluent-kafka,
+kafka-python and aiokafka if they are installed; slow ones send or read fewer records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH_ROWS = 10_000
 
 
 def send(bootstrap: str, topic: str, count: int) -> None:
-    """One by one."""
+    """Call send() for each record."""
     from ottla import KafkaProducer
 
     with KafkaProducer(bootstrap_servers=bootstrap, batch_size=BATCH_BYTES) as producer:
@@ -41,12 +41,12 @@ def send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def send_lists(bootstrap: str, topic: str, count: int) -> None:
-    """Lists of 10,000."""
+    """Call send_batch() with lists of 10,000 values."""
     _send_batches(bootstrap, topic, count, VALUES * (BATCH_ROWS // 1000), KEYS * (BATCH_ROWS // 1000))
 
 
 def send_arrow(bootstrap: str, topic: str, count: int) -> None:
-    """Arrow arrays of 10,000."""
+    """Call send_batch() with Arrow arrays of 10,000 values."""
     import pyarrow as pa
 
     values = pa.array(VALUES * (BATCH_ROWS // 1000), pa.binary())
@@ -63,7 +63,7 @@ def _send_batches(bootstrap: str, topic: str, count: int, values: object, keys: 
 
 
 def poll(bootstrap: str, topic: str, count: int) -> None:
-    """poll() with up to 10,000 records."""
+    """Call poll() for up to 10,000 records."""
     from ottla import KafkaConsumer, TopicPartition
 
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=10_000) as consumer:
@@ -77,7 +77,7 @@ def poll(bootstrap: str, topic: str, count: int) -> None:
 
 
 def iterate(bootstrap: str, topic: str, count: int) -> None:
-    """for record in consumer."""
+    """Iterate over the consumer."""
     from ottla import KafkaConsumer, TopicPartition
 
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
@@ -90,7 +90,7 @@ def iterate(bootstrap: str, topic: str, count: int) -> None:
 
 
 def columns(bootstrap: str, topic: str, count: int) -> None:
-    """poll_batch()."""
+    """Call poll_batch()."""
     from ottla import KafkaConsumer, TopicPartition
 
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
@@ -101,7 +101,7 @@ def columns(bootstrap: str, topic: str, count: int) -> None:
 
 
 def aio_send(bootstrap: str, topic: str, count: int) -> None:
-    """One by one, in asyncio."""
+    """Call the asyncio producer's send() for each record."""
     from ottla.aio import KafkaProducer
 
     async def run() -> None:
@@ -114,7 +114,7 @@ def aio_send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def aio_poll(bootstrap: str, topic: str, count: int) -> None:
-    """poll() with up to 10,000 records, in asyncio."""
+    """Call the asyncio consumer's poll() for up to 10,000 records."""
 
     async def run(consumer: Any) -> None:
         seen = size = 0
@@ -128,7 +128,7 @@ def aio_poll(bootstrap: str, topic: str, count: int) -> None:
 
 
 def aio_columns(bootstrap: str, topic: str, count: int) -> None:
-    """poll_batch(), in asyncio."""
+    """Call the asyncio consumer's poll_batch()."""
 
     async def run(consumer: Any) -> None:
         seen = 0
@@ -148,7 +148,7 @@ async def _with_aio_consumer(bootstrap: str, topic: str, run: Callable[[Any], An
 
 
 class Way(NamedTuple):
-    """One row: what is run, whose package it needs, whether it sends, and the share of the records it is given."""
+    """A row: the function, the package that it needs, whether it sends, and its share of the records."""
 
     run: Callable[[str, str, int], None]
     package: str = "ottla"
@@ -196,7 +196,7 @@ RATIOS = (
 
 
 def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
-    """Run one way here, and print what it took."""
+    """Run one method in this process, and print its figures."""
     way = WAYS[name].run
     way(bootstrap, topic, BATCH_ROWS)
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
@@ -207,7 +207,7 @@ def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
 
 
 def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str, float]:
-    """Run one way in a fresh process; its figures."""
+    """Run one method in a new process, and return its figures."""
     command = [sys.executable, "-m", "benchmarks", "clients", "--way", name, "--bootstrap", bootstrap]
     command += ["--topic", topic, "--records", str(count)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -218,13 +218,13 @@ def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str,
 
 
 def report(what: str) -> None:
-    """How far it is, for who looks on."""
+    """Print the progress."""
     if sys.stderr.isatty():
         print(f"\r{what:40}", end="\r", file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure every way in turn."""
+    """Measure all methods in turns."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -256,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compare(bootstrap: str, count: int, rounds: int, names: list[str]) -> list[Figure]:
-    """Measure all ways in turns."""
+    """Measure all methods in turns, and print the table."""
     from ottla import KafkaAdminClient, NewTopic
 
     values: dict[str, list[dict[str, float]]] = {name: [] for name in names}

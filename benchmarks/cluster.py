@@ -32,7 +32,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Row(NamedTuple):
-    """What was measured at one size."""
+    """The figures of one size."""
 
     brokers: int
     partitions: int
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 @contextmanager
 def cluster(brokers: int, session_ms: int) -> Iterator[LocalCluster]:
-    """A cluster on free ports, killed at the end."""
+    """Run a cluster on free ports, and kill it at the end."""
     with tempfile.TemporaryDirectory(prefix="ottla-scale-") as directory:
         options = {"zookeeper.session.timeout.ms": str(session_ms), "auto.create.topics.enable": "false"}
         made = LocalCluster.create(Path(directory), brokers, 0, 0, options)
@@ -62,7 +62,7 @@ def cluster(brokers: int, session_ms: int) -> Iterator[LocalCluster]:
 
 
 class Tree:
-    """The znodes that show when a broker is gone, and which broker is the controller."""
+    """The znodes of brokers and of the controller."""
 
     def __init__(self, connect: str) -> None:
         from kazoo.client import KazooClient
@@ -91,7 +91,7 @@ class Tree:
 
 
 def measure(brokers: int, partitions: int, session_ms: int) -> Row:
-    """One size."""
+    """Measure one size."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     with cluster(brokers, session_ms) as running:
@@ -130,7 +130,7 @@ def measure(brokers: int, partitions: int, session_ms: int) -> Row:
 
 
 def wait_for_leaders(addresses: Sequence[str], partitions: int, alive: Any) -> None:
-    """Until each of these brokers names a live leader for every partition."""
+    """Wait until each of these brokers reports a live leader for every partition."""
     from confluent_kafka.admin import AdminClient
 
     for address in addresses:
@@ -148,26 +148,26 @@ def wait_for_leaders(addresses: Sequence[str], partitions: int, alive: Any) -> N
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process."""
+    """Return the resident memory of a process in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cores(pids: Sequence[int], seconds: float) -> float:
-    """Processor time of processes over a while, in cores."""
+    """Return the processor time of processes over some seconds, in cores."""
     before = sum(map(ticks, pids))
     time.sleep(seconds)
     return (sum(map(ticks, pids)) - before) / CLOCK_TICKS / seconds
 
 
 def ticks(pid: int) -> int:
-    """User and system time of a process."""
+    """Return user and system time of a process in clock ticks."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows in Markdown."""
     lines = [
         "| brokers | partitions each | created, s | controller, MB | others, MB | at rest, cores | controller there, s "
         "| all led again, s |",
@@ -182,7 +182,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def plot(rows: Sequence[Row], path: str) -> None:
-    """Memory, processor time and failover over partitions."""
+    """Plot memory, processor time and failover by number of partitions."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks console [--topics 10000] [--brokers 3] [--requests 50] [--limit-ms 200] [--tail-rate 50000]
 
-Starts a node of brokers, creates topics with a replica on each broker, and serves the console as `ottla console` does,
-in a process of its own. The pages are requested one after the other while the console refreshes its lists in the
+Starts a node of brokers, creates topics with a replica on each broker, and runs `ottla console`.
+The pages are requested one after the other while the console refreshes its lists in the
 background; one that fails counts as infinitely slow. Prints the median, the 95th percentile and the maximum of each
 page, and ends with 1 if one of the 95th percentiles is above the limit.
 
@@ -114,7 +114,7 @@ def wait_for_console(port: int) -> None:
 
 
 def measure(port: int, requests: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each page's requests; all pages have their turn before the next round."""
+    """Return the milliseconds of each page's requests. All pages take turns."""
     times: dict[str, list[float]] = {page: [] for page in PAGES}
     for _ in range(requests):
         for page, taken in times.items():

@@ -1,4 +1,4 @@
-"""What a new controller builds and encodes for all brokers of a large cluster.
+"""Time that a new controller takes to build and encode the requests for all brokers of a large cluster.
 
     python -m benchmarks controller [--brokers 200] [--partitions 20000,200000]
 

@@ -1,4 +1,4 @@
-"""How the throughput of a node grows with its brokers, under loads that keep the broker busy, not the client.
+"""Throughput of a node by its number of brokers, under loads that keep the brokers busy rather than the clients.
 
     python -m benchmarks cores [--brokers 1,2,4] [--kafka] [--loads produce,tls] [--seconds 10] [--repeats 3]
 
@@ -6,7 +6,7 @@ As many client processes for each number of brokers (two per broker of the large
 partitions of one leader:
 
 - produce: batches that are not compressed
-- tls: the same over TLS (needs openssl, which makes the certificate)
+- tls: the same over TLS (the certificate needs openssl)
 - recompress: the same into a topic with `compression.type=zstd`
 - validate: zstd batches, whose records the broker checks
 
@@ -55,7 +55,7 @@ CERTIFICATE = "certificate.pem"
 
 
 class Figure(NamedTuple):
-    """One measurement: bytes of records per second, and what the brokers spent on it."""
+    """One measurement: bytes of records per second, and the CPU time of the brokers."""
 
     mb_per_second: float
     cpu_seconds_per_gb: float
@@ -97,7 +97,7 @@ class Node:
         return f"127.0.0.1:{self.port}"
 
     def cpu_seconds(self) -> float:
-        """CPU of the process and its children."""
+        """Return the CPU seconds of the process and its children."""
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return sum(map(_cpu_seconds, (str(pid), *children)))
@@ -113,7 +113,7 @@ class Node:
 
 
 def make_certificate(directory: Path) -> None:
-    """Make a key and a certificate that signs itself, in one file."""
+    """Create a key and a self-signed certificate in one file."""
     key, certificate = directory / "key.pem", directory / CERTIFICATE
     made = ["-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
     command = ["openssl", "req", "-x509", "-subj", "/CN=127.0.0.1", *made]
@@ -127,7 +127,7 @@ def _cpu_seconds(pid: str) -> float:
 
 
 def described(admin: KafkaAdminClient, topic: str) -> Sequence[PartitionInfo]:
-    """Return the partitions of a new topic, which a broker on a busy machine may not know yet."""
+    """Wait for the metadata of a new topic, and return its partitions."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -168,7 +168,7 @@ def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
 
 
 class Sent(NamedTuple):
-    """What a client sent: uncompressed bytes and time of the measurement, and bytes including the warm-up."""
+    """The bytes that a client sent: uncompressed, within the measured seconds, and in total with the warm-up."""
 
     bytes: int
     seconds: float

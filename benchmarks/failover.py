@@ -1,4 +1,4 @@
-"""How long a partition cannot be written when its leader fails.
+"""Time for which a partition cannot be written when its leader fails.
 
     python -m benchmarks failover [--rounds 5] [--session-ms 6000 | --embedded] [--json FILE]
 
@@ -33,14 +33,14 @@ QUICK = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 20}
 
 
 class Gap(NamedTuple):
-    """One fault."""
+    """The figures of one fault."""
 
     seconds: float
     errors: int
 
 
 class Writer:
-    """Writes one record after the other, and notes when each is acknowledged."""
+    """Writes one record after the other, and records when each was acknowledged."""
 
     def __init__(self, servers: str) -> None:
         self.times: list[float] = []
@@ -62,7 +62,7 @@ class Writer:
             number += 1
 
     def longest(self, since: float) -> float:
-        """The longest time without an acknowledged record."""
+        """Return the longest time without an acknowledged record."""
         times = [since, *(t for t in self.times if t >= since)]
         return max(b - a for a, b in pairwise(times))
 
@@ -73,7 +73,7 @@ class Writer:
 
 
 def measure(cluster: LocalCluster, kill: bool) -> Gap:
-    """One fault at the leader of the partition, and the cluster whole again after it."""
+    """Fail the leader of the partition, and wait until the cluster has recovered."""
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         leader = admin.describe_topics([TOPIC])[TOPIC].partitions[0].leader
         victim = cluster.broker(leader.id if hasattr(leader, "id") else int(leader))
@@ -98,7 +98,7 @@ def measure(cluster: LocalCluster, kill: bool) -> Gap:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure both ways to go, in turns."""
+    """Measure kills and shutdowns in turns."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""What system calls and CRC cost on this machine: the floors under a broker's CPU per GB.
+"""Cost of system calls and CRC on this machine: the minimum of a broker's CPU per GB.
 
     python -m benchmarks floors [--megabytes 400] [--repeats 5] [--save]
 
@@ -34,7 +34,7 @@ BUFFER = 4 * 1024 * 1024
 
 @contextmanager
 def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two ends of a TCP connection."""
+    """Return both ends of a TCP connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         far, _ = server.accept()

@@ -1,4 +1,4 @@
-"""The other Python clients, as their users send and read: the rows beside ours in `clients`."""
+"""The other Python clients, for the rows of `clients`, each used as its documentation recommends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_ONCE = 10_000
 
 
 def confluent_send(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, one by one."""
+    """Call confluent-kafka's produce() for each record."""
     producer = _confluent_producer(bootstrap)
     for i in range(count):
         producer.produce(topic, VALUES[i % 1000], KEYS[i % 1000])
@@ -21,7 +21,7 @@ def confluent_send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def confluent_produce_batch(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, a list of 10,000 at once, where its version can (2.13)."""
+    """Call confluent-kafka's produce_batch() with lists of 10,000 (since 2.13)."""
     producer = _confluent_producer(bootstrap)
     rows = [{"value": VALUES[i % 1000], "key": KEYS[i % 1000]} for i in range(AT_ONCE)]
     if not hasattr(producer, "produce_batch"):
@@ -39,7 +39,7 @@ def _confluent_producer(bootstrap: str) -> Any:
 
 
 def confluent_poll(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, poll()."""
+    """Call confluent-kafka's poll()."""
     consumer = _confluent_consumer(bootstrap, topic)
     seen = size = 0
     while seen < count:
@@ -51,7 +51,7 @@ def confluent_poll(bootstrap: str, topic: str, count: int) -> None:
 
 
 def confluent_consume(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, consume() with up to 10,000 messages."""
+    """Call confluent-kafka's consume() for up to 10,000 messages."""
     consumer = _confluent_consumer(bootstrap, topic)
     seen = size = 0
     while seen < count:
@@ -72,7 +72,7 @@ def _confluent_consumer(bootstrap: str, topic: str) -> Any:
 
 
 def kafka_python_send(bootstrap: str, topic: str, count: int) -> None:
-    """kafka-python, one by one."""
+    """Call kafka-python's send() for each record."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=5, batch_size=BATCH_BYTES)
@@ -83,7 +83,7 @@ def kafka_python_send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def kafka_python_poll(bootstrap: str, topic: str, count: int) -> None:
-    """kafka-python, poll() with up to 10,000 records."""
+    """Call kafka-python's poll() for up to 10,000 records."""
     from kafka import KafkaConsumer, TopicPartition
 
     options = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest", "max_poll_records": AT_ONCE}
@@ -99,7 +99,7 @@ def kafka_python_poll(bootstrap: str, topic: str, count: int) -> None:
 
 
 def aiokafka_send(bootstrap: str, topic: str, count: int) -> None:
-    """aiokafka, one by one."""
+    """Call aiokafka's send() for each record."""
     from aiokafka import AIOKafkaProducer
 
     async def run() -> None:
@@ -113,7 +113,7 @@ def aiokafka_send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def aiokafka_getmany(bootstrap: str, topic: str, count: int) -> None:
-    """aiokafka, getmany() with up to 10,000 records."""
+    """Call aiokafka's getmany() for up to 10,000 records."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def run() -> None:

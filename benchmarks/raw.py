@@ -1,4 +1,4 @@
-"""The cheapest client there is: requests encoded once, answers hardly looked at: the broker is what is measured."""
+"""A lightweight client that encodes requests once and hardly decodes responses, so that it is not the bottleneck."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_CONFIGS: Mapping[str, str] = {}
 
 
 class Done(NamedTuple):
-    """What a load moved, and how long it took."""
+    """The bytes and seconds of a load."""
 
     records: int
     bytes: int
@@ -48,7 +48,7 @@ class Done(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch of records as it is sent."""
+    """An encoded batch of records."""
 
     data: bytes
     records: int
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 
 
 class Raw:
-    """One connection to a broker."""
+    """A blocking connection to a broker."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -102,7 +102,7 @@ class Raw:
     ) -> Done:
         """Send the same batch to every partition, `rounds` times, with five requests in flight.
 
-        `at_once` batches go in one request, by default one for each partition. Bytes are those before compression.
+        A request has `at_once` batches, by default one for each partition. Bytes are counted before compression.
         """
         at_once = at_once or partitions
         bodies = [
@@ -124,7 +124,7 @@ class Raw:
         return Done(batches * batch.records, batches * batch.plain_bytes, time.perf_counter() - began)
 
     def consume(self, topic: str, partitions: int, seconds: float) -> Done:
-        """Read the topic from its beginning, again and again for so long; only batch headers are looked at."""
+        """Read the topic from its beginning, repeatedly for some seconds. Only batch headers are decoded."""
         ends = {p: self.end_offset(topic, p) or 0 for p in range(partitions)}
         began = time.perf_counter()
         records = size = 0
@@ -184,7 +184,7 @@ class Raw:
 
 
 class Connection:
-    """A connection that does not block, with the due times of its requests in flight."""
+    """A non-blocking connection, with the due times of its requests in flight."""
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -238,7 +238,7 @@ def fixed_rate(links: Sequence[Connection], topic: str, batch: Batch, per_second
 
 
 def produce_at_fixed_rate(port: int, topic: str, batch: Batch, per_second: float, seconds: float) -> list[float]:
-    """Do the same with a connection of its own, as in another process."""
+    """Do the same with a new connection, for use in another process."""
     return fixed_rate([Connection(port)], topic, batch, per_second, seconds)
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks report
 
-Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page, and draws the charts beside it. A figure
-without a run with `--save` is left out.
+Replaces the text between `<!-- NAME -->` and `<!-- /NAME -->` in the page, and draws the charts. Figures without a
+saved run (`--save`) are omitted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def ratio(figure: Figure, own: str, peer: str) -> str:
 
 
 def origin(part: Part) -> str:
-    """Return where the figures of a part come from."""
+    """Return command, date, commit and machine of a part."""
     stamp = part.stamp
     machine = stamp["machine"]
     return (
@@ -108,7 +108,7 @@ def floors() -> str:
 
 
 def clients() -> str:
-    """Return what the clients take, and the ratios."""
+    """Return the CPU time of the clients, and the ratios."""
     from benchmarks.clients import RATIOS
 
     part = results.load("clients").get("clients")
@@ -172,7 +172,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def rendered(page: str) -> str:
-    """Return the page with its blocks from the results."""
+    """Return the page with its generated parts renewed."""
     for name, block in BLOCKS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = block()
@@ -212,7 +212,7 @@ def _write(drawing: Any, name: str) -> None:
 
 
 def _ratio_chart(part: Part) -> None:
-    """Throughput of producing as a ratio, a bar per workload."""
+    """Draw the ratios of produce throughput, a bar per workload."""
     figures = [f for f in part.figures if f.name.startswith("produce: ")]
     drawing = _figure(9, 0.6 + 0.19 * len(figures))
     axis = drawing.subplots()
@@ -229,7 +229,7 @@ def _ratio_chart(part: Part) -> None:
 
 
 def _latency_chart(parts: dict[str, Part]) -> None:
-    """Percentiles of latency, from the time that a request was due."""
+    """Draw the percentiles of latency, measured from when a request was due."""
     shown = [name for name in ("latency", "connections") if name in parts]
     drawing = _figure(4.5 * len(shown), 3)
     for axis, name in zip(drawing.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
@@ -245,7 +245,7 @@ def _latency_chart(parts: dict[str, Part]) -> None:
 
 
 def _client_chart(part: Part) -> None:
-    """CPU per million records of each client."""
+    """Draw the CPU per million records of each client."""
     cpu = part.figures[0]
     names = sorted(cpu.values, key=cpu.median)
     drawing = _figure(9, 0.6 + 0.22 * len(names))

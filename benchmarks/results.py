@@ -1,6 +1,6 @@
-"""Figures: in memory, on the terminal, as JSON with machine, versions and commit, and as rows of the history.
+"""Figures in memory, on the terminal, in JSON with machine, versions and commit, and in the history.
 
-A suite has parts, which may be measured in runs of their own: a part's figures replace those of its last run in
+A suite has parts, which may be measured in separate runs: the figures of a part replace those of its last run in
 `results/<suite>.json`. Each figure has the values of all contestants, one per repeat, all from one run.
 """
 
@@ -24,7 +24,7 @@ PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "pyspark", "pyarrow",
 
 
 class Figure(NamedTuple):
-    """What was measured, and the values of each contestant, one per repeat."""
+    """A quantity, and its values of each contestant, one per repeat."""
 
     name: str
     unit: str
@@ -42,14 +42,14 @@ class Figure(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The figures of one run of a part, and where they come from."""
+    """The figures of one run of a part, with commit, command and machine."""
 
     stamp: dict[str, Any]
     figures: list[Figure]
 
 
 def print_pair(figure: Figure, own: str, peer: str) -> None:
-    """Print a line: both medians, and the median of the ratios with their least and greatest value."""
+    """Print a line: both medians, and the median of the ratios with their minimum and maximum."""
     ratios = figure.ratios(own, peer)
     spread = f"[{ratios[0]:.3f} … {ratios[-1]:.3f}]" if len(ratios) > 1 else ""
     ratio = f"{statistics.median(ratios):>7.3f}" if ratios else f"{'':7}"
@@ -73,7 +73,7 @@ def stamp() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what is known of this machine."""
+    """Return processor, memory and Python version of this machine."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
     )

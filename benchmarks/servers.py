@@ -1,4 +1,4 @@
-"""Brokers under test: Ottla of this checkout or another one, and Apache Kafka, each a process on loopback."""
+"""Brokers to measure: Ottla of this checkout or another one, and Apache Kafka, each a process on loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 class Broker:
-    """A broker under test."""
+    """A broker to measure."""
 
     def __init__(self, name: str, command: Callable[[Path, int], list[str]]) -> None:
         self.name = name

@@ -3,21 +3,21 @@
     python -m benchmarks spark                          5 million records of 100 B, local[2]; some 15 minutes
     python -m benchmarks spark --records 1000000 --brokers ottla --jobs count,parquet
 
-Each broker (Apache Kafka, Ottla) has a topic of 6 partitions. In one session the jobs run in turns, one source after
-the other, after two rounds that are not counted (the JVM compiles what is hot until then):
+Each broker (Apache Kafka, Ottla) has a topic of 6 partitions. In one session, the jobs run in turns, one source after
+the other, after two rounds of warm-up, in which the JVM compiles its hot code:
 
     count     df.count()
     sum       sum(length(value))
     parquet   key, value, topic, partition, offset and timestamp as Parquet
     stream    AvailableNow into the sink noop
     sink      records of 100 B into a topic, --records of them
-    sink20k   20,000 of them: what a write costs beside its rows
+    sink20k   20,000 of them, which shows the fixed cost of a write
 
-`floor` is a sink in Python that drops its rows: what Spark takes for any sink in Python.
+`floor` is a sink in Python that drops its rows: the time that Spark takes for any sink in Python.
 Our sink writes each task exactly once, in a transaction; the connector's writes at least once. `offline` is
 `ottla.log.dirs` over the broker's data directory. A ratio is the median over the rounds of rows/s by the connector's of
-the same round, with its least and greatest value; CPU is the seconds of Spark (JVM and Python workers) per million
-rows. Trust both more than the rates: machines with shared cores scatter.
+the same round, with its minimum and maximum; CPU is the seconds of Spark (JVM and Python workers) per million
+rows. Trust both more than the rates, which vary on machines with shared cores.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 def fill(bootstrap: str, records: int) -> None:
-    """The topic with its records: 100 B, no two alike within a batch."""
+    """Create a topic with records of 100 B, which differ within a batch."""
     import pyarrow as pa
 
     from ottla import KafkaAdminClient, KafkaProducer, NewTopic
@@ -80,7 +80,7 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 class Jobs:
-    """What is measured, over a topic of one broker."""
+    """The jobs over a topic of one broker."""
 
     def __init__(self, spark: Any, bootstrap: str, logs: Path, records: int, scratch: Path) -> None:
         self.spark = spark
@@ -90,7 +90,7 @@ class Jobs:
         self._scratch = scratch
 
     def run(self, job: str, source: str) -> int:
-        """Run one job; the rows that it read."""
+        """Run one job, and return the number of rows that it read."""
         match job:
             case "count":
                 return int(self._rows(source).count())
@@ -166,7 +166,7 @@ def floor_sink() -> Any:
 
 
 def measured(jobs: Jobs, job: str, source: str, records: int) -> Run:
-    """Run a job and see what it took. RuntimeError where rows are missing."""
+    """Run a job, and return its time and CPU. Raises RuntimeError if rows are missing."""
     before, begin = spark_cpu(), time.perf_counter()
     actual = jobs.run(job, source)
     seconds = time.perf_counter() - begin
@@ -177,7 +177,7 @@ def measured(jobs: Jobs, job: str, source: str, records: int) -> Run:
 
 
 def spark_cpu() -> float:
-    """CPU seconds of everything that this process has started: the JVM and its Python workers."""
+    """Return the CPU seconds of this process's children: the JVM and its Python workers."""
     parents, used = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -198,7 +198,7 @@ def _descends(pid: int, parents: dict[int, int]) -> bool:
 
 @contextlib.contextmanager
 def spark_session(memory: str) -> Iterator[Any]:
-    """local[2] with both sources."""
+    """Return a session with local[2] and both sources."""
     from ottla.spark.environment.sockets import worker_sockets
     from ottla.spark.session import local_session
 
@@ -212,7 +212,7 @@ def spark_session(memory: str) -> Iterator[Any]:
 
 
 def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Run]]]:
-    """All jobs over all sources, in turns; the first rounds warm up."""
+    """Run all jobs over all sources in turns. The first rounds are a warm-up."""
     result: dict[str, dict[str, list[Run]]] = {}
     for repeat in range(-args.warm_ups, args.repeats):
         for job in args.jobs.split(","):
@@ -225,14 +225,14 @@ def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[s
 
 
 def sources_of(job: str) -> tuple[str, ...]:
-    """Return what a job reads from or writes to."""
+    """Return the sources that a job reads from, or the sinks that it writes to."""
     if job in SINKS:
         return ("kafka", "ottla", "floor")
     return ("kafka", "ottla") if job == "stream" else SOURCES
 
 
 def show(name: str, actual: dict[str, dict[str, list[Run]]]) -> None:
-    """The table of one broker."""
+    """Print the table of one broker."""
     print(f"\n{name}: rows/s (CPU s per million), and the ratio to Spark's connector")
     for job, by_source in actual.items():
         theirs = by_source["kafka"]
@@ -245,13 +245,13 @@ def show(name: str, actual: dict[str, dict[str, list[Run]]]) -> None:
 
 
 def brokers(names: str) -> list[Broker]:
-    """The brokers by name."""
+    """Run the brokers. Yield them by name."""
     by_name = {"kafka": Broker("kafka", apache_kafka.prepare_node), "ottla": Broker("ottla", ottla_command)}
     return [by_name[name] for name in names.split(",")]
 
 
 def wait_for_checkpoint(logs: Path, records: int) -> None:
-    """Until the high watermarks on disk cover all records: reading log directories ends there."""
+    """Wait until the high watermarks on disk cover all records, because reading log directories ends there."""
     deadline = time.monotonic() + CHECKPOINT_SECONDS
     while sum(n for tp, n in read_offsets(logs / HIGH_WATERMARKS).items() if tp.topic == TOPIC) < records:
         if time.monotonic() > deadline:

@@ -1,11 +1,11 @@
-"""The latency of one client while something else keeps the broker's disk or CPU busy.
+"""The latency of one client while others keep the broker's disk or CPU busy.
 
     python -m benchmarks stalls [--quick] [--save]
 
-A producer, in a process of its own, sends single records at a fixed rate, acks=all; a latency counts from the time at
-which the record was due, so a broker that stands still delays all records of that time. Each row is a disturbance by
-other clients. The broker has two log directories; the second one is on a disk that a preloaded library slows down. Both
-brokers in turns.
+A producer in its own process sends single records at a fixed rate with acks=all. A latency is measured from the time at
+which the record was due, so that a stall counts for all records that it delays. Each row is a disturbance by
+other clients. The broker has two log directories; a preloaded library slows the disk of the second one down. The
+brokers take turns.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SlowDisk:
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", self._library, source, "-ldl"], check=True)
 
     def environment(self, directory: Path) -> dict[str, str]:
-        """Return the variables with which a broker is slow in `directory`."""
+        """Return the environment variables that slow a broker down in `directory`."""
         return {
             "LD_PRELOAD": str(self._library),
             "SLOW_DISK_CONTROL": str(self._control),
@@ -73,7 +73,7 @@ class SlowDisk:
         }
 
     def set(self, write_ms: int = 0, fsync_ms: int = 0) -> None:
-        """Set the time that a write and an fsync take longer."""
+        """Set the delays of writes and fsyncs."""
         with self._control.open("r+b" if self._control.exists() else "wb") as control:
             control.write(struct.pack("=ii", write_ms, fsync_ms))
 
@@ -137,7 +137,7 @@ class Disturbed:
 
     @contextmanager
     def beside(self, load: Callable[[Raw], None]) -> Iterator[None]:
-        """Run a load of another client meanwhile, again and again."""
+        """Run a load of another client repeatedly in the background."""
         stopped = threading.Event()
 
         def run() -> None:

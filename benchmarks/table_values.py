@@ -1,4 +1,4 @@
-"""Measures how quickly records become rows of a table, by ottla.table.schema: without reading and writing.
+"""Rate at which records become rows of a table, by ottla.table.schema, without reading and writing files.
 
 python -m benchmarks.table_values
 """
@@ -52,7 +52,7 @@ JSON: Final = json.dumps({"type": "object", "properties": {name: {"type": kind} 
 
 
 class OneSchema(SchemaRegistryClient):
-    """Has the writer's schema with the id 1, and the latest one."""
+    """A schema registry with the writer's schema as id 1, and the latest schema."""
 
     def __init__(self, schema_type: str, writer: str, latest: str) -> None:
         super().__init__("http://127.0.0.1:1")
@@ -68,7 +68,7 @@ class OneSchema(SchemaRegistryClient):
 
 
 def order(number: int) -> dict[str, Any]:
-    """Return a value."""
+    """Return an order."""
     note = "hello" if number % 2 else None
     customer = f"customer-{number % 1000}"
     return {"id": number, "customer": customer, "price": number / 2, "at": 1_700_000_000_000 + number, "note": note}

@@ -1,4 +1,4 @@
-"""A topic as an Iceberg table: what it costs, how fresh it is, and whether it is equal to the topic after kills.
+"""Cost and freshness of an Iceberg table of a topic, and its equality to the topic after kills.
 
     python -m benchmarks tables [--records 10000000] [--kills 10] [--compared 5000000]
     python -m benchmarks tables --records 100000000 --kills 50          20 GB of disk, less than an hour on two cores
@@ -54,7 +54,7 @@ QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVN
 
 
 class Cost(NamedTuple):
-    """What a job took."""
+    """CPU seconds, seconds and records of a job."""
 
     records: int
     seconds: float
@@ -97,7 +97,7 @@ def fill(bootstrap: str, records: int) -> None:
 
 
 def measured(records: int, command: Sequence[str]) -> Cost:
-    """Run a command, and return what it and its children took, or what it prints. SystemExit if it fails."""
+    """Run a command, and return its cost with that of its children, or its output. Raises SystemExit if it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
@@ -117,7 +117,7 @@ def writer_command(bootstrap: str, directory: Path, *options: str) -> list[str]:
 
 
 def write_with_kills(bootstrap: str, directory: Path, kills: int, seconds: float) -> int:
-    """Write a table by processes that are killed at random moments, and one that ends. Return how many were killed.
+    """Write a table by processes that are killed at random moments, and a last one. Return the number of kills.
 
     `seconds`: time that the whole table took without kills.
     """
@@ -146,7 +146,7 @@ def files_of(directory: Path) -> list[str]:
 
 
 def row_hash(text: str, quote: str) -> str:
-    """Return the hash of a row in SQL. `text`: the value as text; `quote`: what encloses names."""
+    """Return the hash of a row in SQL. `text`: the value as text; `quote`: the quotation mark of names."""
     numbers = [
         f"cast(substring({text}, {1 + i * DIGITS}, {DIGITS}) as bigint) * {factor} % {MODULUS}"
         for i, factor in enumerate(FACTORS)
@@ -224,7 +224,7 @@ def consumed(bootstrap: str, partitions: Sequence[int], limit: int | None = None
 
 
 def consume_to_parquet(bootstrap: str, limit: int, path: Path) -> None:
-    """Do what a table writer does, with confluent-kafka's consumer and pyarrow."""
+    """Write a topic to Parquet with confluent-kafka's consumer and pyarrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -259,7 +259,7 @@ def content_of_topic(bootstrap: str) -> Content:
 
 
 def part_command(*arguments: str) -> list[str]:
-    """Return the command of a part that runs in a process of its own."""
+    """Return the command of a part that runs in its own process."""
     return [sys.executable, "-m", "benchmarks.tables", "--part", *arguments]
 
 
@@ -357,7 +357,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_part(name: str, bootstrap: str, *arguments: str) -> None:
-    """Run what has a process of its own."""
+    """Run a part in this process."""
     if name == "content":
         print_content_by_consumer(bootstrap, [int(partition) for partition in arguments])
     else:
