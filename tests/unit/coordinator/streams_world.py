@@ -1,4 +1,4 @@
-"""Streams groups without a broker: topologies, heartbeats, and tasks in a readable form."""
+"""A group coordinator with a streams group, without a broker, and topologies and tasks for its tests."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def shown(tasks: Tasks, role: TaskRole = TaskRole.ACTIVE) -> Owned:
     return dict(by_subtopology(tasks, role))
 
 
-def statuses(answer: m.StreamsGroupHeartbeatResponse) -> list[int]:
-    return [status.status_code for status in answer.status or ()]
+def statuses(response: m.StreamsGroupHeartbeatResponse) -> list[int]:
+    return [status.status_code for status in response.status or ()]
 
 
 class StreamsWorld(World):
@@ -83,12 +83,12 @@ class StreamsWorld(World):
     def __init__(self, topics: dict[str, int] | None = None, **options: Any) -> None:
         super().__init__({"t": 4} if topics is None else topics, **{**NO_DELAY, **options})
 
-    def ask_streams(self, request: m.StreamsGroupHeartbeatRequest) -> m.StreamsGroupHeartbeatResponse:
+    def send_streams_heartbeat(self, request: m.StreamsGroupHeartbeatRequest) -> m.StreamsGroupHeartbeatResponse:
         future = object()
-        self.take(self.coordinator.streams_heartbeat(request, CLIENT, future))
-        answer = self.answers[future]
-        assert isinstance(answer, m.StreamsGroupHeartbeatResponse)
-        return answer
+        self.apply(self.coordinator.streams_heartbeat(request, CLIENT, future))
+        response = self.responses[future]
+        assert isinstance(response, m.StreamsGroupHeartbeatResponse)
+        return response
 
     def run(
         self, member: str, epoch: int, active: Owned | None = None, standby: Owned | None = None, **more: Any
@@ -97,7 +97,7 @@ class StreamsWorld(World):
         if active is not None:
             lists = (task_ids(active), task_ids(standby or {}), list[m.TaskIds]())
             more |= dict(zip(("active_tasks", "standby_tasks", "warmup_tasks"), lists, strict=True))
-        return self.ask_streams(
+        return self.send_streams_heartbeat(
             m.StreamsGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **more)
         )
 
