@@ -1,4 +1,4 @@
-"""Tiered topics of a cluster: followers, changes of leaders, and failures in the middle of a copy."""
+"""Tiered topics in a cluster: followers, leader changes, and failures during a copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def test_replica_that_was_away_starts_where_the_leaders_disk_starts(cluster: Broker) -> None:
+def test_follower_that_was_down_starts_at_the_local_log_start_offset_of_the_leader(cluster: Broker) -> None:
     topic = TieredTopic(cluster, "away", replicas=2)
     leader = cluster.leader("away")
     follower = next(i for i in topic.partition(leader).image.replicas if i != leader)
@@ -48,7 +48,7 @@ def test_replica_that_was_away_starts_where_the_leaders_disk_starts(cluster: Bro
     assert replica.leader_epochs.entries == led.leader_epochs.entries
     assert replica.producers.producers.keys() == led.producers.producers.keys() != set()
     assert topic.partition(follower).topic_stats.aux_state_requests > 0
-    # the new leader serves the whole topic, and goes on copying
+    # the new leader serves the whole topic, and continues copying
     cluster.move_leader("away", to=follower)
     topic.produce(20, 62)
     topic.wait_local_start(70, follower)
@@ -68,7 +68,7 @@ def of_topic(cluster: Broker, topic: str) -> list[str]:
     return [name for name in names(cluster) if name.startswith(topic)]
 
 
-def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
+def test_leader_change_during_a_copy_leaves_no_orphaned_objects(
     cluster: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = TieredTopic(cluster, "moved", replicas=2)
@@ -102,7 +102,7 @@ def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
     topic.wait_local_start(14, second)
     wait_until(lambda: not any(name.startswith(paused[0]) for name in names(cluster)))
     resume.set()
-    assert failed.wait(SECONDS), "the old leader deletes what it has written too late; it tries again"
+    assert failed.wait(SECONDS), "the old leader deletes its late objects, and retries after a failure"
     monkeypatch.setattr(storage.storage, "put", put)
     assert topic.read(20) == list(range(20))
     wait_until(lambda: len(of_topic(cluster, "moved")) == 2 * 5)
