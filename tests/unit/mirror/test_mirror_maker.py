@@ -1,4 +1,4 @@
-"""Flows between two brokers in this process."""
+"""Flows of MirrorMaker between two brokers in this process."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, Resource
 
 
 class Pair(NamedTuple):
-    """A source and a target, and a topic of the source with two partitions that no other test uses."""
+    """A source and a target, and a source topic with two partitions for one test."""
 
     a: str
     b: str
     topic: str
 
     def properties(self, **configs: str) -> dict[str, str]:
-        """A flow of this topic alone, without heartbeats, unless configured otherwise."""
+        """Return the properties of a flow of this topic only, without heartbeats unless configured otherwise."""
         return mm2_properties(
             self.a, self.b, **{"topics": f"(.*\\.)?{self.topic}", "emit_heartbeats_enabled": "false", **configs}
         )
 
     def copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
-        """All records of the copy, when there are this many."""
+        """Wait until the copy has `count` records, and return them all."""
         records: list[ConsumerRecord] = []
 
         def complete() -> bool:
@@ -111,7 +111,7 @@ def test_records_are_copied_with_partition_timestamp_key_value_and_headers(pair:
     assert [(r.partition, r.timestamp) for r in copy] == [(r.partition, r.timestamp) for r in source]
 
 
-def test_topic_has_partitions_and_configs_of_the_source_and_follows_their_changes(pair: Pair) -> None:
+def test_partitions_and_configs_of_the_source_topic_are_synchronized(pair: Pair) -> None:
     remote = ConfigResource(ConfigResourceType.TOPIC, f"A.{pair.topic}")
     with KafkaAdminClient(bootstrap_servers=pair.a) as source, KafkaAdminClient(bootstrap_servers=pair.b) as target:
 
@@ -161,7 +161,7 @@ def test_restart_continues_after_the_last_copied_record(pair: Pair, support: str
 
 
 @pytest.mark.parametrize("moment", ["before the offsets", "after the commit"])
-def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_session_copies_no_records_twice(pair: Pair, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(pair.a, pair.topic, numbers(50))
     method = "_send_offsets" if moment == "before the offsets" else "_completed"
     original, failures = getattr(Copier, method), [1, 2]
@@ -170,7 +170,7 @@ def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkey
         if failures:
             failures.pop()
             await self._producer.flush()
-            raise KafkaTimeoutError(f"cut {moment}")
+            raise KafkaTimeoutError(f"failed {moment}")
         await original(self, *arguments)
 
     monkeypatch.setattr(Copier, method, fail)
@@ -183,7 +183,7 @@ def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkey
     assert values(pair.copied(60)) == list(range(60))
 
 
-def test_acls_of_topics_are_copied_without_those_to_write(pair: Pair) -> None:
+def test_topic_acls_are_copied_without_write_permission(pair: Pair) -> None:
     secured = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
     resource = ResourcePattern(ResourceType.TOPIC, "visits")
 
@@ -240,7 +240,7 @@ def test_target_without_transactions_is_copied_to_at_least_once(
     assert "the target does not support transactions; copying at least once" in caplog.text
 
 
-def test_target_without_transactions_is_refused_if_they_are_required(
+def test_target_without_transactions_is_rejected_if_exactly_once_is_enabled(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_transactions(monkeypatch)
@@ -250,7 +250,7 @@ def test_target_without_transactions_is_refused_if_they_are_required(
     assert isinstance(thread.error, UnsupportedVersionError)
 
 
-def test_more_replicas_than_brokers_are_refused_with_the_option(pair: Pair) -> None:
+def test_replication_factor_above_the_number_of_brokers_names_the_config(pair: Pair) -> None:
     # With this separator its internal topics do not exist yet.
     more = {"offset-syncs.topic.replication.factor": "3", "replication.policy.separator": "-"}
     thread = MirroringThread({**pair.properties(), **more})
@@ -262,7 +262,7 @@ def test_more_replicas_than_brokers_are_refused_with_the_option(pair: Pair) -> N
     )
 
 
-def test_second_process_takes_over_and_ends_the_first(pair: Pair) -> None:
+def test_second_process_takes_over_and_fences_the_first(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     first = MirroringThread(pair.properties())
     first.begin()
@@ -276,7 +276,7 @@ def test_second_process_takes_over_and_ends_the_first(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("location", ["source", "target"])
-def test_offsets_of_groups_are_translated_and_committed_for_inactive_groups(pair: Pair, location: str) -> None:
+def test_group_offsets_are_translated_and_committed_for_inactive_groups(pair: Pair, location: str) -> None:
     idle, active = f"idle-{pair.topic}", f"active-{pair.topic}"
     send(pair.a, pair.topic, numbers(10))
     zero, one = TopicPartition(pair.topic, 0), TopicPartition(pair.topic, 1)
@@ -322,7 +322,7 @@ def test_heartbeats_of_both_directions_are_emitted_and_copied(pair: Pair) -> Non
         eventually(lambda: heartbeats(pair.b, "A.heartbeats") == {("B", "A")}, SECONDS)
 
 
-def test_identity_policy_leaves_names_unchanged(pair: Pair) -> None:
+def test_identity_policy_keeps_topic_names(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties(replication_policy_class="identity")):
         assert values(pair.copied(10, pair.topic)) == list(range(10))
