@@ -18,7 +18,7 @@ NO_DELAY = {
 }
 
 
-def info(name: str, partitions: int = 0, **configs: str) -> m.TopicInfo:
+def topic_info(name: str, partitions: int = 0, **configs: str) -> m.TopicInfo:
     return m.TopicInfo(
         name=name,
         partitions=partitions,
@@ -44,7 +44,7 @@ def subtopology(
         source_topics=sources.split(),
         repartition_sink_topics=sinks.split(),
         repartition_source_topics=repartitions or [],
-        state_changelog_topics=[info(changelog) for changelog in changelogs.split()],
+        state_changelog_topics=[topic_info(changelog) for changelog in changelogs.split()],
         copartition_groups=groups,
     )
 
@@ -57,7 +57,7 @@ STATELESS = topology(subtopology("0", "t"))
 STATEFUL = topology(subtopology("0", "t", changelogs="g-changelog"))
 WORD_COUNT = topology(
     subtopology("0", "t", sinks="g-repartition"),
-    subtopology("1", repartitions=[info("g-repartition")], changelogs="g-changelog"),
+    subtopology("1", repartitions=[topic_info("g-repartition")], changelogs="g-changelog"),
 )
 
 
@@ -69,7 +69,7 @@ def tasks_in(tasks: list[m.TaskIds] | None) -> Owned | None:
     return None if tasks is None else {entry.subtopology_id: entry.partitions for entry in tasks}
 
 
-def shown(tasks: Tasks, role: TaskRole = TaskRole.ACTIVE) -> Owned:
+def tasks_by_subtopology(tasks: Tasks, role: TaskRole = TaskRole.ACTIVE) -> Owned:
     return dict(by_subtopology(tasks, role))
 
 

@@ -21,8 +21,8 @@ TOPICS = [UUID(int=n + 1) for n in range(5)]
 Shares = Mapping[str, Assignment]
 
 
-def members(n: int, *topics: UUID, had: Shares | None = None) -> dict[str, MemberSpec]:
-    return {f"m{i}": MemberSpec(frozenset(topics), (had or {}).get(f"m{i}", NOTHING)) for i in range(n)}
+def members(n: int, *topics: UUID, previous: Shares | None = None) -> dict[str, MemberSpec]:
+    return {f"m{i}": MemberSpec(frozenset(topics), (previous or {}).get(f"m{i}", NOTHING)) for i in range(n)}
 
 
 def again(specs: Mapping[str, MemberSpec], shares: Shares) -> dict[str, MemberSpec]:
@@ -86,10 +86,10 @@ def test_uniform_assignor_moves_no_more_partitions_than_necessary(seed: int) -> 
     check(more, sizes, after)
     moved = sum(len(after[m] - shares[m]) for m in specs)
     assert (moved, len(after["new"])) == (0, total // len(more))
-    less = {m: spec for m, spec in again(specs, shares).items() if m != "m0"}
-    if less:
-        left = uniform.assign(less, sizes)
-        assert all(shares[m] <= left[m] for m in less)
+    remaining = {m: spec for m, spec in again(specs, shares).items() if m != "m0"}
+    if remaining:
+        after_leave = uniform.assign(remaining, sizes)
+        assert all(shares[m] <= after_leave[m] for m in remaining)
 
 
 def test_range_assignor_divides_topics_of_the_same_size_alike() -> None:
@@ -117,6 +117,6 @@ def test_assignors_with_more_members_than_partitions_leave_members_idle() -> Non
 
 
 def test_assignors_ignore_deleted_topics_and_partitions() -> None:
-    had = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
-    shares = uniform.assign(members(1, TOPICS[0], had=had), {TOPICS[0]: 2})
+    previous = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
+    shares = uniform.assign(members(1, TOPICS[0], previous=previous), {TOPICS[0]: 2})
     assert {p.partition for p in shares["m0"]} == {0, 1}

@@ -60,7 +60,7 @@ def test_partitions_are_revoked_before_they_are_reassigned() -> None:
     retained = assigned(a)
     assert retained is not None
     assert len(retained["t"]) == 3
-    assert assigned(world.heartbeat("b", 2, {})) is None  # not yet: a still reads them
+    assert assigned(world.heartbeat("b", 2, {})) is None  # a has not revoked them yet
     reconciling = world.group.state_name
     assert reconciling is ConsumerGroupState.RECONCILING
     a = world.heartbeat("a", 1, retained)
@@ -282,10 +282,10 @@ def test_static_member_that_rejoins_keeps_its_assignment() -> None:
     world.heartbeat("other", 1, ALL)
     retained = assigned(world.heartbeat("other", 1, ALL, **full()))
     world.heartbeat("other", 1, retained)
-    had = assigned(world.heartbeat("a", 2, {}, instance_id="i"))
+    previous = assigned(world.heartbeat("a", 2, {}, instance_id="i"))
     assert world.leave("a", -2, instance_id="i").member_epoch == -2
     back = world.join("b", instance_id="i")
-    assert (assigned(back), world.group.epoch) == (had, 2)
+    assert (assigned(back), world.group.epoch) == (previous, 2)
     assert "a" not in world.group.members
     assert error(world.heartbeat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
 

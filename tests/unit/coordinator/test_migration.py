@@ -108,9 +108,8 @@ def create_mixed_group(world: Mixed) -> tuple[str, JoinGroupResponse]:
     joined = world.classic_join(old, owned=ALL)
     assert joined is not None
     retained = parts(world.classic_sync(joined))
-    assert (
-        world.classic_heartbeat(old, 1) == "REBALANCE_IN_PROGRESS"
-    )  # it has not reported yet that it has revoked the others
+    # the classic member has not reported yet that it has revoked the others
+    assert world.classic_heartbeat(old, 1) == "REBALANCE_IN_PROGRESS"
     joined = world.classic_join(old, owned=retained)
     assert joined is not None
     assert parts(world.classic_sync(joined)) == retained
@@ -215,7 +214,7 @@ def test_classic_members_without_heartbeat_or_sync_are_removed() -> None:
         elif late is not None and late.member_id in world.group.members:
             world.classic_heartbeat(late.member_id, late.generation_id)
     assert late is not None
-    assert late.member_id not in world.group.members  # it never synced
+    assert late.member_id not in world.group.members  # it has not sent SyncGroup
 
 
 def test_classic_member_leaving_a_consumer_group_is_removed() -> None:

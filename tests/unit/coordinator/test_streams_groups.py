@@ -11,11 +11,11 @@ from tests.unit.coordinator.streams_world import (
     STATELESS,
     WORD_COUNT,
     StreamsWorld,
-    info,
-    shown,
     statuses,
     subtopology,
+    tasks_by_subtopology,
     tasks_in,
+    topic_info,
     topology,
 )
 
@@ -44,7 +44,7 @@ def test_task_is_reassigned_after_its_owner_has_revoked_it() -> None:
     world = StreamsWorld()
     world.start("a")
     assert tasks_in(world.start("b").active_tasks) == {}
-    assert tasks_in(world.run("a", 2, ALL).active_tasks) == {"0": [0, 1]}  # it still runs the others
+    assert tasks_in(world.run("a", 2, ALL).active_tasks) == {"0": [0, 1]}  # a has not revoked the others yet
     assert world.streams.state_name == "Reconciling"
     assert tasks_in(world.run("b", 3, {}).active_tasks) is None
     assert world.run("a", 2, {"0": [0, 1]}).member_epoch == 3
@@ -112,8 +112,16 @@ def test_num_standby_replicas_of_the_group_config_assigns_standby_tasks() -> Non
     for _ in range(4):
         for member in world.streams.members.values():
             assigned = member.assigned
-            world.run(member.id, member.epoch, shown(assigned), shown(assigned, TaskRole.STANDBY))
-    roles = {m.id: (shown(m.assigned), shown(m.assigned, TaskRole.STANDBY)) for m in world.streams.members.values()}
+            world.run(
+                member.id,
+                member.epoch,
+                tasks_by_subtopology(assigned),
+                tasks_by_subtopology(assigned, TaskRole.STANDBY),
+            )
+    roles = {
+        m.id: (tasks_by_subtopology(m.assigned), tasks_by_subtopology(m.assigned, TaskRole.STANDBY))
+        for m in world.streams.members.values()
+    }
     assert roles == {"a": ({"0": [0]}, {"0": [1]}), "b": ({"0": [1]}, {"0": [0]})}
     assert world.streams.assignor_configs == {"num.standby.replicas": "1"}
 
@@ -125,7 +133,12 @@ def test_standby_task_becomes_active_after_its_process_has_closed_it() -> None:
     for _ in range(4):
         for member in world.streams.members.values():
             assigned = member.assigned
-            world.run(member.id, member.epoch, shown(assigned), shown(assigned, TaskRole.STANDBY))
+            world.run(
+                member.id,
+                member.epoch,
+                tasks_by_subtopology(assigned),
+                tasks_by_subtopology(assigned, TaskRole.STANDBY),
+            )
     world.run("b", -1)
     epoch = world.streams.members["a"].epoch
     response = world.run("a", epoch, {"0": [0]}, {"0": [1]})
@@ -235,7 +248,7 @@ def test_user_endpoint_lists_only_partitions_that_exist() -> None:
         ({"member_epoch": 1, "topology": None}, "GROUP_ID_NOT_FOUND"),
         ({"member_epoch": 1}, "INVALID_REQUEST"),
         ({"topology": topology(subtopology("0", "t"), epoch=-1)}, "STREAMS_INVALID_TOPOLOGY"),
-        ({"topology": topology(subtopology("0", repartitions=[info("r")]))}, "STREAMS_INVALID_TOPOLOGY"),
+        ({"topology": topology(subtopology("0", repartitions=[topic_info("r")]))}, "STREAMS_INVALID_TOPOLOGY"),
     ],
 )
 def test_invalid_request_is_rejected_with_its_error(changes: dict[str, Any], expected: str) -> None:
@@ -253,7 +266,7 @@ def test_invalid_request_is_rejected_with_its_error(changes: dict[str, Any], exp
 def test_changelog_with_partitions_regex_and_unknown_tasks_are_rejected() -> None:
     world = StreamsWorld()
     changelog = subtopology("0", "t")
-    changelog.state_changelog_topics = [info("c", 3)]
+    changelog.state_changelog_topics = [topic_info("c", 3)]
     assert error(world.start("a", topology(changelog))) == "STREAMS_INVALID_TOPOLOGY"
     matching = subtopology("0")
     matching.source_topic_regex = ["t.*"]

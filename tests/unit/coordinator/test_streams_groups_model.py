@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.effort import repeats
 from tests.unit.coordinator.consumer_world import error
-from tests.unit.coordinator.streams_world import WORD_COUNT, StreamsWorld, shown
+from tests.unit.coordinator.streams_world import WORD_COUNT, StreamsWorld, tasks_by_subtopology
 
 from ottla.coordinator.group.streams.streams_group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskId, TaskRole, Tasks, from_message, ids_of
@@ -49,7 +49,7 @@ class Thread:
             self.runs, self.assigned = self.assigned, None
         response = self._heartbeat()
         if lossy and self.r.random() < 0.15:
-            # The response was lost: the member sends a full request, and forgets what it has not opened
+            # The response was lost: the member sends a full request, and drops tasks that it has not opened
             self.full, self.assigned = True, None
             return
         self.full = False
@@ -73,7 +73,13 @@ class Thread:
         if self.epoch == 0:
             return self.world.start(self.id, WORD_COUNT, self.process, rebalance_timeout_ms=8000)
         more = {"rebalance_timeout_ms": 8000} if self.full else {}
-        return self.world.run(self.id, self.epoch, shown(self.runs), shown(self.runs, TaskRole.STANDBY), **more)
+        return self.world.run(
+            self.id,
+            self.epoch,
+            tasks_by_subtopology(self.runs),
+            tasks_by_subtopology(self.runs, TaskRole.STANDBY),
+            **more,
+        )
 
     def leave(self) -> None:
         self.world.run(self.id, -1)

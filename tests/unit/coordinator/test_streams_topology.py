@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.coordinator.streams_world import WORD_COUNT, image_of, info, subtopology, topology
+from tests.unit.coordinator.streams_world import WORD_COUNT, image_of, subtopology, topic_info, topology
 
 from ottla.coordinator.group.streams import streams_topology
 from ottla.coordinator.group.streams.configured_topology import ConfiguredTopology, StatusCode, configure
@@ -36,7 +36,7 @@ def test_internal_topics_have_the_partition_count_of_the_source_topics() -> None
 
 
 def test_internal_topic_has_the_replication_factor_and_configs_of_the_topology() -> None:
-    topic = info("g-repartition", 3, cleanup_policy="delete")
+    topic = topic_info("g-repartition", 3, cleanup_policy="delete")
     topic.replication_factor = 2
     result = configured(topology(subtopology("0", repartitions=[topic])), {})
     assert result.missing["g-repartition"] == ("g-repartition", 3, 2, {"cleanup.policy": "delete"})
@@ -47,8 +47,8 @@ def test_internal_topic_has_the_replication_factor_and_configs_of_the_topology()
 def test_repartition_topics_get_partition_counts_across_subtopologies() -> None:
     result = configured(
         topology(
-            subtopology("2", repartitions=[info("second")]),
-            subtopology("1", repartitions=[info("first")], sinks="second"),
+            subtopology("2", repartitions=[topic_info("second")]),
+            subtopology("1", repartitions=[topic_info("first")], sinks="second"),
             subtopology("0", "small large", sinks="first"),
         ),
         {"small": 2, "large": 5},
@@ -75,11 +75,13 @@ def test_copartitioned_source_topics_of_different_sizes_are_reported() -> None:
 
 def test_repartition_topic_gets_the_partition_count_of_its_copartition_group() -> None:
     joined = topology(
-        subtopology("0", "large", sinks="r"), subtopology("1", "small", repartitions=[info("r")], joined=([0], [0]))
+        subtopology("0", "large", sinks="r"),
+        subtopology("1", "small", repartitions=[topic_info("r")], joined=([0], [0])),
     )
     assert configured(joined, {"large": 6, "small": 2}).missing["r"].partitions == 2
     fixed = topology(
-        subtopology("0", "large", sinks="r"), subtopology("1", "small", repartitions=[info("r", 3)], joined=([0], [0]))
+        subtopology("0", "large", sinks="r"),
+        subtopology("1", "small", repartitions=[topic_info("r", 3)], joined=([0], [0])),
     )
     code, detail = problem(configured(fixed, {"large": 6, "small": 2}))
     assert code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS
@@ -91,7 +93,7 @@ def test_copartitioned_repartition_topics_get_the_largest_or_the_fixed_size() ->
         return topology(
             subtopology("0", "small", sinks="r1"),
             subtopology("1", "large", sinks="r2"),
-            subtopology("2", repartitions=[info("r1"), info("r2", second)], joined=([], [0, 1])),
+            subtopology("2", repartitions=[topic_info("r1"), topic_info("r2", second)], joined=([], [0, 1])),
         )
 
     sizes = {"small": 2, "large": 4}
@@ -110,11 +112,11 @@ def test_existing_internal_topic_of_the_wrong_size_is_reported() -> None:
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (topology(subtopology("0", repartitions=[info("r")])), "never used as a sink"),
+        (topology(subtopology("0", repartitions=[topic_info("r")])), "never used as a sink"),
         (
             topology(
-                subtopology("0", repartitions=[info("a")], sinks="b"),
-                subtopology("1", repartitions=[info("b")], sinks="a"),
+                subtopology("0", repartitions=[topic_info("a")], sinks="b"),
+                subtopology("1", repartitions=[topic_info("b")], sinks="a"),
             ),
             "loops",
         ),

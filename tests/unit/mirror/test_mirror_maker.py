@@ -52,7 +52,7 @@ class Pair(NamedTuple):
             self.a, self.b, **{"topics": f"(.*\\.)?{self.topic}", "emit_heartbeats_enabled": "false", **configs}
         )
 
-    def copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
+    def wait_copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
         """Wait until the copy has `count` records, and return them all."""
         records: list[ConsumerRecord] = []
 
@@ -105,7 +105,7 @@ def test_records_are_copied_with_partition_timestamp_key_value_and_headers(pair:
             key, value = (b"k%d" % number if number % 3 else None), (b"v%d" % number if number % 5 else None)
             producer.send(pair.topic, value, key, headers, number % 2, 1_700_000_000_000 + number)
     with mirroring(pair.properties(exactly_once_source_support=support)):
-        copy = pair.copied(200)
+        copy = pair.wait_copied(200)
     source = whole_topic(pair.a, pair.topic, 2)
     assert [record[5:] for record in copy] == [record[5:] for record in source]
     assert [(r.partition, r.timestamp) for r in copy] == [(r.partition, r.timestamp) for r in source]
@@ -142,9 +142,9 @@ def test_flows_in_both_directions_do_not_copy_records_back(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     send(pair.b, pair.topic, numbers(10, first=100))
     with mirroring(pair.properties(B__A_enabled="true")):
-        assert values(pair.copied(10)) == list(range(10))
+        assert values(pair.wait_copied(10)) == list(range(10))
         reverse = Pair(pair.b, pair.a, pair.topic)
-        assert values(reverse.copied(10, f"B.{pair.topic}")) == list(range(100, 110))
+        assert values(reverse.wait_copied(10, f"B.{pair.topic}")) == list(range(100, 110))
         with KafkaAdminClient(bootstrap_servers=pair.a) as a, KafkaAdminClient(bootstrap_servers=pair.b) as b:
             topics = [topic for topic in (*a.list_topics(), *b.list_topics()) if topic.endswith(pair.topic)]
     assert sorted(topics) == sorted([pair.topic, pair.topic, f"A.{pair.topic}", f"B.{pair.topic}"])
@@ -156,8 +156,8 @@ def test_restart_continues_after_the_last_copied_record(pair: Pair, support: str
     for first in (0, 50):
         send(pair.a, pair.topic, numbers(50, first))
         with mirroring(properties):
-            pair.copied(first + 50)
-    assert values(pair.copied(100)) == list(range(100))
+            pair.wait_copied(first + 50)
+    assert values(pair.wait_copied(100)) == list(range(100))
 
 
 @pytest.mark.parametrize("moment", ["before the offsets", "after the commit"])
@@ -178,9 +178,9 @@ def test_failed_session_copies_no_records_twice(pair: Pair, moment: str, monkeyp
     with mirroring(pair.properties()) as thread:
         eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
         send(pair.a, pair.topic, numbers(10, first=50))
-        pair.copied(60)
+        pair.wait_copied(60)
     assert not failures
-    assert values(pair.copied(60)) == list(range(60))
+    assert values(pair.wait_copied(60)) == list(range(60))
 
 
 def test_topic_acls_are_copied_without_write_permission(pair: Pair) -> None:
@@ -219,7 +219,7 @@ def test_records_of_aborted_transactions_are_not_copied(pair: Pair) -> None:
                 producer.flush()
                 producer.abort_transaction()
     with mirroring(pair.properties()) as thread:
-        assert values(pair.copied(10)) == [n for n in range(20) if n % 4 < 2]
+        assert values(pair.wait_copied(10)) == [n for n in range(20) if n % 4 < 2]
         eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
 
 
@@ -236,7 +236,7 @@ def test_target_without_transactions_is_copied_to_at_least_once(
     without_transactions(monkeypatch)
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties()):
-        assert values(pair.copied(10)) == list(range(10))
+        assert values(pair.wait_copied(10)) == list(range(10))
     assert "the target does not support transactions; copying at least once" in caplog.text
 
 
@@ -266,11 +266,11 @@ def test_second_process_takes_over_and_fences_the_first(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     first = MirroringThread(pair.properties())
     first.begin()
-    pair.copied(10)
+    pair.wait_copied(10)
     with mirroring(pair.properties()) as second:
         eventually(lambda: second.maker.flows[0].progress.lag == 0, SECONDS)
         send(pair.a, pair.topic, numbers(10, first=10))
-        assert values(pair.copied(20)) == list(range(20))
+        assert values(pair.wait_copied(20)) == list(range(20))
         with pytest.raises(ProducerFencedError, match="A->B: another process copies this flow"):
             first.stop()
 
@@ -325,4 +325,4 @@ def test_heartbeats_of_both_directions_are_emitted_and_copied(pair: Pair) -> Non
 def test_identity_policy_keeps_topic_names(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties(replication_policy_class="identity")):
-        assert values(pair.copied(10, pair.topic)) == list(range(10))
+        assert values(pair.wait_copied(10, pair.topic)) == list(range(10))

@@ -77,7 +77,7 @@ def test_only_finished_segments_that_are_not_being_deleted_are_found(tmp_path: P
     assert store.find_in(log_epochs, 5) is None, "a former leader has finished a copy that is being deleted"
     store.apply(10, RemoteLogSegmentUpdate(PARTITION, UUID(int=1), DELETED, 1, 1))
     store.apply(0, segment(1, 0, 9))
-    assert not len(store), "the topic is read again"
+    assert not len(store), "deleted segments are not added when the metadata topic is read again"
     assert store.readable_bytes == 0
 
 
@@ -147,7 +147,7 @@ def test_only_closed_flushed_and_stable_segments_are_copied(tmp_path: Path) -> N
     bases = [s.base_offset for s in log.segments]
     assert len(bases) == 6
     log.high_watermark = 12
-    assert copy_candidates(log) == [], "nothing is flushed"
+    assert copy_candidates(log) == [], "no segment is flushed"
     log.flush()
     assert [c.next_offset for c in copy_candidates(log)] == bases[1:]
     log.remote_end_offset = bases[2]

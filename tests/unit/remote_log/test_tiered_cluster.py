@@ -54,18 +54,18 @@ def test_follower_that_was_down_starts_at_the_local_log_start_offset_of_the_lead
     topic.wait_local_start(70, follower)
     assert topic.read(82, isolation_level="read_committed") == [0, *range(2, 82)]
     topic.admin.delete_topics(["away"])
-    wait_until(lambda: not [name for name in names(cluster) if "away" in name])
+    wait_until(lambda: not [name for name in object_names(cluster) if "away" in name])
 
 
-def names(cluster: Broker) -> list[str]:
+def object_names(cluster: Broker) -> list[str]:
     storage = next(iter(cluster.nodes.values()))._tiered_storage
     assert storage is not None
     assert isinstance(storage.storage, ObjectStorage)
     return storage.storage.list()
 
 
-def of_topic(cluster: Broker, topic: str) -> list[str]:
-    return [name for name in names(cluster) if name.startswith(topic)]
+def objects_of_topic(cluster: Broker, topic: str) -> list[str]:
+    return [name for name in object_names(cluster) if name.startswith(topic)]
 
 
 def test_leader_change_during_a_copy_leaves_no_orphaned_objects(
@@ -100,11 +100,11 @@ def test_leader_change_during_a_copy_leaves_no_orphaned_objects(
     second = cluster.move_leader("moved")
     # the new leader copies the range itself, and deletes the copy of the old one, which is not finished
     topic.wait_local_start(14, second)
-    wait_until(lambda: not any(name.startswith(paused[0]) for name in names(cluster)))
+    wait_until(lambda: not any(name.startswith(paused[0]) for name in object_names(cluster)))
     resume.set()
     assert failed.wait(SECONDS), "the old leader deletes its late objects, and retries after a failure"
     monkeypatch.setattr(storage.storage, "put", put)
     assert topic.read(20) == list(range(20))
-    wait_until(lambda: len(of_topic(cluster, "moved")) == 2 * 5)
+    wait_until(lambda: len(objects_of_topic(cluster, "moved")) == 2 * 5)
     # both brokers delete locally
     topic.wait_local_start(14, first)

@@ -175,7 +175,7 @@ def test_remote_storage_outage_delays_copies_and_reads_without_loss(
     monkeypatch.setattr(storage.storage, "put", failing_put)
     topic.produce(20)
     wait_until(lambda: len(written) > 6)
-    assert topic.partition().log.local_log_start_offset == 0, "nothing is copied completely"
+    assert topic.partition().log.local_log_start_offset == 0, "no segment is copied completely"
     monkeypatch.setattr(storage.storage, "put", put)
     topic.wait_local_start(14)
     wait_until(lambda: sum("outage" in name for name in remote_names(tiered)) == 2 * 5)
@@ -251,4 +251,4 @@ def test_slow_remote_storage_delays_remote_reads_only(tiered: Broker, monkeypatc
     assert not calls
     assert topic.read(7) == list(range(7))
     assert calls, "the data is in the cache"
-    assert len(set(calls)) == len(calls), "what a reader has not waited for is in the cache, not read again"
+    assert len(set(calls)) == len(calls), "chunks of timed out reads are cached and not downloaded again"

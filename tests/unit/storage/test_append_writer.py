@@ -185,7 +185,7 @@ async def test_event_loop_is_woken_up_once_for_all_finished_writes(
     writer._slow_until = float("inf")
     log = open_log(tmp_path / str(TP), TP, LogConfig(), writer=writer)
     append(log, b"a", b"b", b"c")
-    log._wait_written()  # the thread has finished, the event loop has handled nothing
+    log._wait_written()  # the thread has finished, and the event loop has not handled the results
     (handle_results,) = wake_ups
     handle_results()
     assert (writer.queued, writer.queued_bytes, values(log)) == (0, 0, [b"a", b"b", b"c"])

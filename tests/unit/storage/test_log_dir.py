@@ -200,7 +200,7 @@ def test_compaction_resumes_at_the_cleaner_offset_checkpoint(tmp_path: Path) -> 
         assert cleaning is not None
         cleaning.copy()
         assert run_steps(log_dir.finish_cleaning(cleaning))
-        assert log_dir.next_cleaning(log.clock.now_ms()) is None, "nothing is dirty any more"
+        assert log_dir.next_cleaning(log.clock.now_ms()) is None, "the log has no dirty segments"
         end = log_dir.cleaner_offsets[TP]
     assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
     with open_dir(tmp_path) as again:

@@ -35,7 +35,7 @@ def test_copied_segments_are_deleted_locally_and_the_log_start_offset_stays(
     log = make_log(**TIERED, local_retention_bytes=1)
     fill(log, 20)
     boundaries = [segment.base_offset for segment in log.segments]
-    assert local_retention_offset(log, NOW) == 0, "nothing is in remote storage"
+    assert local_retention_offset(log, NOW) == 0, "no segment is in remote storage"
     log.remote_end_offset = boundaries[3] + 1
     assert local_retention_offset(log, NOW) == boundaries[3]
     (log.dir / f"{boundaries[3]:020d}.snapshot").unlink()
@@ -97,7 +97,7 @@ def test_producer_state_and_leader_epochs_survive_a_power_failure(make_log: Call
     again = make_log(**TIERED, recovery_point=boundaries[4])
     assert (again.log_start_offset, again.local_log_start_offset) == (0, boundaries[4])
     assert again.high_watermark == boundaries[4]
-    assert again.leader_epochs.entries == epochs, "the epochs of tiered records are nowhere else"
+    assert again.leader_epochs.entries == epochs, "the epochs of tiered records cannot be rebuilt from local batches"
     assert again.producers.producers[7].last_sequence == 19
     # each closed segment has a snapshot at its end again, to be copied with it
     assert {offset for offset, _ in snapshots_in(log.dir)} >= set(boundaries[4:])

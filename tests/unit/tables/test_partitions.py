@@ -39,7 +39,7 @@ def test_rows_move_between_partitions_of_all_types(broker: Broker, tmp_path: Pat
         world.write()
         world.send(OLD.replace(b"a/b", b"../").replace(b"true", b"false"), key=b"moved")
         world.write()
-        rows = sorted((row["key"], row["x"], row["b"]) for row in read_by_others(world, tmp_path))
+        rows = sorted((row["key"], row["x"], row["b"]) for row in read_with_other_readers(world, tmp_path))
         assert rows == [
             (b"constant", "a/b=c%20 ä+", True),
             (b"empty", None, None),
@@ -47,7 +47,7 @@ def test_rows_move_between_partitions_of_all_types(broker: Broker, tmp_path: Pat
         ]
 
 
-def read_by_others(world: TableWorld, directory: Path) -> list[dict[str, Any]]:
+def read_with_other_readers(world: TableWorld, directory: Path) -> list[dict[str, Any]]:
     """Read the table without Ottla's reader, and check that a filter by a partition finds its rows."""
     location = directory / world.topic.replace("-", "_")
     if "parquet" in world.topic:

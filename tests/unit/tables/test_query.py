@@ -113,17 +113,17 @@ def test_query_without_the_table_files_raises_table_error_if_records_are_deleted
 ) -> None:
     with table_world(broker, "away", tmp_path / "writer", format="parquet") as world:
         world.send(b"1", b"2", b"3")
-        elsewhere = QueryEngine(
+        engine_without_table = QueryEngine(
             world.lookup, TableFactory(tmp_path / "other", {}), {"bootstrap.servers": world.servers}
         )
         query = "select decode(value) from away order by all"
-        assert list(elsewhere.run(query).rows) == [("1",), ("2",), ("3",)], "the log has all records"
+        assert list(engine_without_table.run(query).rows) == [("1",), ("2",), ("3",)], "the log has all records"
         world.write()
         world.admin.delete_records({TopicPartition("away", 0): 3})
         world.send(b"4")
         assert list(engine(world).run(query).rows) == [("1",), ("2",), ("3",), ("4",)]
         with pytest.raises(TableError, match="the topic away has no table, and its log begins at offset 3 of away-0"):
-            elsewhere.run(query)
+            engine_without_table.run(query)
         assert not (tmp_path / "other").exists()
 
 

@@ -192,7 +192,7 @@ def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_pat
         assert [as_record(row) for row in world.rows()] == world.records()
         assert world.write() == 0
         world.send(b"last")
-        world.write()  # a new process: its first maintenance deletes what is old
+        world.write()  # a new process: its first maintenance deletes old files
         in_use = {Path(file.path.removeprefix("file://")).name for file in world.snapshot().files}
         stored = {path.name for path in (tmp_path / "merged").rglob("ottla-*.parquet")}
         assert in_use <= stored
