@@ -1,4 +1,4 @@
-"""Consumer groups without a broker: decisions, replayed records, a clock, and topics that a test changes."""
+"""A group coordinator with a log, a clock and topics, without a broker, for tests of consumer groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def topic_id(name: str) -> UUID:
 
 
 class World:
-    """One coordinator. `log` is the content of its group's partition."""
+    """One coordinator. `log`: the records of its group's partition."""
 
     def __init__(self, topics: dict[str, int] | None = None, **options: Any) -> None:
         self.clock = ManualClock()
@@ -42,7 +42,7 @@ class World:
         self.log: list[CoordinatorRecord] = []
         self.ids = count(1)
         self.coordinator = self.new_coordinator()
-        self.answers: dict[object, Any] = {}
+        self.responses: dict[object, Any] = {}
         self.client = CLIENT
 
     def new_coordinator(self) -> GroupCoordinator:
@@ -55,53 +55,57 @@ class World:
         set_on = {path.replace("__", "/"): value for path, value in options.items()}
         self.image = ClusterImage("c", topics=topics, names=names, configs=set_on)
 
-    def take(self, result: CoordinatorResult) -> None:
+    def apply(self, result: CoordinatorResult) -> None:
         for record in result.records:
             self.coordinator.replay(record.key, record.value, live=True)
         self.log += result.records
         if result.replacement is not None:
             self.coordinator.by_id[result.replacement.id] = result.replacement
         for token, response in result.responses:
-            assert token not in self.answers, f"{token} is answered twice"
-            self.answers[token] = response
+            assert token not in self.responses, f"{token} has two responses"
+            self.responses[token] = response
 
     def restart(self) -> None:
-        """Restart the coordinator with what the log has."""
+        """Restart the coordinator: replay the log as compaction leaves it."""
         self.coordinator = self.new_coordinator()
         latest = {record.key: record for record in self.log}
         for record in self.log:
-            if latest[record.key] is record:  # as compaction leaves it
+            if latest[record.key] is record:
                 self.coordinator.replay(record.key, record.value, live=False)
 
-    def beat(self, member: str, epoch: int, owned: Owned | None = None, **more: Any) -> ConsumerGroupHeartbeatResponse:
+    def heartbeat(
+        self, member: str, epoch: int, owned: Owned | None = None, **more: Any
+    ) -> ConsumerGroupHeartbeatResponse:
         topic_partitions = None
         if owned is not None:
             topic_partitions = [TopicPartitions(topic_id=topic_id(t), partitions=p) for t, p in owned.items()]
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=member, member_epoch=epoch, topic_partitions=topic_partitions, **more
         )
-        return self.ask(request)
+        return self.send_heartbeat(request)
 
-    def ask(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
+    def send_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int = 1
+    ) -> ConsumerGroupHeartbeatResponse:
         token = object()
-        self.take(self.coordinator.consumer_heartbeat(request, version, self.client, token))
-        answer = self.answers[token]
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        return answer
+        self.apply(self.coordinator.consumer_heartbeat(request, version, self.client, token))
+        response = self.responses[token]
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        return response
 
     def join(self, member: str, topics: str | None = "t", **more: Any) -> ConsumerGroupHeartbeatResponse:
         names = None if topics is None else topics.split(",")
         timeout = more.pop("rebalance_timeout_ms", 60_000)
-        return self.beat(member, 0, {}, rebalance_timeout_ms=timeout, subscribed_topic_names=names, **more)
+        return self.heartbeat(member, 0, {}, rebalance_timeout_ms=timeout, subscribed_topic_names=names, **more)
 
     def leave(self, member: str, epoch: int = -1, **more: Any) -> ConsumerGroupHeartbeatResponse:
-        return self.beat(member, epoch, **more)
+        return self.heartbeat(member, epoch, **more)
 
     def pass_time(self, ms: float) -> None:
         self.clock.advance(ms)
         for group in list(self.coordinator.by_id.values()):
             if group.next_deadline() <= self.clock.monotonic():
-                self.take(self.coordinator.expire(group))
+                self.apply(self.coordinator.expire(group))
 
     @property
     def group(self) -> ConsumerGroup:
@@ -116,12 +120,12 @@ class World:
         return group
 
 
-def error(answer: Any) -> str | None:
-    return for_code(answer.error_code).name if answer.error_code else None
+def error(response: Any) -> str | None:
+    return for_code(response.error_code).name if response.error_code else None
 
 
-def assigned(answer: ConsumerGroupHeartbeatResponse) -> Owned | None:
+def assigned(response: ConsumerGroupHeartbeatResponse) -> Owned | None:
     """Return the assignment of a response by topic name."""
-    if answer.assignment is None:
+    if response.assignment is None:
         return None
-    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}
+    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in response.assignment.topic_partitions}

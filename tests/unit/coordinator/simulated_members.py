@@ -1,4 +1,4 @@
-"""Simulated members of both protocols: each does one thing at a time and believes the last response."""
+"""Simulated members of both protocols; a step is one request, and a member relies on its last response."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def partitions(parts: Parts) -> set[TopicIdPartition]:
     return {TopicIdPartition(topic_id(t), p) for t, numbers in parts.items() for p in numbers}
 
 
-class NewMember:
-    """A member of the consumer protocol. It may lose responses, and takes its time to revoke partitions."""
+class SimulatedConsumerMember:
+    """A member of the consumer protocol. It may lose responses, and delays revocations."""
 
     def __init__(self, world: World, member_id: str, r: Random, topics: list[str], regex: str) -> None:
         self.world, self.id, self.r, self.topics, self.regex = world, member_id, r, topics, regex
@@ -45,20 +45,22 @@ class NewMember:
         if self.epoch == 0 or self.full:
             more = {"rebalance_timeout_ms": 8000, "subscribed_topic_names": self.topics}
             more |= {"subscribed_topic_regex": self.regex}
-        answer = self.world.beat(self.id, self.epoch, self.reads, **more)
+        response = self.world.heartbeat(self.id, self.epoch, self.reads, **more)
         if lossy and self.r.random() < 0.15:
             # The response was lost: it sends a full request, to get a full response. Partitions that it has not started
             # to read are dropped, as the broker may have seen that it does not read them
             self.full, self.assignment = True, None
             return
         self.full = False
-        if answer.error_code:
-            assert error(answer) in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"), error(answer)
+        if response.error_code:
+            assert error(response) in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"), error(
+                response
+            )
             self.epoch, self.reads, self.assignment = 0, {}, None
             return
-        assert answer.member_epoch >= self.epoch, "an epoch went back"
-        self.epoch = answer.member_epoch
-        assignment = assigned(answer)
+        assert response.member_epoch >= self.epoch, "the epoch decreased"
+        self.epoch = response.member_epoch
+        assignment = assigned(response)
         self.assignment = assignment if assignment is not None else self.assignment
 
     def leave(self) -> None:
@@ -66,7 +68,7 @@ class NewMember:
         self.epoch, self.reads, self.assignment = 0, {}, None
 
 
-class OldMember:
+class SimulatedClassicMember:
     """A member of the classic protocol, with eager rebalances: it revokes everything before it joins again."""
 
     def __init__(self, world: World, r: Random, topics: list[str]) -> None:
@@ -74,46 +76,46 @@ class OldMember:
         self.id = ""
         self.generation = -1
         self.reads: Parts = {}
-        self.waits: object = None
+        self.pending_response: object = None
         self.leads = False
         self.sizes: dict[str, int] = {}
 
     def step(self, *, lossy: bool) -> None:
-        if self.waits is not None:
-            answer = self.world.answers.get(self.waits)
-            if answer is not None:
-                self.waits = None
-                self._take(answer)
+        if self.pending_response is not None:
+            response = self.world.responses.get(self.pending_response)
+            if response is not None:
+                self.pending_response = None
+                self._handle(response)
         elif self.generation < 0:
             self._join()
         elif self.leads and self.sizes != self._sizes():
-            self._lose("REBALANCE_IN_PROGRESS")  # a leader watches the topics
+            self._leave_generation("REBALANCE_IN_PROGRESS")  # the leader rejoins when topics have changed
         else:
-            self._beat()
+            self._heartbeat()
 
     def leave(self) -> None:
-        if self.waits is not None or not self.id:
+        if self.pending_response is not None or not self.id:
             return
         token = object()
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=self.id)])
-        self.world.take(self.world.coordinator.leave(request, 3, token))
+        self.world.apply(self.world.coordinator.leave(request, 3, token))
         self.id, self.generation, self.reads = "", -1, {}
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id="g", member_id=self.id, generation_id=self.generation)
         try:
             self.world.coordinator.heartbeat(request)
-        except KafkaError as numbers:
-            self._lose(numbers.name)
+        except KafkaError as exception:
+            self._leave_generation(exception.name)
 
-    def _lose(self, why: str) -> None:
+    def _leave_generation(self, why: str) -> None:
         assert why in ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", NOT_COORDINATOR), why
         self.generation, self.reads = -1, {}
         if why == "UNKNOWN_MEMBER_ID":
             self.id = ""
 
     def _join(self) -> None:
-        self.waits = object()
+        self.pending_response = object()
         metadata = encode_versioned(ConsumerProtocolSubscription(topics=self.topics), 1)
         request = JoinGroupRequest(
             group_id="g",
@@ -123,20 +125,20 @@ class OldMember:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
-        self.world.take(self.world.coordinator.join(request, 3, CLIENT, self.waits))
+        self.world.apply(self.world.coordinator.join(request, 3, CLIENT, self.pending_response))
 
-    def _take(self, answer: JoinGroupResponse | SyncGroupResponse) -> None:
-        if answer.error_code:
-            self._lose(error(answer) or "")
-        elif isinstance(answer, JoinGroupResponse):
-            self.id, self.generation = answer.member_id, answer.generation_id
-            self._sync(answer)
+    def _handle(self, response: JoinGroupResponse | SyncGroupResponse) -> None:
+        if response.error_code:
+            self._leave_generation(error(response) or "")
+        elif isinstance(response, JoinGroupResponse):
+            self.id, self.generation = response.member_id, response.generation_id
+            self._sync(response)
         else:
-            numbers = decode_versioned(ConsumerProtocolAssignment, answer.assignment) if answer.assignment else None
-            self.reads = {t.topic: t.partitions for t in numbers.assigned_partitions} if numbers is not None else {}
+            decoded = decode_versioned(ConsumerProtocolAssignment, response.assignment) if response.assignment else None
+            self.reads = {t.topic: t.partitions for t in decoded.assigned_partitions} if decoded is not None else {}
 
     def _sync(self, joined: JoinGroupResponse) -> None:
-        self.waits = object()
+        self.pending_response = object()
         self.leads, self.sizes = joined.leader == joined.member_id, self._sizes()
         request = SyncGroupRequest(
             group_id="g",
@@ -144,7 +146,7 @@ class OldMember:
             member_id=joined.member_id,
             assignments=self._assign(joined) if self.leads else [],
         )
-        self.world.take(self.world.coordinator.sync(request, self.waits))
+        self.world.apply(self.world.coordinator.sync(request, self.pending_response))
 
     def _sizes(self) -> dict[str, int]:
         return {name: len(topic.partitions) for name, topic in self.world.image.topics.items()}
@@ -157,8 +159,8 @@ class OldMember:
                 readers.setdefault(topic, []).append(m.member_id)
         shares: dict[str, Parts] = {m.member_id: {} for m in joined.members}
         for topic, ids in readers.items():
-            numbers = self.world.image.topics.get(topic)
-            for p in range(len(numbers.partitions) if numbers else 0):
+            topic_image = self.world.image.topics.get(topic)
+            for p in range(len(topic_image.partitions) if topic_image else 0):
                 shares[ids[p % len(ids)]].setdefault(topic, []).append(p)
         return [
             SyncGroupRequestAssignment(

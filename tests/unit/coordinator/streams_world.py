@@ -1,4 +1,4 @@
-"""Streams groups without a broker: topologies, heartbeats, and tasks in a readable form."""
+"""A group coordinator with a streams group, without a broker, and topologies and tasks for its tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_DELAY = {
 }
 
 
-def info(name: str, partitions: int = 0, **configs: str) -> m.TopicInfo:
+def topic_info(name: str, partitions: int = 0, **configs: str) -> m.TopicInfo:
     return m.TopicInfo(
         name=name,
         partitions=partitions,
@@ -44,7 +44,7 @@ def subtopology(
         source_topics=sources.split(),
         repartition_sink_topics=sinks.split(),
         repartition_source_topics=repartitions or [],
-        state_changelog_topics=[info(changelog) for changelog in changelogs.split()],
+        state_changelog_topics=[topic_info(changelog) for changelog in changelogs.split()],
         copartition_groups=groups,
     )
 
@@ -57,7 +57,7 @@ STATELESS = topology(subtopology("0", "t"))
 STATEFUL = topology(subtopology("0", "t", changelogs="g-changelog"))
 WORD_COUNT = topology(
     subtopology("0", "t", sinks="g-repartition"),
-    subtopology("1", repartitions=[info("g-repartition")], changelogs="g-changelog"),
+    subtopology("1", repartitions=[topic_info("g-repartition")], changelogs="g-changelog"),
 )
 
 
@@ -69,12 +69,12 @@ def tasks_in(tasks: list[m.TaskIds] | None) -> Owned | None:
     return None if tasks is None else {entry.subtopology_id: entry.partitions for entry in tasks}
 
 
-def shown(tasks: Tasks, role: TaskRole = TaskRole.ACTIVE) -> Owned:
+def tasks_by_subtopology(tasks: Tasks, role: TaskRole = TaskRole.ACTIVE) -> Owned:
     return dict(by_subtopology(tasks, role))
 
 
-def statuses(answer: m.StreamsGroupHeartbeatResponse) -> list[int]:
-    return [status.status_code for status in answer.status or ()]
+def statuses(response: m.StreamsGroupHeartbeatResponse) -> list[int]:
+    return [status.status_code for status in response.status or ()]
 
 
 class StreamsWorld(World):
@@ -83,12 +83,12 @@ class StreamsWorld(World):
     def __init__(self, topics: dict[str, int] | None = None, **options: Any) -> None:
         super().__init__({"t": 4} if topics is None else topics, **{**NO_DELAY, **options})
 
-    def ask_streams(self, request: m.StreamsGroupHeartbeatRequest) -> m.StreamsGroupHeartbeatResponse:
+    def send_streams_heartbeat(self, request: m.StreamsGroupHeartbeatRequest) -> m.StreamsGroupHeartbeatResponse:
         future = object()
-        self.take(self.coordinator.streams_heartbeat(request, CLIENT, future))
-        answer = self.answers[future]
-        assert isinstance(answer, m.StreamsGroupHeartbeatResponse)
-        return answer
+        self.apply(self.coordinator.streams_heartbeat(request, CLIENT, future))
+        response = self.responses[future]
+        assert isinstance(response, m.StreamsGroupHeartbeatResponse)
+        return response
 
     def run(
         self, member: str, epoch: int, active: Owned | None = None, standby: Owned | None = None, **more: Any
@@ -97,7 +97,7 @@ class StreamsWorld(World):
         if active is not None:
             lists = (task_ids(active), task_ids(standby or {}), list[m.TaskIds]())
             more |= dict(zip(("active_tasks", "standby_tasks", "warmup_tasks"), lists, strict=True))
-        return self.ask_streams(
+        return self.send_streams_heartbeat(
             m.StreamsGroupHeartbeatRequest(group_id="g", member_id=member, member_epoch=epoch, **more)
         )
 

@@ -1,6 +1,4 @@
-"""The broker's assignors: every partition has one reader, shares are even, and partitions move as little as
-possible.
-"""
+"""Assignors of the broker: every partition has one reader, shares are balanced and sticky."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ TOPICS = [UUID(int=n + 1) for n in range(5)]
 Shares = Mapping[str, Assignment]
 
 
-def members(n: int, *topics: UUID, had: Shares | None = None) -> dict[str, MemberSpec]:
-    return {f"m{i}": MemberSpec(frozenset(topics), (had or {}).get(f"m{i}", NOTHING)) for i in range(n)}
+def members(n: int, *topics: UUID, previous: Shares | None = None) -> dict[str, MemberSpec]:
+    return {f"m{i}": MemberSpec(frozenset(topics), (previous or {}).get(f"m{i}", NOTHING)) for i in range(n)}
 
 
 def again(specs: Mapping[str, MemberSpec], shares: Shares) -> dict[str, MemberSpec]:
@@ -52,7 +50,7 @@ def random_case(seed: int) -> tuple[dict[str, MemberSpec], dict[UUID, int]]:
     return specs, sizes
 
 
-def test_assignors_have_kafkas_names() -> None:
+def test_assignors_have_the_names_of_kafka() -> None:
     assert set(ASSIGNORS) == set(SERVER_ASSIGNORS.values())
 
 
@@ -67,7 +65,7 @@ def test_assignors_assign_every_partition_once_and_deterministically(assign: Ass
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_uniform_is_even_and_sticky(seed: int) -> None:
+def test_uniform_assignor_is_balanced_and_sticky(seed: int) -> None:
     specs, sizes = random_case(seed)
     shares = uniform.assign(specs, sizes)
     counts = {m: len(share) for m, share in shares.items()}
@@ -79,7 +77,7 @@ def test_uniform_is_even_and_sticky(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 60, 2))
-def test_uniform_moves_no_more_than_necessary(seed: int) -> None:
+def test_uniform_assignor_moves_no_more_partitions_than_necessary(seed: int) -> None:
     specs, sizes = random_case(seed)
     shares = uniform.assign(specs, sizes)
     total = sum(map(len, shares.values()))
@@ -88,20 +86,20 @@ def test_uniform_moves_no_more_than_necessary(seed: int) -> None:
     check(more, sizes, after)
     moved = sum(len(after[m] - shares[m]) for m in specs)
     assert (moved, len(after["new"])) == (0, total // len(more))
-    less = {m: spec for m, spec in again(specs, shares).items() if m != "m0"}
-    if less:
-        left = uniform.assign(less, sizes)
-        assert all(shares[m] <= left[m] for m in less)
+    remaining = {m: spec for m, spec in again(specs, shares).items() if m != "m0"}
+    if remaining:
+        after_leave = uniform.assign(remaining, sizes)
+        assert all(shares[m] <= after_leave[m] for m in remaining)
 
 
-def test_range_divides_topics_of_the_same_size_alike() -> None:
+def test_range_assignor_divides_topics_of_the_same_size_alike() -> None:
     shares = range_assignor.assign(members(2, TOPICS[0], TOPICS[1]), {TOPICS[0]: 3, TOPICS[1]: 3})
     for topic in TOPICS[:2]:
         assert sorted(p.partition for p in shares["m0"] if p.topic_id == topic) == [0, 1]
         assert sorted(p.partition for p in shares["m1"] if p.topic_id == topic) == [2]
 
 
-def test_range_orders_static_members_first_by_instance_id() -> None:
+def test_range_assignor_orders_static_members_first_by_instance_id() -> None:
     topics = frozenset(TOPICS[:1])
     specs = {
         "z": MemberSpec(topics, NOTHING, "i1"),
@@ -112,13 +110,13 @@ def test_range_orders_static_members_first_by_instance_id() -> None:
     assert {m: [p.partition for p in share] for m, share in shares.items()} == {"z": [0], "a": [1], "b": [2]}
 
 
-def test_assignors_with_more_members_than_partitions_leave_some_empty() -> None:
+def test_assignors_with_more_members_than_partitions_leave_members_idle() -> None:
     for assign in ASSIGNORS.values():
         shares = assign(members(4, TOPICS[0]), {TOPICS[0]: 2})
         assert sorted(map(len, shares.values())) == [0, 0, 1, 1]
 
 
 def test_assignors_ignore_deleted_topics_and_partitions() -> None:
-    had = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
-    shares = uniform.assign(members(1, TOPICS[0], had=had), {TOPICS[0]: 2})
+    previous = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
+    shares = uniform.assign(members(1, TOPICS[0], previous=previous), {TOPICS[0]: 2})
     assert {p.partition for p in shares["m0"]} == {0, 1}

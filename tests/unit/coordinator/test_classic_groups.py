@@ -1,4 +1,4 @@
-"""Decisions of classic groups: which request gets which response, and when."""
+"""Classic groups: the responses to JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and their timing."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class World:
         )
         ids = count(1)
         self.groups = ClassicGroups(self.config, self.clock, lambda: str(next(ids)))
-        self.answers: dict[object, Any] = {}
+        self.responses: dict[object, Any] = {}
         self.records = 0
 
-    def take(self, result: CoordinatorResult) -> None:
+    def apply(self, result: CoordinatorResult) -> None:
         self.records += len(result.records)
         for token, response in result.responses:
-            assert token not in self.answers, f"{token} is answered twice"
-            self.answers[token] = response
+            assert token not in self.responses, f"{token} has two responses"
+            self.responses[token] = response
 
     def join(
         self,
@@ -68,7 +68,7 @@ class World:
                 JoinGroupRequestProtocol(name=p, metadata=more.get("metadata", b"m")) for p in protocols.split(",")
             ],
         )
-        self.take(self.groups.join(request, version, CLIENT, token))
+        self.apply(self.groups.join(request, version, CLIENT, token))
 
     def sync(self, token: str, joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None) -> None:
         request = SyncGroupRequest(
@@ -77,7 +77,7 @@ class World:
             member_id=joined.member_id,
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()],
         )
-        self.take(self.groups.sync(request, token))
+        self.apply(self.groups.sync(request, token))
 
     def heartbeat(self, joined: JoinGroupResponse) -> str | None:
         try:
@@ -89,13 +89,13 @@ class World:
         return None
 
     def leave(self, token: str, *members: MemberIdentity, version: int = 3) -> None:
-        self.take(self.groups.leave(LeaveGroupRequest(group_id="g", members=list(members)), version, token))
+        self.apply(self.groups.leave(LeaveGroupRequest(group_id="g", members=list(members)), version, token))
 
     def pass_time(self, ms: float) -> None:
         self.clock.advance(ms)
         for group in list(self.groups.by_id.values()):
             assert isinstance(group, ClassicGroup)
-            self.take(self.groups.expire(group))
+            self.apply(self.groups.expire(group))
 
     @property
     def group(self) -> ClassicGroup:
@@ -107,7 +107,7 @@ class World:
         return self.group.state
 
     def error(self, token: str) -> str | None:
-        code = self.answers[token].error_code
+        code = self.responses[token].error_code
         return for_code(code).__name__ if code else None
 
     def stable(self, n: int = 2, **options: Any) -> list[JoinGroupResponse]:
@@ -116,8 +116,8 @@ class World:
             self.join(f"first{i}", **options)
             if i:
                 for j in range(i):
-                    self.join(f"again{i}{j}", self.answers[f"first{j}"].member_id, **options)
-        joined = [self.answers[f"again{n - 1}{j}" if j < n - 1 and n > 1 else f"first{j}"] for j in range(n)]
+                    self.join(f"again{i}{j}", self.responses[f"first{j}"].member_id, **options)
+        joined = [self.responses[f"again{n - 1}{j}" if j < n - 1 and n > 1 else f"first{j}"] for j in range(n)]
         for i, one in reversed(list(enumerate(joined))):
             self.sync(
                 f"sync{i}", one, {m.member_id: m.member_id.encode() for m in joined[0].members} if i == 0 else None
@@ -136,45 +136,45 @@ def test_state_transition_outside_the_table_raises() -> None:
 def test_join_of_a_single_member_completes_at_once() -> None:
     world = World()
     world.join("j")
-    answer = world.answers["j"]
-    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, answer.member_id)
-    assert [m.member_id for m in answer.members] == [answer.member_id]
+    response = world.responses["j"]
+    assert (response.error_code, response.generation_id, response.leader) == (0, 1, response.member_id)
+    assert [m.member_id for m in response.members] == [response.member_id]
 
 
-def test_join_of_a_new_member_since_version_4_returns_an_id_first() -> None:
+def test_join_group_version_4_of_new_member_returns_member_id_required() -> None:
     world = World()
     world.join("j", version=4)
     assert world.error("j") == "MemberIdRequiredError"
-    world.join("again", world.answers["j"].member_id, version=4)
+    world.join("again", world.responses["j"].member_id, version=4)
     assert world.error("again") is None
 
 
-def test_join_of_a_second_member_waits_for_the_first() -> None:
+def test_join_of_second_member_waits_until_first_member_rejoins() -> None:
     world = World()
     world.join("a")
-    a = world.answers["a"]
+    a = world.responses["a"]
     world.sync("sa", a, {a.member_id: b"all"})
     world.join("b")
-    assert "b" not in world.answers
+    assert "b" not in world.responses
     assert world.heartbeat(a) == "RebalanceInProgressError"
     world.join("a2", a.member_id)
-    assert world.answers["b"].generation_id == world.answers["a2"].generation_id == 2
-    assert world.answers["b"].leader == a.member_id
-    assert len(world.answers["a2"].members) == 2
-    assert world.answers["b"].members == []
+    assert world.responses["b"].generation_id == world.responses["a2"].generation_id == 2
+    assert world.responses["b"].leader == a.member_id
+    assert len(world.responses["a2"].members) == 2
+    assert world.responses["b"].members == []
 
 
-def test_sync_of_the_leader_sends_all_assignments() -> None:
+def test_sync_of_leader_sends_assignments_to_all_members() -> None:
     world = World()
     joined = world.stable(3)
     for i, one in enumerate(joined):
-        assert world.answers[f"sync{i}"].assignment == one.member_id.encode()
+        assert world.responses[f"sync{i}"].assignment == one.member_id.encode()
 
 
 def test_assignment_is_appended_before_the_response() -> None:
     world = World()
     world.join("a")
-    a = world.answers["a"]
+    a = world.responses["a"]
     result = world.groups.sync(
         SyncGroupRequest(
             group_id="g",
@@ -188,7 +188,7 @@ def test_assignment_is_appended_before_the_response() -> None:
     assert [r.assignment for _, r in result.responses if isinstance(r, SyncGroupResponse)] == [b"x"]
 
 
-def test_silent_member_is_removed_after_its_session_timeout() -> None:
+def test_member_without_heartbeats_is_removed_after_session_timeout() -> None:
     world = World()
     one, two = world.stable(2)
     world.clock.advance(9_000)
@@ -198,7 +198,7 @@ def test_silent_member_is_removed_after_its_session_timeout() -> None:
     assert world.heartbeat(two) == "UnknownMemberIdError"
     assert world.heartbeat(one) == "RebalanceInProgressError"
     world.join("alone", one.member_id)
-    assert len(world.answers["alone"].members) == 1
+    assert len(world.responses["alone"].members) == 1
 
 
 def test_rebalance_removes_members_that_do_not_rejoin() -> None:
@@ -206,9 +206,9 @@ def test_rebalance_removes_members_that_do_not_rejoin() -> None:
     one, _two = world.stable(2, session=1_800_000)
     world.join("new")
     world.join("one", one.member_id)
-    assert "new" not in world.answers
+    assert "new" not in world.responses
     world.pass_time(60_000)
-    assert {m.member_id for m in world.answers["one"].members} == {one.member_id, world.answers["new"].member_id}
+    assert {m.member_id for m in world.responses["one"].members} == {one.member_id, world.responses["new"].member_id}
 
 
 def test_members_that_a_rebalance_waits_for_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,39 +246,39 @@ def test_rebalance_removes_members_that_do_not_sync() -> None:
     assert world.group.state is ClassicGroupState.EMPTY
 
 
-def test_leave_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
+def test_leave_starts_a_rebalance_and_last_leave_empties_the_group() -> None:
     world = World()
     one, two = world.stable(2)
     world.leave("l", MemberIdentity(member_id=two.member_id))
-    assert world.answers["l"].members[0].error_code == 0
+    assert world.responses["l"].members[0].error_code == 0
     assert world.state() is ClassicGroupState.PREPARING
     world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="unknown"))
-    assert [m.error_code for m in world.answers["l2"].members] == [0, 25]
+    assert [m.error_code for m in world.responses["l2"].members] == [0, 25]
     assert world.state() is ClassicGroupState.EMPTY
     assert world.group.generation == 3
 
 
-def test_first_rebalance_of_an_empty_group_waits_for_more_members() -> None:
+def test_first_rebalance_waits_for_the_initial_rebalance_delay() -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     world.join("a")
     world.pass_time(2000)
     world.join("b")
     world.pass_time(1000)
-    assert not world.answers
+    assert not world.responses
     world.pass_time(3000)
-    assert len(world.answers["a"].members) == 2
+    assert len(world.responses["a"].members) == 2
 
 
-def test_choose_protocol_takes_the_most_votes_of_common_protocols() -> None:
+def test_common_protocol_with_the_most_votes_is_chosen() -> None:
     world = World()
     world.join("a", protocols="range,sticky")
     world.join("b", protocols="sticky,roundrobin")
-    world.join("a2", world.answers["a"].member_id, protocols="range,sticky")
-    assert world.answers["b"].protocol_name == "sticky"
+    world.join("a2", world.responses["a"].member_id, protocols="range,sticky")
+    assert world.responses["b"].protocol_name == "sticky"
 
 
 @pytest.mark.parametrize(
-    ("how", "error"),
+    ("changes", "error"),
     [
         ({"protocols": "other"}, "InconsistentGroupProtocolError"),
         ({"kind": "connect"}, "InconsistentGroupProtocolError"),
@@ -287,10 +287,10 @@ def test_choose_protocol_takes_the_most_votes_of_common_protocols() -> None:
         ({"session": 1_800_001}, "InvalidSessionTimeoutError"),
     ],
 )
-def test_join_with_incompatible_protocols_is_rejected(how: dict[str, Any], error: str) -> None:
+def test_invalid_join_is_rejected_with_its_error(changes: dict[str, Any], error: str) -> None:
     world = World()
     world.stable(1)
-    world.join("x", **how)
+    world.join("x", **changes)
     assert world.error("x") == error
 
 
@@ -301,7 +301,7 @@ def test_join_of_a_full_group_is_rejected() -> None:
     assert world.error("x") == "GroupMaxSizeReachedError"
 
 
-def test_commit_of_an_old_generation_is_rejected() -> None:
+def test_heartbeat_and_sync_of_old_generation_are_rejected() -> None:
     world = World()
     (one,) = world.stable(1)
     one.generation_id -= 1
@@ -313,27 +313,27 @@ def test_commit_of_an_old_generation_is_rejected() -> None:
 def test_static_member_that_restarts_rejoins_without_a_rebalance() -> None:
     world = World()
     world.join("a", instance="i1", version=5)
-    a = world.answers["a"]
+    a = world.responses["a"]
     world.sync("s", a, {a.member_id: b"mine"})
     world.join("a2", instance="i1", version=5)
-    again = world.answers["a2"]
+    again = world.responses["a2"]
     assert (again.error_code, again.generation_id) == (0, a.generation_id)
     assert again.member_id != a.member_id
-    assert again.members == [], "an old client must not compute an assignment"
+    assert again.members == [], "a client of an old version must not compute an assignment"
     world.sync("s2", again)
-    assert world.answers["s2"].assignment == b"mine"
+    assert world.responses["s2"].assignment == b"mine"
     world.join("ghost", a.member_id, instance="i1", version=5)
     assert world.error("ghost") == "FencedInstanceIdError"
 
 
-def test_static_leader_since_version_9_skips_the_assignment() -> None:
+def test_static_leader_rejoining_with_version_9_skips_the_assignment() -> None:
     world = World()
     world.join("a", instance="i1", version=9)
-    a = world.answers["a"]
+    a = world.responses["a"]
     world.sync("s", a, {a.member_id: b"mine"})
     world.join("a2", instance="i1", version=9)
-    assert world.answers["a2"].skip_assignment
-    assert world.answers["a2"].leader == world.answers["a2"].member_id
+    assert world.responses["a2"].skip_assignment
+    assert world.responses["a2"].leader == world.responses["a2"].member_id
 
 
 def test_unused_member_id_expires() -> None:
@@ -344,7 +344,7 @@ def test_unused_member_id_expires() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> None:
+def test_random_requests_get_one_response_each_and_generations_increase(seed: int) -> None:
     """Let random members join, sync, heartbeat, leave and time out; at the end all requests have responses."""
     r = random.Random(seed)
     world = World(group_initial_rebalance_delay_ms=r.choice([0, 3000]))
@@ -372,11 +372,11 @@ def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> No
         else:
             world.pass_time(r.choice([10, 3000, 11_000]))
         for member_name, waiting in list(pending.items()):
-            answer = world.answers.get(waiting)
-            if answer is not None:
+            response = world.responses.get(waiting)
+            if response is not None:
                 del pending[member_name]
-                if answer.error_code in (0, 79):
-                    states[member_name] = answer
+                if response.error_code in (0, 79):
+                    states[member_name] = response
                 else:
                     states.pop(member_name, None)
         group = world.groups.by_id.get("g")
@@ -392,16 +392,16 @@ def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> No
         world.pass_time(70_000)
     group = world.group
     assert (group.state, group.members, group.pending) == (ClassicGroupState.EMPTY, {}, {})
-    assert all(token in world.answers for token in pending.values())
+    assert all(token in world.responses for token in pending.values())
 
 
-def test_error_codes_are_kafkas() -> None:
+def test_join_with_unknown_member_id_returns_error_code_25() -> None:
     world = World()
     world.join("x", "unknown")
-    assert world.answers["x"].error_code == code_of(for_code(25)())
+    assert world.responses["x"].error_code == code_of(for_code(25)())
 
 
-def test_new_member_without_a_response_times_out() -> None:
+def test_new_member_times_out_during_a_long_rebalance() -> None:
     world = World()
     world.stable(1, session=1_800_000)
     world.join("new", session=1_800_000)
@@ -410,10 +410,10 @@ def test_new_member_without_a_response_times_out() -> None:
     assert world.error("new") == "UnknownMemberIdError"
 
 
-def test_rebalance_with_absent_static_members_only_waits() -> None:
+def test_rebalance_waits_while_only_static_members_are_absent() -> None:
     world = World()
     world.join("a", instance="i", session=1_800_000)
-    a = world.answers["a"]
+    a = world.responses["a"]
     world.sync("s", a, {a.member_id: b"x"})
     world.join("b", session=1_800_000)
     b = next(m for m in world.group.members if m != a.member_id)
@@ -421,10 +421,10 @@ def test_rebalance_with_absent_static_members_only_waits() -> None:
     world.pass_time(60_000)
     assert (world.group.state, world.group.generation) == (ClassicGroupState.PREPARING, 1)
     world.join("back", a.member_id, instance="i")
-    assert world.answers["back"].generation_id == 2
+    assert world.responses["back"].generation_id == 2
 
 
-def test_rebalance_admits_members_up_to_the_limit() -> None:
+def test_rebalance_admits_members_up_to_group_max_size() -> None:
     world = World(group_max_size=2)
     one, _two = world.stable(2)
     world.join("third")
@@ -432,8 +432,8 @@ def test_rebalance_admits_members_up_to_the_limit() -> None:
     world.join("one", one.member_id)  # a leader that joins again starts a rebalance
     world.join("third2")
     world.pass_time(11_000)
-    assert len(world.answers["third2"].members) == 0
-    assert len(world.answers["one"].members) == 2
+    assert len(world.responses["third2"].members) == 0
+    assert len(world.responses["one"].members) == 2
 
 
 # Large groups
@@ -477,17 +477,17 @@ def test_heartbeat_and_join_of_a_large_group_do_not_scan_members(monkeypatch: py
     world = World(group_initial_rebalance_delay_ms=3000)
     for i in range(300):
         world.join(f"j{i}")
-    looked = []
+    timers_read = []
     timer = vars(ClassicMember)["timer"]
 
-    def look(member: ClassicMember) -> Any:
-        looked.append(member)
+    def read_timer(member: ClassicMember) -> Any:
+        timers_read.append(member)
         return timer.fget(member)
 
-    monkeypatch.setattr(ClassicMember, "timer", property(look))
+    monkeypatch.setattr(ClassicMember, "timer", property(read_timer))
     world.join("late")
     world.group.next_deadline()
-    assert not looked
+    assert not timers_read
 
 
 def test_pending_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,7 +496,7 @@ def test_pending_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for i in range(150):
         world.join(f"j{i}", version=5)
     assert len(world.group.pending) == 100
-    world.join("last", world.answers["j149"].member_id, version=5)
-    world.join("first", world.answers["j0"].member_id, version=5)
-    assert "last" not in world.answers  # it waits for the other members with an id
+    world.join("last", world.responses["j149"].member_id, version=5)
+    world.join("first", world.responses["j0"].member_id, version=5)
+    assert "last" not in world.responses  # it waits for the other members with an id
     assert world.error("first") == "UnknownMemberIdError"

@@ -1,4 +1,4 @@
-"""Decisions of consumer groups: epochs, revocation before assignment, and fencing."""
+"""Consumer groups: member epochs, revocation before assignment, and fencing."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 ALL = {"t": [0, 1, 2, 3, 4, 5]}
 
 
-def settled(world: World, *members: str) -> dict[str, Any]:
+def join_in_turn(world: World, *members: str) -> dict[str, Any]:
     """Let members join one after the other. Return the assignment of each at the end."""
     owned: dict[str, Any] = {}
     epochs: dict[str, int] = {}
     for member in members:
-        answer = world.join(member)
-        owned[member], epochs[member] = assigned(answer), answer.member_epoch
+        response = world.join(member)
+        owned[member], epochs[member] = assigned(response), response.member_epoch
         for _ in range(4):
             for name in owned:
-                answer = world.beat(name, epochs[name], owned[name])
-                epochs[name] = answer.member_epoch
-                owned[name] = assigned(answer) if answer.assignment is not None else owned[name]
+                response = world.heartbeat(name, epochs[name], owned[name])
+                epochs[name] = response.member_epoch
+                owned[name] = assigned(response) if response.assignment is not None else owned[name]
     return owned
 
 
-def test_first_member_is_assigned_everything() -> None:
+def test_first_member_is_assigned_all_partitions() -> None:
     world = World()
-    answer = world.join("a")
-    assert (error(answer), answer.member_id, answer.member_epoch) == (None, "a", 1)
-    assert (assigned(answer), answer.heartbeat_interval_ms) == (ALL, 5000)
+    response = world.join("a")
+    assert (error(response), response.member_id, response.member_epoch) == (None, "a", 1)
+    assert (assigned(response), response.heartbeat_interval_ms) == (ALL, 5000)
     assert world.group.state_name is ConsumerGroupState.STABLE
 
 
-def test_heartbeat_without_changes_writes_nothing() -> None:
+def test_heartbeat_without_changes_writes_no_records() -> None:
     world = World()
     world.join("a")
-    world.beat("a", 1)
+    world.heartbeat("a", 1)
     before = len(world.log)
-    answer = world.beat("a", 1, ALL)
-    assert (answer.member_epoch, answer.assignment, len(world.log)) == (1, None, before)
+    response = world.heartbeat("a", 1, ALL)
+    assert (response.member_epoch, response.assignment, len(world.log)) == (1, None, before)
 
 
 def test_partitions_are_revoked_before_they_are_reassigned() -> None:
@@ -55,17 +55,17 @@ def test_partitions_are_revoked_before_they_are_reassigned() -> None:
     world.join("a")
     b = world.join("b")
     assert (b.member_epoch, assigned(b)) == (2, {})
-    a = world.beat("a", 1, ALL)
+    a = world.heartbeat("a", 1, ALL)
     assert a.member_epoch == 1
     retained = assigned(a)
     assert retained is not None
     assert len(retained["t"]) == 3
-    assert assigned(world.beat("b", 2, {})) is None  # not yet: a still reads them
+    assert assigned(world.heartbeat("b", 2, {})) is None  # a has not revoked them yet
     reconciling = world.group.state_name
     assert reconciling is ConsumerGroupState.RECONCILING
-    a = world.beat("a", 1, retained)
+    a = world.heartbeat("a", 1, retained)
     assert (a.member_epoch, a.assignment) == (2, None)
-    b = world.beat("b", 2, {})
+    b = world.heartbeat("b", 2, {})
     taken = assigned(b)
     assert taken is not None
     assert sorted(retained["t"] + taken["t"]) == ALL["t"]
@@ -76,34 +76,35 @@ def test_member_that_does_not_revoke_in_time_is_removed() -> None:
     world = World()
     world.join("a", rebalance_timeout_ms=10_000)
     world.join("b")
-    world.beat("a", 1, ALL)
+    world.heartbeat("a", 1, ALL)
     for _ in range(3):
         world.pass_time(4_000)
-        world.beat("b", 2, {})
-    assert error(world.beat("a", 1, ALL)) == "UNKNOWN_MEMBER_ID"
-    assert assigned(world.beat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
+        world.heartbeat("b", 2, {})
+    assert error(world.heartbeat("a", 1, ALL)) == "UNKNOWN_MEMBER_ID"
+    assert assigned(world.heartbeat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
 
 
 def full() -> dict[str, Any]:
+    """Return the fields that make a heartbeat a full request."""
     return {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"]}
 
 
-def test_silent_member_is_removed_and_its_partitions_are_reassigned() -> None:
+def test_timed_out_member_is_removed_and_its_partitions_are_reassigned() -> None:
     world = World()
-    settled(world, "a", "b")
+    join_in_turn(world, "a", "b")
     for _ in range(10):
         world.pass_time(5_000)
         epoch = world.group.members["a"].epoch
-        world.beat("a", epoch)
+        world.heartbeat("a", epoch)
     assert list(world.group.members) == ["a"]
     assert len(world.group.members["a"].assigned) == 6
 
 
-def test_leave_frees_partitions_and_the_last_one_empties_the_group() -> None:
+def test_leave_releases_partitions_and_last_leave_empties_the_group() -> None:
     world = World()
-    settled(world, "a", "b")
+    join_in_turn(world, "a", "b")
     assert world.leave("b").member_epoch == -1
-    assert assigned(world.beat("a", world.group.members["a"].epoch, None)) == ALL
+    assert assigned(world.heartbeat("a", world.group.members["a"].epoch, None)) == ALL
     world.leave("a")
     assert (world.group.state_name, world.group.members, world.group.owners) == (ConsumerGroupState.EMPTY, {}, {})
 
@@ -136,12 +137,12 @@ def test_invalid_request_is_rejected_with_its_error(request_: dict[str, Any], ex
         "subscribed_topic_names": ["t"],
         "topic_partitions": [],
     }
-    answer = World().ask(ConsumerGroupHeartbeatRequest(**{**request, **request_}))
-    assert error(answer) == expected
-    assert answer.error_message
+    response = World().send_heartbeat(ConsumerGroupHeartbeatRequest(**{**request, **request_}))
+    assert error(response) == expected
+    assert response.error_message
 
 
-def test_broker_creates_member_ids_for_version_0_only() -> None:
+def test_broker_generates_member_ids_for_version_0_only() -> None:
     world = World()
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -151,46 +152,46 @@ def test_broker_creates_member_ids_for_version_0_only() -> None:
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    assert len(world.ask(request, 0).member_id or "") == 36
-    assert error(world.ask(request, 1)) == "INVALID_REQUEST"
+    assert len(world.send_heartbeat(request, 0).member_id or "") == 36
+    assert error(world.send_heartbeat(request, 1)) == "INVALID_REQUEST"
 
 
 def test_member_with_a_wrong_epoch_is_fenced() -> None:
     world = World()
-    settled(world, "a", "b")
+    join_in_turn(world, "a", "b")
     epoch = world.group.members["a"].epoch
-    assert error(world.beat("a", epoch + 1, {})) == "FENCED_MEMBER_EPOCH"
-    assert error(world.beat("unknown", epoch, {})) == "UNKNOWN_MEMBER_ID"
-    assert error(world.beat("a", epoch - 1, ALL)) == "FENCED_MEMBER_EPOCH"
+    assert error(world.heartbeat("a", epoch + 1, {})) == "FENCED_MEMBER_EPOCH"
+    assert error(world.heartbeat("unknown", epoch, {})) == "UNKNOWN_MEMBER_ID"
+    assert error(world.heartbeat("a", epoch - 1, ALL)) == "FENCED_MEMBER_EPOCH"
 
 
 def test_previous_member_epoch_is_accepted_after_a_lost_response() -> None:
     world = World()
     world.join("a")
     world.topics({"t": 6, "u": 1})
-    world.beat("a", 1, ALL, subscribed_topic_names=["t", "u"])
-    assert world.beat("a", 1, ALL).member_epoch == 2
-    assert error(world.beat("a", 1, {"t": [0], "u": [0], "x": [0]})) == "FENCED_MEMBER_EPOCH"
-    assert error(world.beat("a", 1)) == "FENCED_MEMBER_EPOCH"
+    world.heartbeat("a", 1, ALL, subscribed_topic_names=["t", "u"])
+    assert world.heartbeat("a", 1, ALL).member_epoch == 2
+    assert error(world.heartbeat("a", 1, {"t": [0], "u": [0], "x": [0]})) == "FENCED_MEMBER_EPOCH"
+    assert error(world.heartbeat("a", 1)) == "FENCED_MEMBER_EPOCH"
 
 
 def test_assignment_that_the_member_does_not_report_is_sent_again() -> None:
     world = World(group_consumer_heartbeat_interval_ms=5000)
     world.join("a")
-    world.beat("a", 1, ALL)
+    world.heartbeat("a", 1, ALL)
     world.join("b")
-    lost = world.beat("a", 1)  # answered on a connection that the client has closed
+    lost = world.heartbeat("a", 1)  # sent on a connection that the client has closed
     retained = assigned(lost)
     assert retained is not None
     assert len(retained["t"]) == 3
-    assert world.beat("a", 1).assignment is None  # it may still be revoking
+    assert world.heartbeat("a", 1).assignment is None  # it may still be revoking
     world.pass_time(10_000)
-    again = world.beat("a", 1)
+    again = world.heartbeat("a", 1)
     assert (again.member_epoch, assigned(again)) == (1, retained)
-    assert world.beat("a", 1).assignment is None
-    assert world.beat("a", 1, retained).member_epoch == 2
+    assert world.heartbeat("a", 1).assignment is None
+    assert world.heartbeat("a", 1, retained).member_epoch == 2
     world.pass_time(10_000)
-    assert world.beat("a", 2).assignment is None
+    assert world.heartbeat("a", 2).assignment is None
 
 
 def test_member_rejoining_with_epoch_0_gets_its_assignment_again() -> None:
@@ -204,20 +205,20 @@ def test_changed_topics_bump_the_group_epoch() -> None:
     world = World({"t": 1, "u": 1, "other": 1})
     world.join("a", "t,u")
     world.topics({"t": 2, "u": 1, "other": 1})
-    answer = world.beat("a", 1)
-    assert (answer.member_epoch, assigned(answer)) == (2, {"t": [0, 1], "u": [0]})
+    response = world.heartbeat("a", 1)
+    assert (response.member_epoch, assigned(response)) == (2, {"t": [0, 1], "u": [0]})
     world.topics({"t": 2, "other": 5})
-    assert assigned(world.beat("a", 2)) == {"t": [0, 1]}  # to be revoked
-    assert world.beat("a", 2, {"t": [0, 1]}).member_epoch == 3
+    assert assigned(world.heartbeat("a", 2)) == {"t": [0, 1]}  # to be revoked
+    assert world.heartbeat("a", 2, {"t": [0, 1]}).member_epoch == 3
     world.topics({"t": 2, "other": 9})
-    assert world.beat("a", 3).member_epoch == 3
+    assert world.heartbeat("a", 3).member_epoch == 3
 
 
 def test_topic_created_later_is_assigned() -> None:
     world = World({})
     assert assigned(world.join("a", "t")) == {}
     world.topics({"t": 2})
-    assert assigned(world.beat("a", 1, {})) == {"t": [0, 1]}
+    assert assigned(world.heartbeat("a", 1, {})) == {"t": [0, 1]}
 
 
 def test_regex_is_rejected_by_a_broker_without_google_re2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,13 +231,13 @@ def test_regex_matches_whole_topic_names() -> None:
     world = World({"topic1": 1, "topic2": 1, "a-topic": 1})
     assert assigned(world.join("a", None, subscribed_topic_regex="^topic.*")) == {"topic1": [0], "topic2": [0]}
     world.topics({"topic1": 1, "topic3": 1})
-    assert assigned(world.beat("a", 1, {"topic1": [0], "topic2": [0]})) == {"topic1": [0]}
-    assert assigned(world.beat("a", 1, {"topic1": [0]})) == {"topic1": [0], "topic3": [0]}
-    world.beat("a", 2, {}, subscribed_topic_names=["topic1"], subscribed_topic_regex="")
+    assert assigned(world.heartbeat("a", 1, {"topic1": [0], "topic2": [0]})) == {"topic1": [0]}
+    assert assigned(world.heartbeat("a", 1, {"topic1": [0]})) == {"topic1": [0], "topic3": [0]}
+    world.heartbeat("a", 2, {}, subscribed_topic_names=["topic1"], subscribed_topic_regex="")
     assert world.group.regexes == {}
 
 
-def test_assignor_is_the_one_that_most_members_request() -> None:
+def test_assignor_requested_by_most_members_is_used() -> None:
     world = World({"t": 4, "u": 4})
     world.join("a", "t,u", server_assignor="range")
     world.join("b", "t,u", server_assignor="range")
@@ -247,7 +248,7 @@ def test_assignor_is_the_one_that_most_members_request() -> None:
     assert world.coordinator.consumer.assignor(world.group)[0] == "uniform"
 
 
-def test_kafkas_class_names_are_assignors() -> None:
+def test_assignor_is_configured_by_the_class_name_of_kafka() -> None:
     world = World(group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor")
     assert world.config.group_consumer_assignors == ("range",)
     assert error(world.join("a", server_assignor="uniform")) == "UNSUPPORTED_ASSIGNOR"
@@ -260,7 +261,7 @@ def test_join_of_a_full_group_is_rejected() -> None:
     assert error(world.join("a")) is None
 
 
-def test_group_configs_override_the_brokers_within_limits() -> None:
+def test_group_configs_override_broker_configs_within_limits() -> None:
     world = World()
     options = {"consumer.heartbeat.interval.ms": "7000", "consumer.session.timeout.ms": "99999999"}
     world.topics({"t": 6}, groups__g=options)
@@ -274,29 +275,29 @@ def test_group_configs_override_the_brokers_within_limits() -> None:
 # Static members
 
 
-def test_static_member_that_returns_keeps_its_assignment() -> None:
+def test_static_member_that_rejoins_keeps_its_assignment() -> None:
     world = World()
-    settled(world, "other")
+    join_in_turn(world, "other")
     world.join("a", instance_id="i")
-    world.beat("other", 1, ALL)
-    retained = assigned(world.beat("other", 1, ALL, **full()))
-    world.beat("other", 1, retained)
-    had = assigned(world.beat("a", 2, {}, instance_id="i"))
+    world.heartbeat("other", 1, ALL)
+    retained = assigned(world.heartbeat("other", 1, ALL, **full()))
+    world.heartbeat("other", 1, retained)
+    previous = assigned(world.heartbeat("a", 2, {}, instance_id="i"))
     assert world.leave("a", -2, instance_id="i").member_epoch == -2
     back = world.join("b", instance_id="i")
-    assert (assigned(back), world.group.epoch) == (had, 2)
+    assert (assigned(back), world.group.epoch) == (previous, 2)
     assert "a" not in world.group.members
-    assert error(world.beat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
+    assert error(world.heartbeat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
 
 
 def test_instance_id_of_a_present_static_member_is_not_released() -> None:
     world = World()
     world.join("a", instance_id="i")
     assert error(world.join("b", instance_id="i")) == "UNRELEASED_INSTANCE_ID"
-    assert error(world.beat("b", 1, instance_id="unknown")) == "UNKNOWN_MEMBER_ID"
+    assert error(world.heartbeat("b", 1, instance_id="unknown")) == "UNKNOWN_MEMBER_ID"
 
 
-def test_static_member_that_stays_away_is_removed() -> None:
+def test_static_member_that_does_not_rejoin_is_removed() -> None:
     world = World()
     world.join("a", instance_id="i")
     world.leave("a", -2, instance_id="i")
@@ -304,12 +305,12 @@ def test_static_member_that_stays_away_is_removed() -> None:
     assert (world.group.members, world.group.static) == ({}, {})
 
 
-# What the log holds
+# Records in the log
 
 
 def test_restart_restores_the_group() -> None:
     world = World({"t": 6, "topic": 2})
-    settled(world, "a", "b")
+    join_in_turn(world, "a", "b")
     world.join("c", None, subscribed_topic_regex="top.*", rack_id="r", instance_id="i", server_assignor="range")
     before = world.group
     world.restart()
@@ -348,14 +349,14 @@ def test_deleted_group_leaves_only_tombstones() -> None:
         (Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_commit_is_checked_against_the_member(committer: Committer, expected: str | None) -> None:
+def test_commit_requires_a_member_with_the_current_epoch(committer: Committer, expected: str | None) -> None:
     world = World()
     world.join("a")
     raised = None
     try:
         world.group.check_commit(committer, 9, 0)
-    except KafkaError as refused:
-        raised = refused.name
+    except KafkaError as exception:
+        raised = exception.name
     assert raised == expected
 
 

@@ -1,4 +1,4 @@
-"""The records of consumer groups: the bytes of Apache Kafka 4.3."""
+"""Records of consumer groups in the format of Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(record: CoordinatorRecord) -> tuple[str, str | None]:
     return record.key.hex(), None if record.value is None else record.value.hex()
 
 
-def test_member_record_has_kafkas_bytes() -> None:
+def test_member_record_has_the_bytes_of_kafka() -> None:
     member = ConsumerMember(
         "m", client_id="rdkafka", client_host="/127.0.0.1", regex="(^exchange.*)", rebalance_timeout_ms=300_000
     )
@@ -39,7 +39,7 @@ def test_classic_member_record_has_a_tagged_field() -> None:
     assert value.endswith("01" + "00" + f"{len(metadata) // 2:02x}" + metadata)
 
 
-def test_epoch_and_assignment_records_have_kafkas_bytes() -> None:
+def test_epoch_and_assignment_records_have_the_bytes_of_kafka() -> None:
     assert text(records.epoch_record("g", 5, 0)) == ("0003000167", "0000" + "00000005" + "00")
     assert text(records.epoch_record("g", 5, -2))[1] == "0000" + "00000005" + "010008" + "fffffffffffffffe"
     key, value = text(records.target_record("g", "m", PARTS))
@@ -85,7 +85,7 @@ def test_records_round_trip() -> None:
     assert group.static == {"i": "m"}
 
 
-def test_topics_record_of_older_kafka_is_removed_with_the_next_epoch() -> None:
+def test_topics_record_of_older_kafka_is_remembered_until_its_tombstone() -> None:
     group = ConsumerGroup("g")
     key = records.topics_tombstone("g").key
     replay(group, key, bytes.fromhex("0000" + "02" + TOPIC_HEX + "02" + "74" + "00000001" + "01" + "00" + "00"))

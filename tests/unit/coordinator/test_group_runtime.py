@@ -1,4 +1,4 @@
-"""The runtime of groups: its deadlines, and responses that wait until records are committed."""
+"""The runtime of group coordinators: deadlines, and responses that wait for committed records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.model import CONSUMER_OFFSETS
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 
 
-async def test_a_deadline_in_the_past_waits_until_others_and_the_event_loop_had_their_turn() -> None:
+async def test_past_deadline_scheduled_while_expiring_waits_for_the_next_expiry() -> None:
     clock, calls = ManualClock(), list[str]()
 
     def on_deadline(key: str) -> None:
@@ -46,7 +46,7 @@ def runtime_of(world: World) -> GroupRuntime:
     return GroupRuntime(world.config, world.clock, lambda: image)
 
 
-async def test_a_member_that_cannot_be_removed_because_the_append_fails_is_tried_again_later() -> None:
+async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
     world = World()
     world.join("m")
     runtime = runtime_of(world)
@@ -66,7 +66,7 @@ async def test_a_member_that_cannot_be_removed_because_the_append_fails_is_tried
     runtime.close()
 
 
-async def test_a_response_waits_for_the_records_of_its_group_that_are_not_committed_yet() -> None:
+async def test_response_waits_until_the_records_of_its_group_are_committed() -> None:
     world = World()
     world.join("m")
     runtime = runtime_of(world)

@@ -9,7 +9,7 @@ from ottla.coordinator.group.consumer import consumer_records
 from ottla.coordinator.group.group_stats import WINDOW_SECONDS, WINDOWS, GroupStats
 
 
-def test_generations_with_members_and_epochs_are_rebalances() -> None:
+def test_new_generations_and_target_epochs_count_as_rebalances() -> None:
     clock = ManualClock()
     stats = GroupStats(clock.monotonic)
     group = ClassicGroup("g", ClassicGroupState.STABLE, 7, "consumer", "range")

@@ -1,6 +1,6 @@
-"""Groups with members of both protocols, which may change theirs, under random events: invariants that always hold.
+"""Model test of groups with members of the classic and the consumer protocol under random events.
 
-Members join, time out, lose responses, leave and return with the other protocol; topics are created, expanded and
+Members join, time out, lose responses, leave and rejoin with the other protocol; topics are created, expanded and
 deleted; the coordinator restarts. A failing run names its seed.
 """
 
@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.effort import repeats
 from tests.unit.coordinator.consumer_world import World, topic_id
-from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
+from tests.unit.coordinator.simulated_members import SimulatedClassicMember, SimulatedConsumerMember, partitions
 
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
@@ -19,7 +19,7 @@ from ottla.model import TopicIdPartition
 
 SEEDS = repeats(15, 100)
 STEPS = 150
-Member = NewMember | OldMember
+Member = SimulatedConsumerMember | SimulatedClassicMember
 PERSISTED = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "regexes", "static", "owners")
 
 
@@ -32,7 +32,7 @@ class Simulation:
         self.sizes = {f"t{n}": self.r.randrange(1, 5) for n in range(3)}
         self.world = World(self.sizes)
         self.members: list[Member | None] = [None] * 4
-        self.made = 0
+        self.created = 0
         self.epoch = (0, 0)
         self.kind: type = type(None)
         self.empty = True
@@ -59,11 +59,13 @@ class Simulation:
             self.restart()
 
     def new_member(self) -> Member:
-        self.made += 1
+        self.created += 1
         topics = self.r.sample(["t0", "t1", "t2", "t3"], self.r.randrange(1, 4))
         if self.r.random() < self.share:
-            return NewMember(self.world, f"m{self.made}", self.r, topics, self.r.choice(["", "", "t[13]"]))
-        return OldMember(self.world, self.r, topics)
+            return SimulatedConsumerMember(
+                self.world, f"m{self.created}", self.r, topics, self.r.choice(["", "", "t[13]"])
+            )
+        return SimulatedClassicMember(self.world, self.r, topics)
 
     def change_topics(self) -> None:
         name = f"t{self.r.randrange(4)}"
@@ -76,7 +78,7 @@ class Simulation:
     def restart(self) -> None:
         group = self.world.coordinator.by_id.get("g")
         if group is not None:
-            self.world.take(self.world.coordinator.unload(group))
+            self.world.apply(self.world.coordinator.unload(group))
         self.world.restart()
         again = self.world.coordinator.by_id.get("g")
         if isinstance(group, ConsumerGroup):
@@ -116,7 +118,7 @@ class Simulation:
                 assert partition not in seen, f"{partition} is read by {seen[partition]} and {member.id}"
                 seen[partition] = member.id
 
-    def settle(self) -> None:
+    def stabilize(self) -> None:
         """Let all members finish without further events; all partitions are read."""
         self.members = [m for m in self.members if m is not None] or [self.new_member()]
         for _ in range(60):
@@ -139,16 +141,16 @@ class Simulation:
         for member in self.members:
             assert member is not None
             names.update(member.topics)
-            if isinstance(member, NewMember) and member.regex:
+            if isinstance(member, SimulatedConsumerMember) and member.regex:
                 names.update({"t1", "t3"})
         return {TopicIdPartition(topic_id(t), p) for t in names & self.sizes.keys() for p in range(self.sizes[t])}
 
 
 @pytest.mark.parametrize(("kind", "share"), [("new", 1.0), ("old", 0.0), ("mixed", 0.5)])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_partition_always_has_one_reader_at_most_and_one_at_the_end(kind: str, share: float, seed: int) -> None:
+def test_partition_has_at_most_one_reader_and_one_when_stable(kind: str, share: float, seed: int) -> None:
     run = Simulation(seed, share)
     for _ in range(STEPS):
         run.event()
         run.check()
-    run.settle()
+    run.stabilize()

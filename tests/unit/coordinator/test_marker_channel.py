@@ -1,3 +1,5 @@
+"""Transaction markers for partitions of this broker and of other brokers: batching, and errors by partition."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,8 +39,8 @@ def image() -> ClusterImage:
     return ClusterImage("c", topics={"t": TopicImage("t", UUID(int=1), partitions)})
 
 
-class Here:
-    """The markers that this broker, number 0, writes."""
+class LocalMarkers:
+    """The markers that this broker, broker 0, writes."""
 
     def __init__(self) -> None:
         self.written: list[TopicPartition] = []
@@ -48,13 +50,13 @@ class Here:
         return {tp: None if tp in T else UnknownTopicOrPartitionError() for tp in partitions}
 
 
-class Others:
-    """Brokers that write every marker, but for those in `errors`."""
+class RemoteBrokers:
+    """Brokers that write every marker except those in `errors`; responses lack the partitions in `omitted`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.errors: dict[TopicPartition, int] = {}
-        self.silent: set[TopicPartition] = set()
+        self.omitted: set[TopicPartition] = set()
         self.unreachable: set[int] = set()
 
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
@@ -74,32 +76,34 @@ class Others:
                                 error_code=self.errors.get(TopicPartition(topic.name, index), 0),
                             )
                             for index in topic.partition_indexes
-                            if TopicPartition(topic.name, index) not in self.silent
+                            if TopicPartition(topic.name, index) not in self.omitted
                         ],
                     )
                     for topic in marker.topics
                 ],
             )
-            for marker in reversed(request.markers)  # Kafka's order is its own
+            for marker in reversed(request.markers)  # the order of responses is not specified
         ]
         return WriteTxnMarkersResponse(markers=markers)
 
 
-def write(here: Here, others: Others, *endings: tuple[TransactionEnd, list[TopicPartition]]) -> list[Results]:
+def write(
+    local: LocalMarkers, remote: RemoteBrokers, *endings: tuple[TransactionEnd, list[TopicPartition]]
+) -> list[Results]:
     async def body() -> list[Results]:
-        markers = TransactionMarkerChannel(0, here, others, image, 5.0)  # type: ignore[arg-type]
+        markers = TransactionMarkerChannel(0, local, remote, image, 5.0)  # type: ignore[arg-type]
         return await asyncio.gather(*[markers.write(*ending) for ending in endings])
 
     return asyncio.run(body())
 
 
 def test_write_sends_one_request_per_leader() -> None:
-    here, others = Here(), Others()
-    (results,) = write(here, others, (COMMIT, T[:4]))
+    local, remote = LocalMarkers(), RemoteBrokers()
+    (results,) = write(local, remote, (COMMIT, T[:4]))
     assert results == dict.fromkeys(T[:4])
-    assert here.written == [T[0]]
-    assert sorted(broker for broker, _ in others.requests) == [1, 2]
-    (request,) = [request for broker, request in others.requests if broker == 1]
+    assert local.written == [T[0]]
+    assert sorted(broker for broker, _ in remote.requests) == [1, 2]
+    (request,) = [request for broker, request in remote.requests if broker == 1]
     (marker,) = request.markers
     assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, True)
     assert marker.coordinator_epoch == 5
@@ -107,27 +111,27 @@ def test_write_sends_one_request_per_leader() -> None:
 
 
 def test_write_to_local_partitions_sends_no_request() -> None:
-    here, others = Here(), Others()
-    assert write(here, others, (COMMIT, [T[0]])) == [{T[0]: None}]
-    assert not others.requests
+    local, remote = LocalMarkers(), RemoteBrokers()
+    assert write(local, remote, (COMMIT, [T[0]])) == [{T[0]: None}]
+    assert not remote.requests
 
 
-def test_markers_that_arrive_during_a_request_share_the_next() -> None:
-    others = Others()
+def test_markers_queued_during_a_request_are_sent_together() -> None:
+    remote = RemoteBrokers()
     endings = [(TransactionEnd(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
-    others.errors[T[1]] = 0
-    assert write(Here(), others, *endings) == [{T[1]: None}] * 5
-    assert sum(len(request.markers) for _, request in others.requests) == 5
-    assert len(others.requests) < 5
+    remote.errors[T[1]] = 0
+    assert write(LocalMarkers(), remote, *endings) == [{T[1]: None}] * 5
+    assert sum(len(request.markers) for _, request in remote.requests) == 5
+    assert len(remote.requests) < 5
 
 
 def test_write_returns_errors_by_partition() -> None:
-    others = Others()
-    others.errors[T[1]] = NotLeaderOrFollowerError.code or 0
-    others.silent.add(T[3])
-    others.unreachable.add(2)
+    remote = RemoteBrokers()
+    remote.errors[T[1]] = NotLeaderOrFollowerError.code or 0
+    remote.omitted.add(T[3])
+    remote.unreachable.add(2)
     unknown = TopicPartition("unknown", 0)
-    (results,) = write(Here(), others, (COMMIT, [*T, unknown]))
+    (results,) = write(LocalMarkers(), remote, (COMMIT, [*T, unknown]))
     assert {tp: type(error) for tp, error in results.items() if error is not None} == {
         T[1]: NotLeaderOrFollowerError,
         T[2]: NetworkError,

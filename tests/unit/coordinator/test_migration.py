@@ -1,4 +1,4 @@
-"""Groups whose members migrate from the classic to the consumer protocol and back, one by one."""
+"""Migration of groups between the classic and the consumer protocol, member by member."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assignment(parts: Parts) -> bytes:
 class Mixed(World):
     """A coordinator whose members may also use the classic protocol."""
 
-    def old_join(self, member: str = "", owned: Parts | None = None, **more: Any) -> JoinGroupResponse | None:
+    def classic_join(self, member: str = "", owned: Parts | None = None, **more: Any) -> JoinGroupResponse | None:
         token = object()
         request = JoinGroupRequest(
             group_id="g",
@@ -53,11 +53,11 @@ class Mixed(World):
                 for name in more.get("protocols", "range").split(",")
             ],
         )
-        self.take(self.coordinator.join(request, more.get("version", 3), CLIENT, token))
+        self.apply(self.coordinator.join(request, more.get("version", 3), CLIENT, token))
         self.pending = token
-        return self.answers.get(token)
+        return self.responses.get(token)
 
-    def old_sync(self, joined: JoinGroupResponse, assignments: dict[str, Parts] | None = None) -> SyncGroupResponse:
+    def classic_sync(self, joined: JoinGroupResponse, assignments: dict[str, Parts] | None = None) -> SyncGroupResponse:
         token = object()
         request = SyncGroupRequest(
             group_id="g",
@@ -68,178 +68,179 @@ class Mixed(World):
                 for m, p in (assignments or {}).items()
             ],
         )
-        self.take(self.coordinator.sync(request, token))
-        answer = self.answers[token]
-        assert isinstance(answer, SyncGroupResponse)
-        return answer
+        self.apply(self.coordinator.sync(request, token))
+        response = self.responses[token]
+        assert isinstance(response, SyncGroupResponse)
+        return response
 
-    def old_beat(self, member: str, generation: int) -> str | None:
+    def classic_heartbeat(self, member: str, generation: int) -> str | None:
         try:
             self.coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id=member, generation_id=generation))
-        except KafkaError as decoded:
-            return decoded.name
+        except KafkaError as exception:
+            return exception.name
         return None
 
-    def old_leave(self, *members: str) -> list[int]:
+    def classic_leave(self, *members: str) -> list[int]:
         token = object()
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=m) for m in members])
-        self.take(self.coordinator.leave(request, 3, token))
-        return [m.error_code for m in self.answers[token].members]
+        self.apply(self.coordinator.leave(request, 3, token))
+        return [m.error_code for m in self.responses[token].members]
 
-    def old_group(self) -> str:
-        """Create a stable classic group of one member that reads everything. Return the member's id."""
-        joined = self.old_join()
+    def create_classic_group(self) -> str:
+        """Create a stable classic group of one member with all partitions. Return the member's id."""
+        joined = self.classic_join()
         assert joined is not None
-        self.old_sync(joined, {joined.member_id: ALL})
+        self.classic_sync(joined, {joined.member_id: ALL})
         assert self.classic.state is ClassicGroupState.STABLE
         return joined.member_id
 
 
-def parts(answer: SyncGroupResponse) -> Parts:
-    decoded = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
+def parts(response: SyncGroupResponse) -> Parts:
+    decoded = decode_versioned(ConsumerProtocolAssignment, response.assignment)
     return {t.topic: t.partitions for t in decoded.assigned_partitions}
 
 
-def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
+def create_mixed_group(world: Mixed) -> tuple[str, JoinGroupResponse]:
     """Create a stable group of a classic member and `new`. Return the classic one's id and last join."""
-    old = world.old_group()
+    old = world.create_classic_group()
     world.join("new")
-    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"
-    joined = world.old_join(old, owned=ALL)
+    assert world.classic_heartbeat(old, 1) == "REBALANCE_IN_PROGRESS"
+    joined = world.classic_join(old, owned=ALL)
     assert joined is not None
-    retained = parts(world.old_sync(joined))
-    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"  # it has not reported yet that it has revoked the others
-    joined = world.old_join(old, owned=retained)
+    retained = parts(world.classic_sync(joined))
+    # the classic member has not reported yet that it has revoked the others
+    assert world.classic_heartbeat(old, 1) == "REBALANCE_IN_PROGRESS"
+    joined = world.classic_join(old, owned=retained)
     assert joined is not None
-    assert parts(world.old_sync(joined)) == retained
-    assert assigned(world.beat("new", 2, {})) is not None
-    assert world.old_beat(old, joined.generation_id) is None
+    assert parts(world.classic_sync(joined)) == retained
+    assert assigned(world.heartbeat("new", 2, {})) is not None
+    assert world.classic_heartbeat(old, joined.generation_id) is None
     return old, joined
 
 
-def test_heartbeat_of_a_new_member_upgrades_a_classic_group() -> None:
+def test_consumer_group_heartbeat_upgrades_a_classic_group() -> None:
     world = Mixed()
-    old = world.old_group()
-    answer = world.join("new")
-    assert (error(answer), answer.member_epoch, assigned(answer)) == (None, 2, {})
+    old = world.create_classic_group()
+    response = world.join("new")
+    assert (error(response), response.member_epoch, assigned(response)) == (None, 2, {})
     member = world.group.members[old]
     assert member.classic is not None
     assert (member.epoch, len(member.assigned)) == (1, 6)
     assert len(world.group.targets[old]) == 3
 
 
-def test_classic_member_revokes_before_a_new_member_is_assigned() -> None:
+def test_classic_member_revokes_before_a_consumer_member_is_assigned() -> None:
     world = Mixed()
-    old, _ = both(world)
+    old, _ = create_mixed_group(world)
     members = world.group.members
     assert [len(members[m].assigned) for m in (old, "new")] == [3, 3]
     assert not members[old].assigned & members["new"].assigned
 
 
-def test_upgrade_makes_waiting_members_rejoin() -> None:
+def test_upgrade_makes_members_with_a_pending_join_rejoin() -> None:
     world = Mixed()
-    world.old_group()
-    assert world.old_join() is None
+    world.create_classic_group()
+    assert world.classic_join() is None
     waiting = world.pending
     world.join("new")
-    assert error(world.answers[waiting]) == "REBALANCE_IN_PROGRESS"
+    assert error(world.responses[waiting]) == "REBALANCE_IN_PROGRESS"
 
 
-def test_pending_id_does_not_prevent_an_upgrade() -> None:
-    # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that joined at this moment never read anything
+def test_pending_member_id_does_not_prevent_an_upgrade() -> None:
+    # GROUP_ID_NOT_FOUND is fatal in librdkafka: a consumer that joined at this moment never read anything
     world = Mixed()
-    rejected = world.old_join(version=4)
+    rejected = world.classic_join(version=4)
     assert rejected is not None
     assert error(rejected) == "MEMBER_ID_REQUIRED"
     assert error(world.join("new")) is None
-    assert error(world.old_join(rejected.member_id, version=4)) is None
+    assert error(world.classic_join(rejected.member_id, version=4)) is None
     assert world.group.members.keys() == {"new", rejected.member_id}
 
 
 def test_classic_member_joining_a_consumer_group_is_assigned() -> None:
     world = Mixed()
     world.join("new")
-    world.old_join(version=5)
-    assert error(world.answers[world.pending]) == "MEMBER_ID_REQUIRED"
-    joined = world.old_join(world.answers[world.pending].member_id, version=5)
+    world.classic_join(version=5)
+    assert error(world.responses[world.pending]) == "MEMBER_ID_REQUIRED"
+    joined = world.classic_join(world.responses[world.pending].member_id, version=5)
     assert joined is not None
     assert (joined.generation_id, joined.protocol_name, joined.leader, joined.members) == (2, "range", "", [])
-    assert parts(world.old_sync(joined)) == {}
-    assert world.old_beat(joined.member_id, 2) is None
-    retained = assigned(world.beat("new", 1, ALL))
-    world.beat("new", 1, retained)
-    assert world.old_beat(joined.member_id, 2) == "REBALANCE_IN_PROGRESS"  # its partitions are free
-    again = world.old_join(joined.member_id)
+    assert parts(world.classic_sync(joined)) == {}
+    assert world.classic_heartbeat(joined.member_id, 2) is None
+    retained = assigned(world.heartbeat("new", 1, ALL))
+    world.heartbeat("new", 1, retained)
+    assert world.classic_heartbeat(joined.member_id, 2) == "REBALANCE_IN_PROGRESS"  # its partitions are free
+    again = world.classic_join(joined.member_id)
     assert again is not None
-    assert len(parts(world.old_sync(again))["t"]) == 3
+    assert len(parts(world.classic_sync(again))["t"]) == 3
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("changes", "expected"),
     [
         ({"kind": "connect"}, "INCONSISTENT_GROUP_PROTOCOL"),
         ({"metadata": b"\x00"}, "INCONSISTENT_GROUP_PROTOCOL"),
     ],
 )
-def test_classic_join_with_malformed_metadata_is_rejected(how: dict[str, Any], expected: str) -> None:
+def test_classic_join_with_malformed_metadata_is_rejected(changes: dict[str, Any], expected: str) -> None:
     world = Mixed()
     world.join("new")
-    world.old_join(**how)
-    assert error(world.answers[world.pending]) == expected
+    world.classic_join(**changes)
+    assert error(world.responses[world.pending]) == expected
 
 
 def test_classic_request_to_a_consumer_group_is_checked() -> None:
     world = Mixed()
-    old, joined = both(world)
-    assert world.old_beat("unknown", 2) == "UNKNOWN_MEMBER_ID"
-    assert world.old_beat(old, 1) == "ILLEGAL_GENERATION"
-    assert world.old_beat("new", 2) == "UNKNOWN_MEMBER_ID"
-    assert world.old_leave("new", "unknown") == [25, 25]
-    assert error(world.old_sync(JoinGroupResponse(generation_id=1, member_id=old))) == "ILLEGAL_GENERATION"
+    old, joined = create_mixed_group(world)
+    assert world.classic_heartbeat("unknown", 2) == "UNKNOWN_MEMBER_ID"
+    assert world.classic_heartbeat(old, 1) == "ILLEGAL_GENERATION"
+    assert world.classic_heartbeat("new", 2) == "UNKNOWN_MEMBER_ID"
+    assert world.classic_leave("new", "unknown") == [25, 25]
+    assert error(world.classic_sync(JoinGroupResponse(generation_id=1, member_id=old))) == "ILLEGAL_GENERATION"
 
 
-def test_silent_or_late_classic_members_are_removed() -> None:
+def test_classic_members_without_heartbeat_or_sync_are_removed() -> None:
     world = Mixed()
-    old, joined = both(world)
+    old, joined = create_mixed_group(world)
     world.pass_time(10_000)
     assert list(world.group.members) == ["new"]
-    joined_: JoinGroupResponse | None = None
+    late: JoinGroupResponse | None = None
     for n in range(8):
         world.pass_time(9_000)
-        world.beat("new", world.group.members["new"].epoch)
+        world.heartbeat("new", world.group.members["new"].epoch)
         if n == 0:
-            joined_ = world.old_join()
-            assert joined_ is not None
-        elif joined_ is not None and joined_.member_id in world.group.members:
-            world.old_beat(joined_.member_id, joined_.generation_id)
-    assert joined_ is not None
-    assert joined_.member_id not in world.group.members  # it never synced
+            late = world.classic_join()
+            assert late is not None
+        elif late is not None and late.member_id in world.group.members:
+            world.classic_heartbeat(late.member_id, late.generation_id)
+    assert late is not None
+    assert late.member_id not in world.group.members  # it has not sent SyncGroup
 
 
 def test_classic_member_leaving_a_consumer_group_is_removed() -> None:
     world = Mixed()
-    old, _ = both(world)
-    assert world.old_leave(old) == [0]
-    assert assigned(world.beat("new", 2, None)) == ALL
+    old, _ = create_mixed_group(world)
+    assert world.classic_leave(old) == [0]
+    assert assigned(world.heartbeat("new", 2, None)) == ALL
 
 
-def test_group_is_downgraded_when_the_last_new_member_leaves() -> None:
+def test_group_is_downgraded_when_the_last_consumer_member_leaves() -> None:
     world = Mixed()
-    old, joined = both(world)
+    old, joined = create_mixed_group(world)
     epoch = world.group.epoch
     world.leave("new")
     group = world.classic
     assert (group.state, group.generation, list(group.members)) == (ClassicGroupState.PREPARING, epoch, [old])
-    assert world.old_beat(old, joined.generation_id) == "REBALANCE_IN_PROGRESS"
-    again = world.old_join(old)
+    assert world.classic_heartbeat(old, joined.generation_id) == "REBALANCE_IN_PROGRESS"
+    again = world.classic_join(old)
     assert again is not None
     assert (again.leader, again.generation_id) == (old, epoch + 1)
-    assert parts(world.old_sync(again, {old: ALL})) == ALL
+    assert parts(world.classic_sync(again, {old: ALL})) == ALL
 
 
-def test_upgraded_group_after_a_restart_is_restored() -> None:
+def test_restart_restores_an_upgraded_and_a_downgraded_group() -> None:
     world = Mixed()
-    old = world.old_group()
+    old = world.create_classic_group()
     world.join("new")
     before = world.group
     world.restart()
@@ -253,7 +254,7 @@ def test_upgraded_group_after_a_restart_is_restored() -> None:
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("disabled", False, False)])
 def test_migration_policy_limits_upgrade_and_downgrade(policy: str, up: bool, down: bool) -> None:
     world = Mixed(group_consumer_migration_policy=policy)
-    world.old_group()
+    world.create_classic_group()
     assert (error(world.join("new")) is None) is up
     if up:
         world.leave("new")
@@ -262,7 +263,7 @@ def test_migration_policy_limits_upgrade_and_downgrade(policy: str, up: bool, do
 
 def test_group_of_another_protocol_type_is_not_upgraded() -> None:
     world = Mixed()
-    joined = world.old_join(kind="connect")
+    joined = world.classic_join(kind="connect")
     assert joined is not None
     assert error(world.join("new")) == "GROUP_ID_NOT_FOUND"
     assert world.classic.members
@@ -270,10 +271,10 @@ def test_group_of_another_protocol_type_is_not_upgraded() -> None:
 
 def test_empty_group_is_replaced_by_the_other_protocol() -> None:
     world = Mixed()
-    world.old_leave(world.old_group())
+    world.classic_leave(world.create_classic_group())
     assert assigned(world.join("new")) == ALL
     world.leave("new")
-    joined = world.old_join()
+    joined = world.classic_join()
     assert joined is not None
     assert joined.generation_id == 1
     assert world.classic.members.keys() == {joined.member_id}
@@ -285,37 +286,37 @@ def test_old_member_id_in_an_empty_consumer_group_is_unknown() -> None:
     world = Mixed()
     world.join("new")
     world.leave("new")
-    world.old_join("from-before")
-    assert error(world.answers[world.pending]) == "UNKNOWN_MEMBER_ID"
+    world.classic_join("from-before")
+    assert error(world.responses[world.pending]) == "UNKNOWN_MEMBER_ID"
     assert isinstance(world.coordinator.by_id["g"], ConsumerGroup)
 
 
-def test_static_classic_member_returns_with_the_new_protocol() -> None:
+def test_static_classic_member_rejoins_with_the_consumer_protocol() -> None:
     world = Mixed()
-    joined = world.old_join(instance="i")
+    joined = world.classic_join(instance="i")
     assert joined is not None
-    world.old_sync(joined, {joined.member_id: ALL})
-    answer = world.join("new", instance_id="i")
-    assert (error(answer), assigned(answer)) == (None, ALL)
+    world.classic_sync(joined, {joined.member_id: ALL})
+    response = world.join("new", instance_id="i")
+    assert (error(response), assigned(response)) == (None, ALL)
     assert world.group.owners == {TopicIdPartition(topic_id("t"), p): "new" for p in range(6)}
 
 
-def test_group_is_downgraded_when_the_last_new_member_returns_as_classic() -> None:
+def test_group_is_downgraded_when_the_last_consumer_member_rejoins_as_classic() -> None:
     world = Mixed()
-    old, _ = both(world)
+    old, _ = create_mixed_group(world)
     world.leave("new")
-    again = world.old_join(old)
+    again = world.classic_join(old)
     assert again is not None
-    world.old_sync(again, {old: ALL})
+    world.classic_sync(again, {old: ALL})
     world.join("static", instance_id="i")
-    world.old_join(old, owned=ALL)
+    world.classic_join(old, owned=ALL)
     epoch = world.group.epoch
-    joined = world.old_join(instance="i")
+    joined = world.classic_join(instance="i")
     assert joined is not None
     group = world.classic
     assert (group.state, group.generation, joined.generation_id) == (ClassicGroupState.STABLE, epoch, epoch)
     assert group.members.keys() == {old, joined.member_id}
-    assert len(parts(world.old_sync(joined))["t"]) == 3
+    assert len(parts(world.classic_sync(joined))["t"]) == 3
     before = {m.id: m.assignment for m in group.members.values()}
     world.restart()
     assert {m.id: m.assignment for m in world.classic.members.values()} == before

@@ -1,4 +1,4 @@
-"""Committed offsets: which members may commit, read and delete them, and when they expire."""
+"""Committed offsets: commit checks, deletion and expiry."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscripti
 from ottla.protocol.versioned import encode_versioned
 
 TP = TopicPartition("t", 0)
-OUTSIDER = Committer("", None, -1)
+NON_MEMBER = Committer("", None, -1)
 DAY_MS = 86_400_000
 
 
-class Book:
+class OffsetsWorld:
     """The offsets of one coordinator, with a clock."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class Book:
 @pytest.mark.parametrize(
     ("state", "committer", "error"),
     [
-        (ClassicGroupState.EMPTY, OUTSIDER, None),
+        (ClassicGroupState.EMPTY, NON_MEMBER, None),
         (ClassicGroupState.EMPTY, Committer("outsider", None, -1), None),
-        (ClassicGroupState.STABLE, OUTSIDER, UnknownMemberIdError),
+        (ClassicGroupState.STABLE, NON_MEMBER, UnknownMemberIdError),
         (ClassicGroupState.STABLE, Committer("m", None, 3), None),
         (ClassicGroupState.STABLE, Committer("m", None, 2), IllegalGenerationError),
         (ClassicGroupState.STABLE, Committer("x", None, 3), UnknownMemberIdError),
@@ -82,89 +82,89 @@ class Book:
         (ClassicGroupState.STABLE, Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_commit_is_checked_against_the_member(
+def test_commit_requires_a_member_of_the_current_generation(
     state: ClassicGroupState, committer: Committer, error: type[KafkaError] | None
 ) -> None:
-    book = Book()
-    book.group(state)
+    world = OffsetsWorld()
+    world.group(state)
     if error is None:
-        book.offsets.check_commit("g", committer, 8)
+        world.offsets.check_commit("g", committer, 8)
     else:
         with pytest.raises(error):
-            book.offsets.check_commit("g", committer, 8)
+            world.offsets.check_commit("g", committer, 8)
 
 
 def test_commit_renews_the_session() -> None:
-    book = Book()
-    group = book.group()
-    book.clock.advance(4_000)
-    book.offsets.check_commit("g", Committer("m", None, 3), 8)
+    world = OffsetsWorld()
+    group = world.group()
+    world.clock.advance(4_000)
+    world.offsets.check_commit("g", Committer("m", None, 3), 8)
     assert group.members["m"].deadline == 14
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
 def test_commit_with_a_generation_for_an_unknown_group_is_rejected(version: int, error: type[KafkaError]) -> None:
     with pytest.raises(error):
-        Book().offsets.check_commit("g", Committer("m", None, 3), version)
+        OffsetsWorld().offsets.check_commit("g", Committer("m", None, 3), version)
 
 
 def test_commit_for_an_unknown_group_creates_a_simple_group() -> None:
-    book = Book()
-    book.offsets.check_commit("g", OUTSIDER, 8)
-    book.commit()
-    assert book.after(6.9) == []
-    assert book.after(0.1) == [("g", TP), ("g", None)]
+    world = OffsetsWorld()
+    world.offsets.check_commit("g", NON_MEMBER, 8)
+    world.commit()
+    assert world.after(6.9) == []
+    assert world.after(0.1) == [("g", TP), ("g", None)]
 
 
-def test_offsets_of_an_empty_group_expire_from_when_it_became_empty() -> None:
-    book = Book()
-    group = book.group(ClassicGroupState.EMPTY)
-    book.commit()
-    book.clock.advance(3 * DAY_MS)
-    group.empty_since_ms = book.clock.now_ms()
-    assert book.after(6.9) == []
-    assert book.after(0.1) == [("g", TP), ("g", None)]
+def test_offsets_expire_after_the_retention_since_the_group_became_empty() -> None:
+    world = OffsetsWorld()
+    group = world.group(ClassicGroupState.EMPTY)
+    world.commit()
+    world.clock.advance(3 * DAY_MS)
+    group.empty_since_ms = world.clock.now_ms()
+    assert world.after(6.9) == []
+    assert world.after(0.1) == [("g", TP), ("g", None)]
 
 
 def test_offsets_of_an_active_group_expire_for_unsubscribed_topics_only() -> None:
-    book = Book()
-    book.group(topics="t,u")
-    book.commit()
-    book.commit(TopicPartition("old", 0))
-    assert book.after(8) == [("g", TopicPartition("old", 0))]
+    world = OffsetsWorld()
+    world.group(topics="t,u")
+    world.commit()
+    world.commit(TopicPartition("old", 0))
+    assert world.after(8) == [("g", TopicPartition("old", 0))]
 
 
 @pytest.mark.parametrize("state", [ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING])
 def test_offsets_during_a_rebalance_do_not_expire(state: ClassicGroupState) -> None:
-    book = Book()
-    book.group(state, topics="u")
-    book.commit()
-    assert book.after(30) == []
+    world = OffsetsWorld()
+    world.group(state, topics="u")
+    world.commit()
+    assert world.after(30) == []
 
 
-def test_offset_with_an_expiry_time_expires_then() -> None:
-    book = Book()
-    book.group(ClassicGroupState.EMPTY)
-    book.commit(expire_ms=book.clock.now_ms() + DAY_MS)
-    assert book.after(0.9) == []
-    assert book.after(0.1) == [("g", TP), ("g", None)]
+def test_offset_with_an_expiry_time_expires_at_that_time() -> None:
+    world = OffsetsWorld()
+    world.group(ClassicGroupState.EMPTY)
+    world.commit(expire_ms=world.clock.now_ms() + DAY_MS)
+    assert world.after(0.9) == []
+    assert world.after(0.1) == [("g", TP), ("g", None)]
 
 
-def test_delete_keeps_offsets_of_subscribed_topics() -> None:
-    book = Book()
-    book.group(topics="t")
+def test_offset_delete_rejects_subscribed_topics() -> None:
+    world = OffsetsWorld()
+    world.group(topics="t")
     other = TopicPartition("u", 0)
-    deleted = dict(book.offsets.delete("g", [TP, other]))
+    deleted = dict(world.offsets.delete("g", [TP, other]))
     assert deleted[TP] is None
     assert deleted[other] == records.offset_record("g", other, None)
 
 
-def test_delete_of_another_protocol_types_offsets_requires_an_empty_group() -> None:
-    book = Book()
-    book.group(kind="connect")
+def test_offset_delete_of_another_protocol_type_requires_an_empty_group() -> None:
+    world = OffsetsWorld()
+    world.group(kind="connect")
     with pytest.raises(NonEmptyGroupError):
-        book.offsets.delete("g", [TP])
-    book.group(ClassicGroupState.EMPTY, kind="connect")
-    assert dict(book.offsets.delete("g", [TP]))[TP] is not None
+        world.offsets.delete("g", [TP])
+    world.group(ClassicGroupState.EMPTY, kind="connect")
+    assert dict(world.offsets.delete("g", [TP]))[TP] is not None
     with pytest.raises(GroupIdNotFoundError):
-        book.offsets.delete("none", [TP])
+        world.offsets.delete("none", [TP])

@@ -1,3 +1,5 @@
+"""Offsets of open transactions: pending until the commit, and superseded by later commits."""
+
 from __future__ import annotations
 
 from ottla.coordinator.group.classic.records import CommittedOffset

@@ -1,4 +1,4 @@
-"""Classic groups and offsets in `__consumer_offsets`: Kafka's bytes, and back."""
+"""Records of classic groups and offsets in the format of Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.model import TopicPartition
 
 
-def test_offset_record_has_kafkas_bytes() -> None:
+def test_offset_record_has_the_bytes_of_kafka() -> None:
     key, value = records.offset_record("g", TopicPartition("t", 3), CommittedOffset(42, 5, "m", 1_700_000_000_000))
     assert key.hex() == "0001" + "000167" + "000174" + "00000003"
     assert value is not None
@@ -42,7 +42,7 @@ def test_unknown_key_is_ignored() -> None:
     assert records.read_key(b"\x00\x09whatever") is None
 
 
-def test_partition_of_a_group_is_javas_hash() -> None:
+def test_partition_of_a_group_is_the_string_hash_of_java() -> None:
     # String.hashCode of "g" is 103, of "test-group" 1090377349, of "polygenelubricants" Integer.MIN_VALUE
     assert partition_of("g", 50) == 3
     assert partition_of("polygenelubricants", 50) == 0

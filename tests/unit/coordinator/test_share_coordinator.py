@@ -1,4 +1,4 @@
-"""The stored states of share partitions, the persister that calls their coordinators, and lock timeouts."""
+"""States of share partitions: the share coordinator, the persister that calls it, and lock timeouts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def coordinator() -> ShareCoordinator:
     return states
 
 
-async def test_state_is_changed_by_current_leaders_only() -> None:
+async def test_share_state_is_changed_by_current_leaders_only() -> None:
     states = coordinator()
     await states.initialize(KEY, 3, -1)
     assert (await states.read(KEY, 5)).state_epoch == 3
@@ -66,7 +66,7 @@ async def test_state_is_changed_by_current_leaders_only() -> None:
         await states.write(KEY, ShareState(4, 5, start=9))
 
 
-def test_write_replaces_the_ranges_that_it_overlaps() -> None:
+def test_state_write_replaces_overlapping_ranges() -> None:
     old = [RecordRange(0, 9, DONE, 1), RecordRange(10, 19, FREE, 2)]
     new = [RecordRange(5, 11, FREE, 0), RecordRange(12, 12, DONE, 3)]
     assert merge_runs(old, new, 2) == [
@@ -76,7 +76,7 @@ def test_write_replaces_the_ranges_that_it_overlaps() -> None:
     ]
 
 
-async def test_persister_repeats_a_call_while_the_coordinator_moves() -> None:
+async def test_persister_retries_a_request_while_the_coordinator_moves() -> None:
     leaders = iter([-1, 1, 2])
     called: list[int] = []
 
@@ -93,7 +93,7 @@ async def test_persister_repeats_a_call_while_the_coordinator_moves() -> None:
     assert (called, state.state_epoch, state.start) == ([1, 2], 7, 4)
 
 
-async def test_persister_names_the_share_partition_if_no_coordinator_answers() -> None:
+async def test_persister_error_names_the_share_partition_if_no_coordinator_responds() -> None:
     local: Any = SimpleNamespace(leader=lambda _: -1)
     persister = SharePersister(0, local, SimpleNamespace(), 0.01, 1)
     with pytest.raises(errors.CoordinatorNotAvailableError, match=str(KEY)):

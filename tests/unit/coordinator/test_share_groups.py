@@ -1,4 +1,4 @@
-"""Decisions of share groups: members, epochs, assignments, and records."""
+"""Share groups: members, epochs, assignments and records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ShareWorld(World):
             group_id="g", member_id=member, member_epoch=epoch, subscribed_topic_names=names
         )
         token = object()
-        self.take(self.coordinator.share_heartbeat(request, CLIENT, token))
-        answer = self.answers[token]
-        assert isinstance(answer, ShareGroupHeartbeatResponse)
-        return answer
+        self.apply(self.coordinator.share_heartbeat(request, CLIENT, token))
+        response = self.responses[token]
+        assert isinstance(response, ShareGroupHeartbeatResponse)
+        return response
 
     @property
     def shared(self) -> ShareGroup:
@@ -31,18 +31,18 @@ class ShareWorld(World):
         return group
 
 
-def read(answer: ShareGroupHeartbeatResponse) -> dict[str, list[int]] | None:
-    if answer.assignment is None:
+def read(response: ShareGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+    if response.assignment is None:
         return None
-    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}
+    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in response.assignment.topic_partitions}
 
 
 def test_share_members_are_assigned_at_once() -> None:
     world = ShareWorld({"t": 2})
     assert read(world.share("a")) == {"t": [0, 1]}
     assert read(world.share("b")) == {"t": [1]}
-    answer = world.share("a", 1, None)
-    assert (answer.member_epoch, read(answer)) == (2, {"t": [0]})
+    response = world.share("a", 1, None)
+    assert (response.member_epoch, read(response)) == (2, {"t": [0]})
     assert read(world.share("a", 1, None)) == {"t": [0]}  # the response was lost
     assert read(world.share("a", 2, None)) is None
     assert len(read(world.share("c")) or {}) == 1  # more members than partitions share them
@@ -67,7 +67,7 @@ def test_share_group_reads_new_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("changes", "expected"),
     [
         ({"member": ""}, "INVALID_REQUEST"),
         ({"topics": None}, "INVALID_REQUEST"),
@@ -75,11 +75,11 @@ def test_share_group_reads_new_partitions() -> None:
         ({"epoch": 1}, "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_invalid_request_is_rejected_with_its_error(how: dict[str, Any], expected: str) -> None:
-    assert error(ShareWorld().share(**{"member": "a", **how})) == expected
+def test_invalid_request_is_rejected_with_its_error(changes: dict[str, Any], expected: str) -> None:
+    assert error(ShareWorld().share(**{"member": "a", **changes})) == expected
 
 
-def test_unknown_and_outdated_members_are_fenced_and_a_full_group_rejects() -> None:
+def test_unknown_member_wrong_epoch_and_full_group_are_rejected() -> None:
     world = ShareWorld(group_share_max_size=1)
     world.share("a")
     assert error(world.share("b", 1)) == "UNKNOWN_MEMBER_ID"

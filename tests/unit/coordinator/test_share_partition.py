@@ -1,4 +1,4 @@
-"""Records of a share partition: each is acquired by one member at a time, and is done at the end."""
+"""Records of a share partition: acquisition, acknowledgement, delivery limit, lock timeout and restore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = ShareLimits(max_records=10, max_deliveries=3, lock_seconds=30.0)
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
-def begun(at: int = 0, limits: ShareLimits = LIMITS) -> SharePartition:
+def new_share_partition(at: int = 0, limits: ShareLimits = LIMITS) -> SharePartition:
     return SharePartition(at, at, limits)
 
 
@@ -30,15 +30,15 @@ def ranges(runs: list[RecordRange]) -> list[tuple[int, int, int]]:
 
 
 def test_acquire_returns_available_records() -> None:
-    shared = begun(5)
+    shared = new_share_partition(5)
     assert ranges(shared.acquire("a", 5, 8, 3, 0)) == [(5, 7, 1)]
     assert shared.next_offset == 8
     assert ranges(shared.acquire("b", 5, 8, 9, 0)) == [(8, 8, 1)]
     assert shared.acquire("a", 5, 8, 9, 0) == []
 
 
-def test_start_advances_past_records_that_are_done() -> None:
-    shared = begun()
+def test_start_offset_advances_past_acknowledged_records() -> None:
+    shared = new_share_partition()
     shared.acquire("a", 0, 4, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(1, 2, [ACCEPT])], 0)
     assert shared.start == 0
@@ -46,8 +46,8 @@ def test_start_advances_past_records_that_are_done() -> None:
     assert (shared.start, sorted(shared.slots)) == (3, [3, 4])
 
 
-def test_released_records_are_delivered_again_up_to_the_limit() -> None:
-    shared = begun()
+def test_released_records_are_redelivered_up_to_the_delivery_limit() -> None:
+    shared = new_share_partition()
     for delivery in (1, 2, 3):
         assert ranges(shared.acquire("a", 0, 0, 9, 0)) == [(0, 0, delivery)]
         shared.acknowledge("a", [AcknowledgedRange(0, 0, [RELEASE])], 0)
@@ -55,7 +55,7 @@ def test_released_records_are_delivered_again_up_to_the_limit() -> None:
 
 
 def test_acknowledgement_types_may_differ_per_record() -> None:
-    shared = begun()
+    shared = new_share_partition()
     shared.acquire("a", 0, 3, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
     assert (shared.start, {o: s.state for o, s in shared.slots.items()}) == (
@@ -76,7 +76,7 @@ def test_acknowledgement_types_may_differ_per_record() -> None:
     ],
 )
 def test_invalid_acknowledgement_changes_nothing(ranges: AcknowledgedRange, error: type[Exception]) -> None:
-    shared = begun()
+    shared = new_share_partition()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acquire("b", 3, 3, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
@@ -85,16 +85,16 @@ def test_invalid_acknowledgement_changes_nothing(ranges: AcknowledgedRange, erro
     assert shared.slots[1].state is RecordState.ACQUIRED
 
 
-def test_acknowledgement_before_the_start_is_ignored() -> None:
-    shared = begun()
+def test_acknowledgement_before_the_start_offset_is_ignored() -> None:
+    shared = new_share_partition()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 2, [ACCEPT, ACCEPT, RELEASE])], 0)
     assert (shared.start, shared.slots[2].state) == (2, RecordState.AVAILABLE)
 
 
-def test_acquired_records_time_out_unless_renewed() -> None:
-    shared = begun()
+def test_acquisition_lock_expires_unless_renewed() -> None:
+    shared = new_share_partition()
     shared.acquire("a", 0, 1, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(1, 1, [RENEW])], 20)
     assert shared.next_expiry == 30
@@ -106,7 +106,7 @@ def test_acquired_records_time_out_unless_renewed() -> None:
 
 
 def test_waiters_are_called_when_records_are_available_again() -> None:
-    shared = begun()
+    shared = new_share_partition()
     wakes: list[int] = []
     shared.waiters[lambda: wakes.append(1)] = None
     shared.acquire("a", 0, 1, 9, 0)
@@ -117,7 +117,7 @@ def test_waiters_are_called_when_records_are_available_again() -> None:
 
 
 def test_acquire_stops_at_the_limit_of_records_in_flight() -> None:
-    shared = begun()
+    shared = new_share_partition()
     assert ranges(shared.acquire("a", 0, 99, 99, 0)) == [(0, 9, 1)]
     assert shared.is_full
     assert shared.acquire("a", 10, 99, 99, 0) == []
@@ -126,7 +126,7 @@ def test_acquire_stops_at_the_limit_of_records_in_flight() -> None:
 
 
 def test_gaps_of_a_compacted_log_are_archived() -> None:
-    shared = begun()
+    shared = new_share_partition()
     assert ranges(shared.acquire("a", 50, 51, 9, 0)) == [(50, 51, 1)]
     assert ranges(shared.acquire("a", 55, 55, 9, 0)) == [(55, 55, 1)]
     shared.acknowledge("a", [AcknowledgedRange(50, 51, [ACCEPT])], 0)
@@ -134,7 +134,7 @@ def test_gaps_of_a_compacted_log_are_archived() -> None:
 
 
 def test_records_deleted_from_the_log_are_archived() -> None:
-    shared = begun()
+    shared = new_share_partition()
     shared.acquire("a", 0, 3, 9, 0)
     shared.archive_before(2)
     assert sorted(shared.slots) == [2, 3]
@@ -143,7 +143,7 @@ def test_records_deleted_from_the_log_are_archived() -> None:
 
 
 def test_stored_ranges_are_restored_without_owners() -> None:
-    shared = begun()
+    shared = new_share_partition()
     shared.acquire("a", 0, 6, 9, 0)
     shared.acknowledge(
         "a",
@@ -154,7 +154,7 @@ def test_stored_ranges_are_restored_without_owners() -> None:
         ],
         0,
     )
-    again = begun()
+    again = new_share_partition()
     again.restore(shared.start, merge_runs((), shared.stored_runs(), shared.start))
     assert (again.start, again.end) == (1, 5)
     assert {o: (s.state, s.delivered) for o, s in again.slots.items()} == {
@@ -168,7 +168,7 @@ def test_stored_ranges_are_restored_without_owners() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> None:
     r = Random(seed)
-    shared, now = begun(), 0.0
+    shared, now = new_share_partition(), 0.0
     owners: dict[int, str] = {}
     deliveries = dict.fromkeys(range(60), 0)
     accepted: set[int] = set()
@@ -199,7 +199,7 @@ def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> Non
             for offset in shared.release(member):
                 assert owners.pop(offset) == member
         else:
-            again = begun()
+            again = new_share_partition()
             again.restore(shared.start, merge_runs((), shared.stored_runs(), shared.start))
             assert again.start == shared.start
             for offset in owners:

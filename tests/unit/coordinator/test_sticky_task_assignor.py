@@ -1,4 +1,4 @@
-"""The assignor of streams groups: balance, stickiness, and standby tasks in other processes."""
+"""The sticky task assignor of streams groups: balance, stickiness and standby tasks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_standby_tasks_are_in_other_processes_and_become_active() -> None:
     assert moved in ids_of(after[holder], TaskRole.ACTIVE)
 
 
-def test_standby_tasks_need_as_many_processes() -> None:
+def test_standby_tasks_are_limited_by_the_number_of_processes() -> None:
     specs = members(a1="a", a2="a", b1="b")
     tasks = assign(specs, topology(stateful=2), 2)
     check(specs, tasks, topology(stateful=2))
@@ -85,7 +85,7 @@ def test_standby_tasks_need_as_many_processes() -> None:
     assert not any(ids_of(some, TaskRole.STANDBY) for some in assign(members(a="a"), topology(stateful=2), 1).values())
 
 
-def test_no_members_have_no_tasks() -> None:
+def test_group_without_members_has_no_assignment() -> None:
     assert assign({}, topology(stateful=2), 1) == {}
 
 

@@ -1,4 +1,4 @@
-"""Records of streams groups in Kafka's format: numbers that consumer groups do not have, and those of older brokers."""
+"""Records of streams groups in the format of Kafka: state numbers, and records of other versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replayed(value: r.StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember
 @pytest.mark.parametrize(
     ("state", "number"), [(MemberState.STABLE, 1), (MemberState.UNREVOKED, 2), (MemberState.UNRELEASED, 3)]
 )
-def test_state_of_a_member_has_kafkas_number(state: MemberState, number: int) -> None:
+def test_member_state_has_the_number_of_kafka(state: MemberState, number: int) -> None:
     member = StreamsMember("m", epoch=2, state=state, assigned=frozenset({TASK}), assignment_epochs={TASK.id: 1})
     written = records.current_record("g", member)
     assert written.value is not None
@@ -37,12 +37,12 @@ def test_state_of_a_member_has_kafkas_number(state: MemberState, number: int) ->
     assert (again.state, again.assigned, again.assignment_epochs) == (state, member.assigned, {TASK.id: 1})
 
 
-def test_state_of_a_newer_broker_is_unknown() -> None:
+def test_member_state_of_a_newer_broker_is_unknown() -> None:
     assert replayed(r.StreamsGroupCurrentMemberAssignmentValue(state=9)).state is MemberState.UNKNOWN
 
 
 @pytest.mark.parametrize("epochs", [None, [], [1, 2]])
-def test_tasks_without_epochs_have_that_of_the_member(epochs: list[int] | None) -> None:
+def test_tasks_without_assignment_epochs_have_the_member_epoch(epochs: list[int] | None) -> None:
     tasks = r.CurrentTaskIds(subtopology_id="0", partitions=[3], assignment_epochs=epochs)
     value = r.StreamsGroupCurrentMemberAssignmentValue(member_epoch=5, state=1, active_tasks=[tasks])
     assert replayed(value).assignment_epochs == {TASK.id: 5}

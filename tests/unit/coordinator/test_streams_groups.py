@@ -1,4 +1,4 @@
-"""Decisions of streams groups: members, epochs, topologies, tasks, statuses, and records."""
+"""Streams groups: members, epochs, topologies, tasks, statuses and records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.unit.coordinator.streams_world import (
     STATELESS,
     WORD_COUNT,
     StreamsWorld,
-    info,
-    shown,
     statuses,
     subtopology,
+    tasks_by_subtopology,
     tasks_in,
+    topic_info,
     topology,
 )
 
@@ -31,20 +31,20 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 ALL = {"0": [0, 1, 2, 3]}
 
 
-def test_member_joins_and_gets_all_tasks() -> None:
+def test_single_member_is_assigned_all_tasks() -> None:
     world = StreamsWorld()
-    answer = world.start("a")
-    assert (answer.member_epoch, tasks_in(answer.active_tasks), tasks_in(answer.standby_tasks)) == (2, ALL, {})
-    assert answer.heartbeat_interval_ms == 5000
+    response = world.start("a")
+    assert (response.member_epoch, tasks_in(response.active_tasks), tasks_in(response.standby_tasks)) == (2, ALL, {})
+    assert response.heartbeat_interval_ms == 5000
     assert world.streams.state_name == "Stable"
     assert tasks_in(world.run("a", 2).active_tasks) is None
 
 
-def test_task_moves_when_its_owner_has_revoked_it() -> None:
+def test_task_is_reassigned_after_its_owner_has_revoked_it() -> None:
     world = StreamsWorld()
     world.start("a")
     assert tasks_in(world.start("b").active_tasks) == {}
-    assert tasks_in(world.run("a", 2, ALL).active_tasks) == {"0": [0, 1]}  # it still runs the others
+    assert tasks_in(world.run("a", 2, ALL).active_tasks) == {"0": [0, 1]}  # a has not revoked the others yet
     assert world.streams.state_name == "Reconciling"
     assert tasks_in(world.run("b", 3, {}).active_tasks) is None
     assert world.run("a", 2, {"0": [0, 1]}).member_epoch == 3
@@ -52,18 +52,18 @@ def test_task_moves_when_its_owner_has_revoked_it() -> None:
     assert world.streams.state_name == "Stable"
 
 
-def test_group_waits_for_its_topics() -> None:
+def test_group_is_not_ready_until_its_topics_exist() -> None:
     world = StreamsWorld({})
-    answer = world.start("a", WORD_COUNT)
-    assert (statuses(answer), tasks_in(answer.active_tasks)) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
+    response = world.start("a", WORD_COUNT)
+    assert (statuses(response), tasks_in(response.active_tasks)) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
     assert world.streams.state_name == "NotReady"
     assert world.coordinator.streams.missing_topics("g") == {}
     world.topics({"t": 2})
-    assert statuses(world.run("a", answer.member_epoch)) == [StatusCode.MISSING_INTERNAL_TOPICS]
+    assert statuses(world.run("a", response.member_epoch)) == [StatusCode.MISSING_INTERNAL_TOPICS]
     assert {*world.coordinator.streams.missing_topics("g")} == {"g-repartition", "g-changelog"}
     world.create_missing()
-    answer = world.run("a", world.streams.members["a"].epoch)
-    assert (statuses(answer), tasks_in(answer.active_tasks)) == ([], {"0": [0, 1], "1": [0, 1]})
+    response = world.run("a", world.streams.members["a"].epoch)
+    assert (statuses(response), tasks_in(response.active_tasks)) == ([], {"0": [0, 1], "1": [0, 1]})
     assert world.streams.state_name == "Stable"
     assert world.coordinator.streams.missing_topics("g") == {}
 
@@ -72,16 +72,16 @@ def test_group_loses_its_tasks_when_a_source_topic_is_deleted() -> None:
     world = StreamsWorld()
     world.start("a")
     world.topics({})
-    answer = world.run("a", 2, ALL)
-    assert (statuses(answer), tasks_in(answer.active_tasks)) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
+    response = world.run("a", 2, ALL)
+    assert (statuses(response), tasks_in(response.active_tasks)) == ([StatusCode.MISSING_SOURCE_TOPICS], {})
     world.topics({"t": 5})
     assert tasks_in(world.run("a", 2, {}).active_tasks) == {"0": [0, 1, 2, 3, 4]}
 
 
-def test_first_assignment_waits_for_more_members() -> None:
+def test_first_assignment_waits_for_the_initial_rebalance_delay() -> None:
     world = StreamsWorld(group_streams_initial_rebalance_delay_ms=3000)
-    answer = world.start("a")
-    assert (answer.member_epoch, tasks_in(answer.active_tasks), statuses(answer)) == (
+    response = world.start("a")
+    assert (response.member_epoch, tasks_in(response.active_tasks), statuses(response)) == (
         1,
         {},
         [StatusCode.ASSIGNMENT_DELAYED],
@@ -90,12 +90,12 @@ def test_first_assignment_waits_for_more_members() -> None:
     world.pass_time(2999)
     assert world.streams.targets == {}
     world.pass_time(1)
-    answers = [world.run(member, 1, {}) for member in "ab"]
-    assert [tasks_in(answer.active_tasks) for answer in answers] == [{"0": [0, 2]}, {"0": [1, 3]}]
-    assert [statuses(answer) for answer in answers] == [[], []]
+    responses = [world.run(member, 1, {}) for member in "ab"]
+    assert [tasks_in(response.active_tasks) for response in responses] == [{"0": [0, 2]}, {"0": [1, 3]}]
+    assert [statuses(response) for response in responses] == [[], []]
 
 
-def test_next_assignment_waits_for_the_interval() -> None:
+def test_next_assignment_waits_for_the_assignment_interval() -> None:
     world = StreamsWorld(group_streams_assignment_interval_ms=1000)
     world.start("a")
     assert statuses(world.start("b")) == [StatusCode.ASSIGNMENT_DELAYED]
@@ -104,7 +104,7 @@ def test_next_assignment_waits_for_the_interval() -> None:
     assert tasks_in(world.run("a", 2, ALL).active_tasks) == {"0": [0, 1]}
 
 
-def test_standby_tasks_follow_the_groups_config() -> None:
+def test_num_standby_replicas_of_the_group_config_assigns_standby_tasks() -> None:
     world = StreamsWorld({"t": 2, "g-changelog": 2})
     world.start("a", STATEFUL)
     world.start("b", STATEFUL)
@@ -112,24 +112,37 @@ def test_standby_tasks_follow_the_groups_config() -> None:
     for _ in range(4):
         for member in world.streams.members.values():
             assigned = member.assigned
-            world.run(member.id, member.epoch, shown(assigned), shown(assigned, TaskRole.STANDBY))
-    roles = {m.id: (shown(m.assigned), shown(m.assigned, TaskRole.STANDBY)) for m in world.streams.members.values()}
+            world.run(
+                member.id,
+                member.epoch,
+                tasks_by_subtopology(assigned),
+                tasks_by_subtopology(assigned, TaskRole.STANDBY),
+            )
+    roles = {
+        m.id: (tasks_by_subtopology(m.assigned), tasks_by_subtopology(m.assigned, TaskRole.STANDBY))
+        for m in world.streams.members.values()
+    }
     assert roles == {"a": ({"0": [0]}, {"0": [1]}), "b": ({"0": [1]}, {"0": [0]})}
     assert world.streams.assignor_configs == {"num.standby.replicas": "1"}
 
 
-def test_standby_task_becomes_active_when_its_process_has_closed_it() -> None:
+def test_standby_task_becomes_active_after_its_process_has_closed_it() -> None:
     world = StreamsWorld({"t": 2, "g-changelog": 2}, group_streams_num_standby_replicas=1)
     world.start("a", STATEFUL)
     world.start("b", STATEFUL)
     for _ in range(4):
         for member in world.streams.members.values():
             assigned = member.assigned
-            world.run(member.id, member.epoch, shown(assigned), shown(assigned, TaskRole.STANDBY))
+            world.run(
+                member.id,
+                member.epoch,
+                tasks_by_subtopology(assigned),
+                tasks_by_subtopology(assigned, TaskRole.STANDBY),
+            )
     world.run("b", -1)
     epoch = world.streams.members["a"].epoch
-    answer = world.run("a", epoch, {"0": [0]}, {"0": [1]})
-    assert (tasks_in(answer.active_tasks), tasks_in(answer.standby_tasks)) == ({"0": [0]}, {})
+    response = world.run("a", epoch, {"0": [0]}, {"0": [1]})
+    assert (tasks_in(response.active_tasks), tasks_in(response.standby_tasks)) == ({"0": [0]}, {})
     assert tasks_in(world.run("a", epoch, {"0": [0]}, {}).active_tasks) == {"0": [0, 1]}
 
 
@@ -157,7 +170,7 @@ def test_member_that_does_not_revoke_in_time_is_removed() -> None:
     assert tasks_in(world.run("b", 3, {}).active_tasks) == ALL
 
 
-def test_lost_response_is_repeated_and_other_epochs_are_fenced() -> None:
+def test_response_to_the_previous_epoch_is_repeated_and_other_epochs_are_fenced() -> None:
     world = StreamsWorld()
     world.start("a")
     world.start("b")
@@ -170,37 +183,37 @@ def test_lost_response_is_repeated_and_other_epochs_are_fenced() -> None:
     assert error(world.run("a", 9)) == "FENCED_MEMBER_EPOCH"
 
 
-def test_stale_topology_is_reported_and_another_one_is_rejected() -> None:
+def test_stale_topology_is_reported_and_conflicting_topology_is_rejected() -> None:
     world = StreamsWorld({"t": 1, "u": 1})
     current = topology(subtopology("0", "t"), epoch=3)
     world.start("a", current)
-    answer = world.start("b", topology(subtopology("0", "u"), epoch=2))
-    assert statuses(answer) == [StatusCode.STALE_TOPOLOGY]
-    assert answer.status is not None
-    assert answer.status[0].status_detail == "The member's topology epoch 2 is behind the group's topology epoch 3."
+    response = world.start("b", topology(subtopology("0", "u"), epoch=2))
+    assert statuses(response) == [StatusCode.STALE_TOPOLOGY]
+    assert response.status is not None
+    assert response.status[0].status_detail == "The member's topology epoch 2 is behind the group's topology epoch 3."
     assert error(world.start("c", topology(subtopology("0", "u"), epoch=3))) == "INVALID_REQUEST"
     assert [*world.streams.members] == ["a", "b"]
     assert statuses(world.start("c", current)) == []
 
 
-def test_shutdown_is_passed_on_until_the_group_is_empty() -> None:
+def test_application_shutdown_is_sent_to_members_until_the_group_is_empty() -> None:
     world = StreamsWorld()
     world.start("a")
     world.start("b")
     world.run("b", -1, shutdown_application=True)
-    answer = world.run("a", 2)
-    assert statuses(answer) == [StatusCode.SHUTDOWN_APPLICATION]
-    assert answer.status is not None
-    assert "Streams group member b encountered a fatal error" in answer.status[0].status_detail
+    response = world.run("a", 2)
+    assert statuses(response) == [StatusCode.SHUTDOWN_APPLICATION]
+    assert response.status is not None
+    assert "Streams group member b encountered a fatal error" in response.status[0].status_detail
     world.run("a", -1)
     assert statuses(world.start("c")) == []
 
 
-def test_endpoints_have_the_partitions_of_their_members() -> None:
+def test_user_endpoints_list_the_partitions_of_their_members() -> None:
     world = StreamsWorld({"t": 2})
-    answer = world.start("a", user_endpoint=m.Endpoint(host="h", port=80))
-    assert answer.endpoint_information_epoch == 1
-    assert answer.partitions_by_user_endpoint == [
+    response = world.start("a", user_endpoint=m.Endpoint(host="h", port=80))
+    assert response.endpoint_information_epoch == 1
+    assert response.partitions_by_user_endpoint == [
         m.EndpointToPartitions(
             user_endpoint=m.Endpoint(host="h", port=80),
             active_partitions=[m.TopicPartition(topic="t", partitions=[0, 1])],
@@ -210,18 +223,18 @@ def test_endpoints_have_the_partitions_of_their_members() -> None:
     assert world.start("b").partitions_by_user_endpoint is not None
 
 
-def test_topics_of_other_sizes_have_the_partitions_that_exist() -> None:
+def test_user_endpoint_lists_only_partitions_that_exist() -> None:
     world = StreamsWorld({"t": 3, "u": 1})
-    answer = world.start("a", topology(subtopology("0", "t u")), user_endpoint=m.Endpoint(host="h", port=80))
-    assert answer.partitions_by_user_endpoint is not None
-    assert [(tp.topic, tp.partitions) for tp in answer.partitions_by_user_endpoint[0].active_partitions] == [
+    response = world.start("a", topology(subtopology("0", "t u")), user_endpoint=m.Endpoint(host="h", port=80))
+    assert response.partitions_by_user_endpoint is not None
+    assert [(tp.topic, tp.partitions) for tp in response.partitions_by_user_endpoint[0].active_partitions] == [
         ("t", [0, 1, 2]),
         ("u", [0]),
     ]
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"),
+    ("changes", "expected"),
     [
         ({"member_id": ""}, "INVALID_REQUEST"),
         ({"rebalance_timeout_ms": -1}, "INVALID_REQUEST"),
@@ -235,15 +248,17 @@ def test_topics_of_other_sizes_have_the_partitions_that_exist() -> None:
         ({"member_epoch": 1, "topology": None}, "GROUP_ID_NOT_FOUND"),
         ({"member_epoch": 1}, "INVALID_REQUEST"),
         ({"topology": topology(subtopology("0", "t"), epoch=-1)}, "STREAMS_INVALID_TOPOLOGY"),
-        ({"topology": topology(subtopology("0", repartitions=[info("r")]))}, "STREAMS_INVALID_TOPOLOGY"),
+        ({"topology": topology(subtopology("0", repartitions=[topic_info("r")]))}, "STREAMS_INVALID_TOPOLOGY"),
     ],
 )
-def test_invalid_request_is_rejected_with_its_error(how: dict[str, Any], expected: str) -> None:
+def test_invalid_request_is_rejected_with_its_error(changes: dict[str, Any], expected: str) -> None:
     fields: dict[str, Any] = {"topology": STATELESS, "rebalance_timeout_ms": 60_000, "member_epoch": 0}
     fields |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     world = StreamsWorld()
-    answer = world.ask_streams(m.StreamsGroupHeartbeatRequest(**{"group_id": "g", "member_id": "a", **fields, **how}))
-    assert error(answer) == expected
+    response = world.send_streams_heartbeat(
+        m.StreamsGroupHeartbeatRequest(**{"group_id": "g", "member_id": "a", **fields, **changes})
+    )
+    assert error(response) == expected
     assert "g" not in world.coordinator.by_id
     assert world.coordinator.streams._transient == {}
 
@@ -251,7 +266,7 @@ def test_invalid_request_is_rejected_with_its_error(how: dict[str, Any], expecte
 def test_changelog_with_partitions_regex_and_unknown_tasks_are_rejected() -> None:
     world = StreamsWorld()
     changelog = subtopology("0", "t")
-    changelog.state_changelog_topics = [info("c", 3)]
+    changelog.state_changelog_topics = [topic_info("c", 3)]
     assert error(world.start("a", topology(changelog))) == "STREAMS_INVALID_TOPOLOGY"
     matching = subtopology("0")
     matching.source_topic_regex = ["t.*"]
@@ -268,7 +283,7 @@ def test_full_group_rejects_new_members() -> None:
     assert error(world.start("a")) is None
 
 
-def test_commit_needs_the_epoch_since_which_the_member_has_the_task() -> None:
+def test_commit_with_epoch_older_than_the_task_assignment_is_rejected() -> None:
     world = StreamsWorld()
     world.start("a")
     world.start("b")
@@ -303,7 +318,7 @@ def test_commit_needs_the_epoch_since_which_the_member_has_the_task() -> None:
     assert not world.streams.subscribed()("t")
 
 
-def test_restart_keeps_members_tasks_and_topology() -> None:
+def test_restart_restores_members_tasks_and_topology() -> None:
     world = StreamsWorld()
     world.start("a", user_endpoint=m.Endpoint(host="h", port=80), client_tags=[m.KeyValue(key="k", value="v")])
     world.start("b", rack_id="r")
@@ -319,7 +334,7 @@ def test_restart_keeps_members_tasks_and_topology() -> None:
     assert world.streams.members == {}
 
 
-def test_deleted_group_leaves_nothing() -> None:
+def test_deleted_group_is_not_restored_and_may_change_its_topology() -> None:
     world = StreamsWorld()
     world.start("a")
     world.run("a", -1)
@@ -332,7 +347,7 @@ def test_deleted_group_leaves_nothing() -> None:
     assert tasks_in(world.start("a", WORD_COUNT).active_tasks) == {}  # another topology is allowed now
 
 
-def test_empty_group_changes_between_the_protocols() -> None:
+def test_empty_group_changes_between_streams_and_classic_protocol() -> None:
     world = StreamsWorld()
     world.start("a")
 
@@ -342,12 +357,12 @@ def test_empty_group_changes_between_the_protocols() -> None:
             group_id="g", protocol_type="consumer", session_timeout_ms=10_000, protocols=[protocol]
         )
         future = object()
-        world.take(world.coordinator.join(request, 3, world.client, future))
+        world.apply(world.coordinator.join(request, 3, world.client, future))
         return future
 
-    assert error(world.answers[join()]) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert error(world.responses[join()]) == "INCONSISTENT_GROUP_PROTOCOL"
     world.run("a", -1)
-    assert error(world.answers[join()]) is None
+    assert error(world.responses[join()]) is None
     assert world.classic.members
     assert error(world.start("a")) == "GROUP_ID_NOT_FOUND"
     world.pass_time(10_000)

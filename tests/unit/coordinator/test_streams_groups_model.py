@@ -1,4 +1,4 @@
-"""Streams groups under random events: invariants that always hold.
+"""Model test of streams groups under random events.
 
 Threads of some processes join, run tasks, close them late, lose responses, leave and die; topics are created, expanded
 and deleted; standby tasks are configured; the coordinator restarts. A failing run names its seed.
@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.effort import repeats
 from tests.unit.coordinator.consumer_world import error
-from tests.unit.coordinator.streams_world import WORD_COUNT, StreamsWorld, shown
+from tests.unit.coordinator.streams_world import WORD_COUNT, StreamsWorld, tasks_by_subtopology
 
 from ottla.coordinator.group.streams.streams_group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskId, TaskRole, Tasks, from_message, ids_of
@@ -35,7 +35,7 @@ TIMERS = {
 
 
 class Thread:
-    """A member. It believes the last response, and takes its time to open and close tasks."""
+    """A member. It relies on the last response, and delays opening and closing of tasks."""
 
     def __init__(self, world: StreamsWorld, member_id: str, process: str, r: Random) -> None:
         self.world, self.id, self.process, self.r = world, member_id, process, r
@@ -47,14 +47,14 @@ class Thread:
     def step(self, *, lossy: bool) -> None:
         if self.assigned is not None and not (lossy and self.r.random() < 0.4):
             self.runs, self.assigned = self.assigned, None
-        answer = self._beat()
+        response = self._heartbeat()
         if lossy and self.r.random() < 0.15:
-            # The response was lost: the member sends a full request, and forgets what it has not opened
+            # The response was lost: the member sends a full request, and drops tasks that it has not opened
             self.full, self.assigned = True, None
             return
         self.full = False
-        if answer.error_code:
-            assert error(answer) in (
+        if response.error_code:
+            assert error(response) in (
                 "UNKNOWN_MEMBER_ID",
                 "FENCED_MEMBER_EPOCH",
                 "GROUP_ID_NOT_FOUND",
@@ -62,16 +62,24 @@ class Thread:
             )
             self.epoch, self.runs, self.assigned = 0, NO_TASKS, None
             return
-        assert answer.member_epoch >= self.epoch, "an epoch went back"
-        self.epoch = answer.member_epoch
-        if answer.active_tasks is not None:
-            self.assigned = from_message(answer.active_tasks, answer.standby_tasks or (), answer.warmup_tasks or ())
+        assert response.member_epoch >= self.epoch, "the epoch decreased"
+        self.epoch = response.member_epoch
+        if response.active_tasks is not None:
+            self.assigned = from_message(
+                response.active_tasks, response.standby_tasks or (), response.warmup_tasks or ()
+            )
 
-    def _beat(self) -> StreamsGroupHeartbeatResponse:
+    def _heartbeat(self) -> StreamsGroupHeartbeatResponse:
         if self.epoch == 0:
             return self.world.start(self.id, WORD_COUNT, self.process, rebalance_timeout_ms=8000)
         more = {"rebalance_timeout_ms": 8000} if self.full else {}
-        return self.world.run(self.id, self.epoch, shown(self.runs), shown(self.runs, TaskRole.STANDBY), **more)
+        return self.world.run(
+            self.id,
+            self.epoch,
+            tasks_by_subtopology(self.runs),
+            tasks_by_subtopology(self.runs, TaskRole.STANDBY),
+            **more,
+        )
 
     def leave(self) -> None:
         self.world.run(self.id, -1)
@@ -85,7 +93,7 @@ class Simulation:
         self.sizes = {"t": 3}
         self.world = StreamsWorld(self.sizes, **TIMERS)
         self.threads: list[Thread | None] = [None] * 5
-        self.made = 0
+        self.created = 0
         self.standbys = 0
         self.epoch = (0, 0)
 
@@ -112,8 +120,8 @@ class Simulation:
             self.restart()
 
     def new_thread(self, n: int) -> Thread:
-        self.made += 1
-        return Thread(self.world, f"m{self.made}", f"p{n % PROCESSES}", self.r)
+        self.created += 1
+        return Thread(self.world, f"m{self.created}", f"p{n % PROCESSES}", self.r)
 
     def change_topics(self) -> None:
         what = self.r.random()
@@ -136,7 +144,7 @@ class Simulation:
     def restart(self) -> None:
         group = self.group()
         if group is not None:
-            self.world.take(self.world.coordinator.unload(group))
+            self.world.apply(self.world.coordinator.unload(group))
         self.world.restart()
         again = self.group()
         assert (again is None) == (group is None)
@@ -176,7 +184,7 @@ class Simulation:
                     assert task not in active, task
                     active.add(task)
 
-    def settle(self) -> None:
+    def stabilize(self) -> None:
         """Let all threads finish without further events; all tasks run."""
         self.threads = [t for t in self.threads if t is not None] or [self.new_thread(0)]
         self.sizes.setdefault("t", 2)
@@ -203,9 +211,9 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_task_is_always_active_once_at_most_and_once_at_the_end(seed: int) -> None:
+def test_task_is_active_at_most_once_and_once_when_stable(seed: int) -> None:
     run = Simulation(seed)
     for _ in range(STEPS):
         run.event()
         run.check()
-    run.settle()
+    run.stabilize()

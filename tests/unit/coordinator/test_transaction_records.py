@@ -1,3 +1,5 @@
+"""Records of the transaction log in the format of Kafka, in versions 0 and 1."""
+
 from __future__ import annotations
 
 import struct
@@ -49,13 +51,13 @@ NEW = (
 )
 
 
-def test_share_state_records_have_kafkas_bytes() -> None:
+def test_transaction_records_have_the_bytes_of_kafka() -> None:
     assert transaction_record(OPEN) == (KEY, NEW)
     assert transaction_record(OPEN, 0) == (KEY, OLD)
     assert tombstone("tx") == (KEY, None)
 
 
-def test_kafkas_records_are_read() -> None:
+def test_transaction_records_of_kafka_are_read() -> None:
     assert read_key(KEY) == "tx"
     assert read_transaction("tx", NEW) == OPEN
     old = read_transaction("tx", OLD)

@@ -1,4 +1,4 @@
-"""Replay of the transaction coordinator's topic."""
+"""Replay of the transaction log."""
 
 from __future__ import annotations
 

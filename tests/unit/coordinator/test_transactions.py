@@ -1,3 +1,5 @@
+"""States of a transaction: InitProducerId, AddPartitionsToTxn, EndTxn and timeouts."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -38,7 +40,7 @@ from ottla.model import TopicPartition
 
 NOW = 1_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ME = Producer(7, 3)
+PRODUCER = Producer(7, 3)
 BUMPS = 2
 
 
@@ -59,7 +61,7 @@ def init(current: Transaction | None, expected: Producer | None = None, new_id: 
 # InitProducerId
 
 
-def test_init_producer_of_a_new_id_starts_with_epoch_0() -> None:
+def test_init_producer_id_of_new_transactional_id_starts_with_epoch_0() -> None:
     with pytest.raises(NeedsProducerId):
         init(None)
     new = init(None, new_id=9)
@@ -69,19 +71,19 @@ def test_init_producer_of_a_new_id_starts_with_epoch_0() -> None:
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_init_producer_of_a_known_id_bumps_the_epoch(state: TransactionState) -> None:
+def test_init_producer_id_of_known_transactional_id_bumps_the_epoch(state: TransactionState) -> None:
     new = init(at(state))
     assert (new.producer_id, new.producer_epoch, new.last_producer_epoch) == (7, 4, -1)
     assert (new.state, new.start_ms, new.partitions) == (TransactionState.EMPTY, -1, frozenset())
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_init_producer_during_completion_is_concurrent(state: TransactionState) -> None:
+def test_init_producer_id_during_completion_raises_concurrent_transactions(state: TransactionState) -> None:
     with pytest.raises(ConcurrentTransactionsError):
         init(at(state))
 
 
-def test_init_producer_aborts_an_open_transaction() -> None:
+def test_init_producer_id_aborts_an_open_transaction() -> None:
     fenced = init(at(TransactionState.ONGOING))
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (
         TransactionState.PREPARE_ABORT,
@@ -90,27 +92,27 @@ def test_init_producer_aborts_an_open_transaction() -> None:
     )
 
 
-def test_producer_that_was_fenced_does_not_abort_what_its_successor_has_open() -> None:
+def test_fenced_producer_does_not_abort_the_transaction_of_its_successor() -> None:
     with pytest.raises(ProducerFencedError):
         init(at(TransactionState.ONGOING), Producer(7, 2))
-    assert init(at(TransactionState.ONGOING), ME).state is TransactionState.PREPARE_ABORT
+    assert init(at(TransactionState.ONGOING), PRODUCER).state is TransactionState.PREPARE_ABORT
 
 
-def test_producer_that_continues_gets_the_next_epoch_once() -> None:
-    bumped = init(at(TransactionState.COMPLETE_ABORT), ME)
+def test_init_producer_id_of_current_producer_bumps_the_epoch_once() -> None:
+    bumped = init(at(TransactionState.COMPLETE_ABORT), PRODUCER)
     assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
-    again = init(bumped, ME)  # it has missed the response
+    again = init(bumped, PRODUCER)  # the response was lost
     assert (again.producer_epoch, again.last_producer_epoch) == (4, 3)
 
 
-@pytest.mark.parametrize("stranger", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
-def test_producer_that_continues_too_late_is_fenced(stranger: Producer) -> None:
+@pytest.mark.parametrize("outdated", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
+def test_init_producer_id_of_outdated_producer_is_fenced(outdated: Producer) -> None:
     with pytest.raises(ProducerFencedError):
-        init(at(TransactionState.EMPTY), stranger)
+        init(at(TransactionState.EMPTY), outdated)
 
 
 @pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
-def test_exhausted_epochs_allocate_another_producer_id(expected: Producer | None) -> None:
+def test_exhausted_epoch_allocates_a_new_producer_id(expected: Producer | None) -> None:
     current = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         init(current, expected)
@@ -134,26 +136,26 @@ def test_fencing_epoch_is_never_allocated() -> None:
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_add_of_the_first_partition_starts_the_transaction(state: TransactionState) -> None:
-    begun = add_partitions(at(state), ME, [T0, T1], NOW, CLASSIC)
-    assert (begun.state, begun.partitions, begun.start_ms) == (TransactionState.ONGOING, frozenset({T0, T1}), NOW)
+def test_first_add_partitions_starts_the_transaction(state: TransactionState) -> None:
+    ongoing = add_partitions(at(state), PRODUCER, [T0, T1], NOW, CLASSIC)
+    assert (ongoing.state, ongoing.partitions, ongoing.start_ms) == (TransactionState.ONGOING, frozenset({T0, T1}), NOW)
 
 
-def test_add_of_new_partitions_extends_and_of_known_ones_changes_nothing() -> None:
+def test_add_partitions_adds_new_and_ignores_known_partitions() -> None:
     current = at(TransactionState.ONGOING)
-    assert add_partitions(current, ME, [T0], NOW, CLASSIC) is current
-    more = add_partitions(current, ME, [T1], NOW, CLASSIC)
+    assert add_partitions(current, PRODUCER, [T0], NOW, CLASSIC) is current
+    more = add_partitions(current, PRODUCER, [T1], NOW, CLASSIC)
     assert (more.partitions, more.start_ms) == (frozenset({T0, T1}), 500)
 
 
 @pytest.mark.parametrize(
     ("current", "producer", "error"),
     [
-        (None, ME, InvalidProducerIdMappingError),
+        (None, PRODUCER, InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
         (at(TransactionState.ONGOING), Producer(7, 4), ProducerFencedError),
-        (at(TransactionState.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
+        (at(TransactionState.PREPARE_COMMIT), PRODUCER, ConcurrentTransactionsError),
         (at(TransactionState.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
     ],
 )
@@ -167,35 +169,35 @@ def test_add_partitions_by_another_producer_is_rejected(
 
 
 def test_partition_outside_the_transaction_is_missing() -> None:
-    assert missing(at(TransactionState.ONGOING), ME, [T0, T1]) == {T1}
-    assert missing(at(TransactionState.COMPLETE_COMMIT), ME, [T0]) == {T0}
+    assert missing(at(TransactionState.ONGOING), PRODUCER, [T0, T1]) == {T1}
+    assert missing(at(TransactionState.COMPLETE_COMMIT), PRODUCER, [T0]) == {T0}
 
 
 # EndTxn
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_classic_end_keeps_the_epoch(commit: bool) -> None:
-    prepared = end(at(TransactionState.ONGOING), ME, commit, NOW)
+def test_classic_end_txn_keeps_the_producer_epoch(commit: bool) -> None:
+    prepared = end(at(TransactionState.ONGOING), PRODUCER, commit, NOW)
     assert prepared.committing is commit
     done = complete(prepared, NOW)
     assert (done.producer_id, done.producer_epoch, done.partitions) == (7, 3, frozenset())
-    assert end(done, ME, commit, NOW) is done  # the response was lost
+    assert end(done, PRODUCER, commit, NOW) is done  # the response was lost
     with pytest.raises(InvalidTxnStateError):
-        end(done, ME, not commit, NOW)
+        end(done, PRODUCER, not commit, NOW)
 
 
 @pytest.mark.parametrize(
     ("current", "producer", "error"),
     [
-        (None, ME, InvalidProducerIdMappingError),
+        (None, PRODUCER, InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
-        (at(TransactionState.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
-        (at(TransactionState.EMPTY), ME, InvalidTxnStateError),
+        (at(TransactionState.PREPARE_COMMIT), PRODUCER, ConcurrentTransactionsError),
+        (at(TransactionState.EMPTY), PRODUCER, InvalidTxnStateError),
     ],
 )
-def test_classic_end_in_a_wrong_state_is_rejected(
+def test_classic_end_txn_in_a_wrong_state_is_rejected(
     current: Transaction | None, producer: Producer, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
@@ -203,22 +205,22 @@ def test_classic_end_in_a_wrong_state_is_rejected(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
-    prepared = end_and_bump(at(TransactionState.ONGOING), ME, commit, NOW, None)
+def test_end_txn_of_transaction_version_2_bumps_the_producer_epoch(commit: bool) -> None:
+    prepared = end_and_bump(at(TransactionState.ONGOING), PRODUCER, commit, NOW, None)
     assert (prepared.producer_epoch, next_producer(prepared)) == (4, Producer(7, 4))
     with pytest.raises(ConcurrentTransactionsError):
-        end_and_bump(prepared, ME, commit, NOW, None)
+        end_and_bump(prepared, PRODUCER, commit, NOW, None)
     done = complete(prepared, NOW)
-    assert end_and_bump(done, ME, commit, NOW, None) is done
+    assert end_and_bump(done, PRODUCER, commit, NOW, None) is done
     with pytest.raises(InvalidTxnStateError):
-        end_and_bump(done, ME, not commit, NOW, None)
+        end_and_bump(done, PRODUCER, not commit, NOW, None)
     with pytest.raises(InvalidProducerIdMappingError):
         end_and_bump(done, Producer(8, 4), commit, NOW, None)
     with pytest.raises(ProducerFencedError):
         end_and_bump(done, Producer(7, 2), commit, NOW, None)
 
 
-def test_newer_end_with_exhausted_epochs_allocates_another_producer_id() -> None:
+def test_end_txn_of_transaction_version_2_with_exhausted_epoch_allocates_producer_id() -> None:
     last = Producer(7, MAX_EPOCH)
     current = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
@@ -233,20 +235,20 @@ def test_newer_end_with_exhausted_epochs_allocates_another_producer_id() -> None
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_newer_abort_without_a_transaction_bumps_the_epoch(state: TransactionState) -> None:
-    prepared = end_and_bump(at(state), ME, False, NOW, None)
+def test_abort_of_transaction_version_2_without_a_transaction_bumps_the_epoch(state: TransactionState) -> None:
+    prepared = end_and_bump(at(state), PRODUCER, False, NOW, None)
     assert (prepared.state, prepared.producer_epoch, prepared.start_ms) == (TransactionState.PREPARE_ABORT, 4, NOW)
     with pytest.raises(InvalidTxnStateError):
-        end_and_bump(at(state), ME, True, NOW, None)
+        end_and_bump(at(state), PRODUCER, True, NOW, None)
 
 
-def test_newer_end_from_before_an_empty_transaction_is_fenced() -> None:
+def test_end_txn_of_transaction_version_2_with_old_epoch_is_fenced_if_empty() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
             end_and_bump(at(TransactionState.EMPTY), Producer(7, 2), commit, NOW, None)
 
 
-def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
+def test_end_txn_of_transaction_version_2_with_old_epoch_is_fenced_if_complete() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
             end_and_bump(at(TransactionState.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
@@ -255,7 +257,7 @@ def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
 # Timeouts
 
 
-def test_transactions_time_out() -> None:
+def test_ongoing_transaction_times_out() -> None:
     assert not is_timed_out(at(TransactionState.ONGOING), 600)
     assert is_timed_out(at(TransactionState.ONGOING), 601)
     assert not is_timed_out(at(TransactionState.PREPARE_ABORT), 10_000)

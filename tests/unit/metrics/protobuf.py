@@ -1,4 +1,4 @@
-"""As much of protobuf as it takes to look into a message: {field: [values]}."""
+"""A minimal decoder of protobuf messages to {field: [values]}, and of OpenTelemetry's MetricsData."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def metrics(data: bytes) -> dict[str, tuple[str, float, dict[str, str]]]:
-    """OpenTelemetry's MetricsData as {name: (kind, value, attributes)}, for one data point each."""
+    """Return OpenTelemetry's MetricsData as {name: (kind, value, attributes)}, with one data point per metric."""
     result = {}
     for resource in decoded(data)[1]:
         for scope in decoded(resource)[2]:
@@ -56,7 +56,7 @@ def metrics(data: bytes) -> dict[str, tuple[str, float, dict[str, str]]]:
 
 
 def labels(data: bytes) -> dict[str, str]:
-    """The attributes of the resource."""
+    """Return the attributes of the resource."""
     (resource,) = decoded(decoded(data)[1][0])[1]
     return dict(attribute(raw) for raw in decoded(resource)[1])
 

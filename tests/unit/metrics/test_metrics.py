@@ -1,3 +1,5 @@
+"""Metrics of clients: names, sensors, recording levels and reporters."""
+
 from __future__ import annotations
 
 import threading
@@ -13,29 +15,29 @@ from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter
 
 class Reporter:
     def __init__(self) -> None:
-        self.seen: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
     def configure(self, configs: Any) -> None:
         pass
 
     def init(self, metrics: Metrics) -> None:
-        self.seen.append(("init", metrics.namespace))
+        self.calls.append(("init", metrics.namespace))
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        self.seen.append(("change", metric.metric_name.name))
+        self.calls.append(("change", metric.metric_name.name))
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        self.seen.append(("removal", metric.metric_name.name))
+        self.calls.append(("removal", metric.metric_name.name))
 
     def close(self) -> None:
-        self.seen.append(("close", None))
+        self.calls.append(("close", None))
 
 
 def registry(**more: Any) -> Metrics:
     return Metrics(MetricConfig(2, 10.0), clock=ManualClock(), tags={"client-id": "me"}, **more)
 
 
-def test_a_name_is_known_by_name_group_and_tags() -> None:
+def test_metric_names_are_compared_by_name_group_and_tags() -> None:
     assert MetricName("a", "g", "one", {"x": "1"}) == MetricName("a", "g", "other", {"x": "1"})
     assert (
         len({MetricName("a", "g"), MetricName("a", "h"), MetricName("b", "g"), MetricName("a", "g", "", {"x": "1"})})
@@ -43,7 +45,7 @@ def test_a_name_is_known_by_name_group_and_tags() -> None:
     )
 
 
-def test_a_sensor_feeds_its_metrics_and_its_parents() -> None:
+def test_sensor_updates_its_metrics_and_its_parents() -> None:
     metrics = registry()
     parent = metrics.sensor("all")
     parent.add(metrics.name("all-total", "g"), CumulativeSum())
@@ -58,7 +60,7 @@ def test_a_sensor_feeds_its_metrics_and_its_parents() -> None:
     assert actual == {"all-total": 6.0, "avg": 3.0, "max": 4.0, "rate": 0.6, "total": 6.0}
 
 
-def test_values_are_grouped_and_tags_follow_the_group() -> None:
+def test_values_are_grouped_by_group_and_tags() -> None:
     metrics = registry()
     metrics.add_metric(metrics.name("n", "node-metrics", node_id="node-1"), lambda: 7)
     assert metrics.values() == {"kafka-metrics-count": {"count": 2}, "node-metrics.node-1": {"n": 7}}
@@ -66,7 +68,7 @@ def test_values_are_grouped_and_tags_follow_the_group() -> None:
     assert dict(name.tags) == {"client-id": "me", "node-id": "node-1"}
 
 
-def test_a_finer_sensor_records_only_at_its_level() -> None:
+def test_debug_sensor_records_only_at_the_debug_level() -> None:
     for level, expected in ((RecordingLevel.INFO, 0.0), (RecordingLevel.DEBUG, 1.0)):
         metrics = Metrics(MetricConfig(level=level))
         fine = metrics.sensor("fine", RecordingLevel.DEBUG)
@@ -86,7 +88,7 @@ def test_reporters_are_notified_of_added_and_removed_metrics() -> None:
     metrics.remove_sensor("s")
     metrics.close()
     metrics.close()
-    assert reporter.seen == [
+    assert reporter.calls == [
         ("init", "kafka.test"),
         ("change", "count"),
         ("change", "a"),
@@ -116,7 +118,7 @@ def test_sensor_reports_its_idle_time() -> None:
     assert sensor.idle_seconds(clock.monotonic()) == 20
 
 
-def test_a_name_is_taken_once() -> None:
+def test_duplicate_metric_name_raises_value_error() -> None:
     metrics = registry()
     metrics.add_metric(metrics.name("a", "g"), lambda: 1)
     with pytest.raises(ValueError, match="already"):
@@ -125,7 +127,7 @@ def test_a_name_is_taken_once() -> None:
     assert metrics.remove_metric(metrics.name("a", "g")) is None
 
 
-def test_threads_record_at_once_and_nothing_is_lost() -> None:
+def test_concurrent_recordings_are_not_lost() -> None:
     metrics = registry()
     sensor = metrics.sensor("s")
     sensor.add(metrics.name("total", "g"), CumulativeSum())

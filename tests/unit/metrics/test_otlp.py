@@ -1,3 +1,5 @@
+"""Export of client metrics in OTLP (KIP-714)."""
+
 from __future__ import annotations
 
 from tests.unit.metrics.protobuf import labels, metrics
@@ -10,26 +12,26 @@ from ottla.metrics.stats import Avg, CumulativeSum, Value
 DELTA, CUMULATIVE = "sum 1", "sum 2"
 
 
-def registry() -> Metrics:
-    made = Metrics(clock=ManualClock(), tags={"client-id": "me"})
-    sensor = made.sensor("s")
-    sensor.add(made.name("send-total", "producer-topic-metrics", topic="t", node_id="n1"), CumulativeSum())
-    sensor.add(made.name("size-avg", "producer-metrics"), Avg())
-    sensor.add(made.name("last", "producer-metrics"), Value())
-    made.add_metric(made.name("version", "app-info"), lambda: "1.0")
-    made.sensor("unused").add(made.name("idle-avg", "producer-metrics"), Avg())
-    return made
+def create_metrics() -> Metrics:
+    registry = Metrics(clock=ManualClock(), tags={"client-id": "me"})
+    sensor = registry.sensor("s")
+    sensor.add(registry.name("send-total", "producer-topic-metrics", topic="t", node_id="n1"), CumulativeSum())
+    sensor.add(registry.name("size-avg", "producer-metrics"), Avg())
+    sensor.add(registry.name("last", "producer-metrics"), Value())
+    registry.add_metric(registry.name("version", "app-info"), lambda: "1.0")
+    registry.sensor("unused").add(registry.name("idle-avg", "producer-metrics"), Avg())
+    return registry
 
 
-def test_names_are_those_of_kafkas_telemetry() -> None:
+def test_telemetry_name_is_that_of_kafka() -> None:
     name = Metrics().name("record-send-total", "producer-topic-metrics")
     assert telemetry_name(name) == "org.apache.kafka.producer.topic.record.send.total"
 
 
-def test_totals_are_sums_and_the_rest_gauges() -> None:
-    made = registry()
-    made.sensor("s").record(3)
-    actual = metrics(Exporter(made, {}).encoded([""], delta=False))
+def test_totals_are_exported_as_sums_and_the_rest_as_gauges() -> None:
+    registry = create_metrics()
+    registry.sensor("s").record(3)
+    actual = metrics(Exporter(registry, {}).encoded([""], delta=False))
     assert actual == {
         "org.apache.kafka.kafka.count.count": ("gauge", 6.0, {}),
         "org.apache.kafka.producer.topic.send.total": (CUMULATIVE, 3.0, {"topic": "t", "node_id": "n1"}),
@@ -38,19 +40,19 @@ def test_totals_are_sums_and_the_rest_gauges() -> None:
     }
 
 
-def test_sums_may_be_what_came_since_the_last_time() -> None:
-    made = registry()
-    exporter = Exporter(made, {})
+def test_delta_sum_has_the_change_since_the_last_export() -> None:
+    registry = create_metrics()
+    exporter = Exporter(registry, {})
     name = "org.apache.kafka.producer.topic.send.total"
     for recorded in (3, 4, 0):
-        made.sensor("s").record(recorded)
+        registry.sensor("s").record(recorded)
         assert metrics(exporter.encoded([name], delta=True))[name][:2] == (DELTA, recorded)
 
 
-def test_only_requested_items_are_returned() -> None:
-    made = registry()
-    made.sensor("s").record(1)
-    exporter = Exporter(made, {})
+def test_only_requested_metrics_are_exported() -> None:
+    registry = create_metrics()
+    registry.sensor("s").record(1)
+    exporter = Exporter(registry, {})
     assert set(metrics(exporter.encoded(["org.apache.kafka.producer.topic."], delta=True))) == {
         "org.apache.kafka.producer.topic.send.total"
     }
@@ -59,5 +61,5 @@ def test_only_requested_items_are_returned() -> None:
 
 
 def test_resource_identifies_the_client() -> None:
-    data = Exporter(registry(), {"transactional_id": "x"}).encoded([""], delta=True)
+    data = Exporter(create_metrics(), {"transactional_id": "x"}).encoded([""], delta=True)
     assert labels(data) == {"transactional_id": "x"}

@@ -1,3 +1,5 @@
+"""The Prometheus and the logging reporter."""
+
 from __future__ import annotations
 
 import logging
@@ -11,7 +13,7 @@ from ottla.metrics.prometheus import PrometheusReporter
 from ottla.metrics.stats import Avg, CumulativeSum
 
 
-def test_prometheus_names_are_those_of_kafkas_jmx_exporter() -> None:
+def test_prometheus_names_are_those_of_the_jmx_exporter_of_kafka() -> None:
     reporter = PrometheusReporter()
     for client in ("a", 'b"\n'):
         metrics = Metrics(reporters=[reporter], namespace="kafka.producer", tags={"client-id": client})
@@ -37,7 +39,7 @@ def test_prometheus_names_are_those_of_kafkas_jmx_exporter() -> None:
     )
 
 
-def test_the_log_gets_what_says_something_and_no_thread_is_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_logging_reporter_logs_metrics_with_values_and_leaves_no_thread(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.metrics")
     before = set(threading.enumerate())
     metrics = Metrics(reporters=[LoggingReporter()])

@@ -1,4 +1,4 @@
-"""Which checkpoints are written, and which offsets are committed at the target."""
+"""Selection of checkpoints to write and of offsets to commit at the target."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TP = TopicPartition("A.visits", 0)
 
 
 @pytest.mark.parametrize(
-    ("upstream", "downstream", "news"),
+    ("upstream", "downstream", "is_news"),
     [(100, 50, False), (101, 50, False), (110, 40, False), (101, 51, True), (90, 40, True)],
 )
-def test_checkpoint_goes_back_only_if_its_group_does(upstream: int, downstream: int, news: bool) -> None:
+def test_checkpoint_moves_back_only_if_the_group_moves_back(upstream: int, downstream: int, is_news: bool) -> None:
     checkpoints = Checkpoints()
     assert checkpoints.is_news(Checkpoint("g", TP, 100, 50, ""))
     checkpoints.add(Checkpoint("g", TP, 100, 50, ""))
-    assert checkpoints.is_news(Checkpoint("g", TP, upstream, downstream, "")) is news
+    assert checkpoints.is_news(Checkpoint("g", TP, upstream, downstream, "")) is is_news
     assert checkpoints.is_news(Checkpoint("other", TP, upstream, downstream, ""))
 
 

@@ -1,4 +1,4 @@
-"""The properties file of MirrorMaker 2."""
+"""Configuration of flows by the properties file of MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A_TO_B = {**CLUSTERS, "A->B.enabled": "true"}
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
-def test_properties_of_kafkas_example_are_read() -> None:
+def test_example_properties_of_kafka_are_read() -> None:
     source = """
         clusters = A, B
         A.bootstrap.servers = A_host1:9092, A_host2:9092
@@ -40,18 +40,18 @@ def test_properties_of_kafkas_example_are_read() -> None:
     assert [bool(b_to_a.config.topics.fullmatch(name)) for name in ("orders.v2", "visits", "x")] == [True, True, False]
 
 
-def test_option_of_a_flow_precedes_that_of_all_flows() -> None:
+def test_config_of_a_flow_overrides_the_config_of_all_flows() -> None:
     both = {**A_TO_B, "B->A.enabled": "true", "replication.factor": "3", "B->A.replication.factor": "1"}
     assert [flow.config.replication_factor for flow in MirrorProperties(both).flows()] == [3, 1]
 
 
 @pytest.mark.parametrize("prefix", ["", "B.", "A->B."])
-def test_exactly_once_is_set_for_all_for_the_target_or_for_the_flow(prefix: str) -> None:
+def test_exactly_once_is_configured_globally_per_target_or_per_flow(prefix: str) -> None:
     flow = MirrorProperties({**A_TO_B, f"{prefix}exactly.once.source.support": "disabled"}).flows(["B"])[0]
     assert flow.config.exactly_once_source_support == "disabled"
 
 
-def test_flow_that_is_not_enabled_has_heartbeats_only() -> None:
+def test_flow_that_is_not_enabled_emits_heartbeats_only() -> None:
     assert [(str(f.name), f.config.enabled) for f in MirrorProperties(A_TO_B).flows()] == [
         ("A->B", True),
         ("B->A", False),
@@ -60,7 +60,7 @@ def test_flow_that_is_not_enabled_has_heartbeats_only() -> None:
     assert [str(f.name) for f in MirrorProperties(without).flows()] == ["A->B"]
 
 
-def test_flows_are_limited_to_the_targets_of_the_command_line() -> None:
+def test_clusters_option_limits_flows_to_target_clusters() -> None:
     assert [str(f.name) for f in MirrorProperties(A_TO_B).flows(["B"])] == ["A->B"]
     with pytest.raises(ConfigurationError, match="--clusters: 'C'"):
         MirrorProperties(A_TO_B).flows(["C"])
@@ -95,7 +95,7 @@ def test_client_configs_come_from_cluster_role_and_flow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"clusters": "A"}, "at least two"),
         ({"clusters": "A, A"}, "different"),
@@ -110,8 +110,8 @@ def test_client_configs_come_from_cluster_role_and_flow() -> None:
         ({"sync.group.offsets.enabled": "true", "emit.checkpoints.enabled": "false"}, "sync.group.offsets.enabled"),
     ],
 )
-def test_properties_that_make_no_sense_are_rejected(changes: dict[str, str], words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
+def test_invalid_properties_are_rejected(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         MirrorProperties({**A_TO_B, **changes}).flows()
 
 

@@ -1,4 +1,4 @@
-"""Flows between two brokers in this process."""
+"""Flows of MirrorMaker between two brokers in this process."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, Resource
 
 
 class Pair(NamedTuple):
-    """A source and a target, and a topic of the source with two partitions that no other test uses."""
+    """A source and a target, and a source topic with two partitions for one test."""
 
     a: str
     b: str
     topic: str
 
     def properties(self, **configs: str) -> dict[str, str]:
-        """A flow of this topic alone, without heartbeats, unless configured otherwise."""
+        """Return the properties of a flow of this topic only, without heartbeats unless configured otherwise."""
         return mm2_properties(
             self.a, self.b, **{"topics": f"(.*\\.)?{self.topic}", "emit_heartbeats_enabled": "false", **configs}
         )
 
-    def copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
-        """All records of the copy, when there are this many."""
+    def wait_copied(self, count: int, topic: str = "") -> list[ConsumerRecord]:
+        """Wait until the copy has `count` records, and return them all."""
         records: list[ConsumerRecord] = []
 
         def complete() -> bool:
@@ -105,13 +105,13 @@ def test_records_are_copied_with_partition_timestamp_key_value_and_headers(pair:
             key, value = (b"k%d" % number if number % 3 else None), (b"v%d" % number if number % 5 else None)
             producer.send(pair.topic, value, key, headers, number % 2, 1_700_000_000_000 + number)
     with mirroring(pair.properties(exactly_once_source_support=support)):
-        copy = pair.copied(200)
+        copy = pair.wait_copied(200)
     source = whole_topic(pair.a, pair.topic, 2)
     assert [record[5:] for record in copy] == [record[5:] for record in source]
     assert [(r.partition, r.timestamp) for r in copy] == [(r.partition, r.timestamp) for r in source]
 
 
-def test_topic_has_partitions_and_configs_of_the_source_and_follows_their_changes(pair: Pair) -> None:
+def test_partitions_and_configs_of_the_source_topic_are_synchronized(pair: Pair) -> None:
     remote = ConfigResource(ConfigResourceType.TOPIC, f"A.{pair.topic}")
     with KafkaAdminClient(bootstrap_servers=pair.a) as source, KafkaAdminClient(bootstrap_servers=pair.b) as target:
 
@@ -142,9 +142,9 @@ def test_flows_in_both_directions_do_not_copy_records_back(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     send(pair.b, pair.topic, numbers(10, first=100))
     with mirroring(pair.properties(B__A_enabled="true")):
-        assert values(pair.copied(10)) == list(range(10))
+        assert values(pair.wait_copied(10)) == list(range(10))
         reverse = Pair(pair.b, pair.a, pair.topic)
-        assert values(reverse.copied(10, f"B.{pair.topic}")) == list(range(100, 110))
+        assert values(reverse.wait_copied(10, f"B.{pair.topic}")) == list(range(100, 110))
         with KafkaAdminClient(bootstrap_servers=pair.a) as a, KafkaAdminClient(bootstrap_servers=pair.b) as b:
             topics = [topic for topic in (*a.list_topics(), *b.list_topics()) if topic.endswith(pair.topic)]
     assert sorted(topics) == sorted([pair.topic, pair.topic, f"A.{pair.topic}", f"B.{pair.topic}"])
@@ -156,12 +156,12 @@ def test_restart_continues_after_the_last_copied_record(pair: Pair, support: str
     for first in (0, 50):
         send(pair.a, pair.topic, numbers(50, first))
         with mirroring(properties):
-            pair.copied(first + 50)
-    assert values(pair.copied(100)) == list(range(100))
+            pair.wait_copied(first + 50)
+    assert values(pair.wait_copied(100)) == list(range(100))
 
 
 @pytest.mark.parametrize("moment", ["before the offsets", "after the commit"])
-def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_session_copies_no_records_twice(pair: Pair, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(pair.a, pair.topic, numbers(50))
     method = "_send_offsets" if moment == "before the offsets" else "_completed"
     original, failures = getattr(Copier, method), [1, 2]
@@ -170,7 +170,7 @@ def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkey
         if failures:
             failures.pop()
             await self._producer.flush()
-            raise KafkaTimeoutError(f"cut {moment}")
+            raise KafkaTimeoutError(f"failed {moment}")
         await original(self, *arguments)
 
     monkeypatch.setattr(Copier, method, fail)
@@ -178,12 +178,12 @@ def test_session_that_fails_copies_nothing_twice(pair: Pair, moment: str, monkey
     with mirroring(pair.properties()) as thread:
         eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
         send(pair.a, pair.topic, numbers(10, first=50))
-        pair.copied(60)
+        pair.wait_copied(60)
     assert not failures
-    assert values(pair.copied(60)) == list(range(60))
+    assert values(pair.wait_copied(60)) == list(range(60))
 
 
-def test_acls_of_topics_are_copied_without_those_to_write(pair: Pair) -> None:
+def test_topic_acls_are_copied_without_write_permission(pair: Pair) -> None:
     secured = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
     resource = ResourcePattern(ResourceType.TOPIC, "visits")
 
@@ -219,7 +219,7 @@ def test_records_of_aborted_transactions_are_not_copied(pair: Pair) -> None:
                 producer.flush()
                 producer.abort_transaction()
     with mirroring(pair.properties()) as thread:
-        assert values(pair.copied(10)) == [n for n in range(20) if n % 4 < 2]
+        assert values(pair.wait_copied(10)) == [n for n in range(20) if n % 4 < 2]
         eventually(lambda: thread.maker.flows[0].progress.lag == 0, SECONDS)
 
 
@@ -236,11 +236,11 @@ def test_target_without_transactions_is_copied_to_at_least_once(
     without_transactions(monkeypatch)
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties()):
-        assert values(pair.copied(10)) == list(range(10))
+        assert values(pair.wait_copied(10)) == list(range(10))
     assert "the target does not support transactions; copying at least once" in caplog.text
 
 
-def test_target_without_transactions_is_refused_if_they_are_required(
+def test_target_without_transactions_is_rejected_if_exactly_once_is_enabled(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_transactions(monkeypatch)
@@ -250,7 +250,7 @@ def test_target_without_transactions_is_refused_if_they_are_required(
     assert isinstance(thread.error, UnsupportedVersionError)
 
 
-def test_more_replicas_than_brokers_are_refused_with_the_option(pair: Pair) -> None:
+def test_replication_factor_above_the_number_of_brokers_names_the_config(pair: Pair) -> None:
     # With this separator its internal topics do not exist yet.
     more = {"offset-syncs.topic.replication.factor": "3", "replication.policy.separator": "-"}
     thread = MirroringThread({**pair.properties(), **more})
@@ -262,21 +262,21 @@ def test_more_replicas_than_brokers_are_refused_with_the_option(pair: Pair) -> N
     )
 
 
-def test_second_process_takes_over_and_ends_the_first(pair: Pair) -> None:
+def test_second_process_takes_over_and_fences_the_first(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     first = MirroringThread(pair.properties())
     first.begin()
-    pair.copied(10)
+    pair.wait_copied(10)
     with mirroring(pair.properties()) as second:
         eventually(lambda: second.maker.flows[0].progress.lag == 0, SECONDS)
         send(pair.a, pair.topic, numbers(10, first=10))
-        assert values(pair.copied(20)) == list(range(20))
+        assert values(pair.wait_copied(20)) == list(range(20))
         with pytest.raises(ProducerFencedError, match="A->B: another process copies this flow"):
             first.stop()
 
 
 @pytest.mark.parametrize("location", ["source", "target"])
-def test_offsets_of_groups_are_translated_and_committed_for_inactive_groups(pair: Pair, location: str) -> None:
+def test_group_offsets_are_translated_and_committed_for_inactive_groups(pair: Pair, location: str) -> None:
     idle, active = f"idle-{pair.topic}", f"active-{pair.topic}"
     send(pair.a, pair.topic, numbers(10))
     zero, one = TopicPartition(pair.topic, 0), TopicPartition(pair.topic, 1)
@@ -322,7 +322,7 @@ def test_heartbeats_of_both_directions_are_emitted_and_copied(pair: Pair) -> Non
         eventually(lambda: heartbeats(pair.b, "A.heartbeats") == {("B", "A")}, SECONDS)
 
 
-def test_identity_policy_leaves_names_unchanged(pair: Pair) -> None:
+def test_identity_policy_keeps_topic_names(pair: Pair) -> None:
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties(replication_policy_class="identity")):
-        assert values(pair.copied(10, pair.topic)) == list(range(10))
+        assert values(pair.wait_copied(10, pair.topic)) == list(range(10))

@@ -1,4 +1,4 @@
-"""Records in the formats of `org.apache.kafka.connect.mirror`. Kafka's own reader reads them in tests/interop."""
+"""Records in the formats of `org.apache.kafka.connect.mirror`. tests/interop reads them with Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKPOINT = Checkpoint("g", TopicPartition("A.t", 1), 10, 20, "né")
 HEARTBEAT = Heartbeat("A", "B", 1_700_000_000_000)
 
 
-def test_records_have_kafkas_bytes() -> None:
+def test_records_have_the_bytes_of_kafka() -> None:
     assert SYNC.key() == b"\0\1t\0\0\0\3"
     assert SYNC.value() == (10).to_bytes(8, "big") + (20).to_bytes(8, "big")
     assert CHECKPOINT.key() == b"\0\1g\0\3A.t\0\0\0\1"

@@ -1,4 +1,4 @@
-"""Names of topics at the target."""
+"""Replication policies: names of topics at the target."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_internal_topics_are_recognized(topic: str, internal: bool) -> None:
     assert DEFAULT.is_internal_topic(topic) is internal
 
 
-def test_internal_topics_have_kafkas_names() -> None:
+def test_internal_topics_have_the_names_of_kafka() -> None:
     assert DEFAULT.offset_syncs_topic("B") == "mm2-offset-syncs.B.internal"
     assert DEFAULT.checkpoints_topic("A") == "A.checkpoints.internal"
     assert DEFAULT.heartbeats_topic == "heartbeats"

@@ -1,4 +1,4 @@
-"""The offsets that were copied, in Connect's format."""
+"""Offsets of copied records in the format of Kafka Connect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_record_has_the_format_of_kafka_connect() -> None:
     assert offset_value(41) == b'{"offset":41}'
 
 
-def test_copying_goes_on_after_the_last_record() -> None:
+def test_copying_resumes_after_the_last_record() -> None:
     orders = TopicPartition("orders", 2)
     records = [
         (offset_key("A", VISITS), offset_value(9)),

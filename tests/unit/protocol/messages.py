@@ -1,4 +1,4 @@
-"""Strategies that make any declared message, for the property tests of the codecs."""
+"""Hypothesis strategies for all declared messages, for property tests of the codecs."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def value_of(field: Field, version: int) -> st.SearchStrategy[Any]:
     if field.kind == "array":
         item = field.element
         one = value_of(item, version) if isinstance(item, Field) else struct_of(item, version)
-        made: st.SearchStrategy[Any] = st.lists(one, max_size=2)
+        strategy: st.SearchStrategy[Any] = st.lists(one, max_size=2)
     elif field.kind == "struct":
-        made = struct_of(field.element, version)
+        strategy = struct_of(field.element, version)
     else:
-        made = PLAIN[field.kind]
-    absent = field.nullable_in(version) or (field.kind == "struct" and field.tag is not None)
-    return st.none() | made if absent else made
+        strategy = PLAIN[field.kind]
+    is_optional = field.nullable_in(version) or (field.kind == "struct" and field.tag is not None)
+    return st.none() | strategy if is_optional else strategy
 
 
 def struct_of(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """Instances of a structure with any values in the fields that the version has."""
+    """Return a strategy for instances of a structure with any values in the fields of a version."""
     fields = {field.name: value_of(field, version) for field in cls.FIELDS if field.in_version(version)}
     return st.builds(lambda **values: cls(**values), **fields)
 
 
 @st.composite
 def any_message(draw: st.DrawFn) -> tuple[Message, int]:
-    """A message and a version to write it in."""
+    """Draw a message and a version to encode it in."""
     cls = draw(st.sampled_from(ALL))
     version = draw(st.sampled_from(list(cls.VERSIONS)))
     return draw(struct_of(cls, version)), version

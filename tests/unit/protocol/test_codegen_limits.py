@@ -1,4 +1,4 @@
-"""Bounds of the decoders that hold whatever the bytes say."""
+"""Limits that generated decoders enforce on any input, and encoders on error messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.wire import write_uvarint
 
 
-def test_string_beyond_the_bound_of_kafka_is_refused_in_flexible_versions() -> None:
+def test_string_longer_than_the_limit_of_kafka_is_rejected_in_flexible_versions() -> None:
     fits = encode(HeartbeatRequest(group_id="g" * MAX_STRING_BYTES), 4)
     assert decode(HeartbeatRequest, fits, 4).group_id == "g" * MAX_STRING_BYTES
     with pytest.raises(MalformedMessageError, match=r"group_id has more than 32767 bytes"):
         decode(HeartbeatRequest, encode(HeartbeatRequest(group_id="g" * (MAX_STRING_BYTES + 1)), 4), 4)
 
 
-def test_more_items_than_are_accepted_are_refused_before_they_are_read() -> None:
+def test_array_with_more_items_than_the_limit_is_rejected_before_decoding() -> None:
     data = memoryview(encode(DescribeGroupsRequest(groups=["g"] * 300), 5))
     with pytest.raises(MalformedMessageError, match="more items than are accepted"):
         next(decode_in_slices(DescribeGroupsRequest, data, 5, 0, 299))
@@ -29,7 +29,7 @@ def test_more_items_than_are_accepted_are_refused_before_they_are_read() -> None
     assert next(steps) is None
 
 
-def test_tags_without_number_are_refused() -> None:
+def test_message_with_too_many_tagged_fields_is_rejected() -> None:
     tags = bytearray()
     write_uvarint(tags, MAX_TAGS + 1)
     tags += b"\x05\x00" * (MAX_TAGS + 1)
@@ -42,7 +42,7 @@ def test_tags_without_number_are_refused() -> None:
         decode(HeartbeatRequest, body[:-1] + tags, 4)
 
 
-def test_error_message_that_is_too_long_for_a_response_is_cut() -> None:
+def test_error_message_that_is_too_long_for_a_response_is_truncated() -> None:
     result = CreatableTopicResult(name="t", error_code=1, error_message="ä" * 40_000)
     for version in (1, 5):
         data = encode(CreateTopicsResponse(topics=[result]), version)

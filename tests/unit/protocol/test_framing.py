@@ -1,3 +1,5 @@
+"""Frames of requests and responses: reassembly, size limits, and memory of the frame reader."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,13 +30,13 @@ def stream(bodies: list[bytes]) -> bytes:
 
 @given(st.lists(st.binary(max_size=200), max_size=30), st.integers(1, 100))
 @settings(deadline=None)
-def test_frames_come_out_as_they_went_in_however_they_are_cut(bodies: list[bytes], step: int) -> None:
+def test_frames_are_reassembled_from_chunks_of_any_size(bodies: list[bytes], step: int) -> None:
     reader = FrameReader(10_000, block_bytes=64)
     assert [bytes(frame) for frame in feed(reader, stream(bodies), step)] == bodies
     assert reader.waiting == 0
 
 
-def test_a_frame_in_use_is_not_overwritten() -> None:
+def test_frame_in_use_is_not_overwritten() -> None:
     reader = FrameReader(10_000, block_bytes=64)
     held = feed(reader, stream([b"a" * 40]), 100)
     for _ in range(20):
@@ -42,7 +44,7 @@ def test_a_frame_in_use_is_not_overwritten() -> None:
     assert bytes(held[0]) == b"a" * 40
 
 
-def test_memory_is_reused_without_frame_holders() -> None:
+def test_memory_is_reused_when_no_frame_is_in_use() -> None:
     reader = FrameReader(10_000, block_bytes=256)
     block = reader.space().obj
     for _ in range(100):
@@ -50,7 +52,7 @@ def test_memory_is_reused_without_frame_holders() -> None:
     assert reader.space().obj is block
 
 
-def test_two_blocks_take_turns_while_each_frame_is_held_until_the_next_is_here() -> None:
+def test_two_blocks_alternate_while_each_frame_is_held_until_the_next_arrives() -> None:
     reader = FrameReader(10_000, block_bytes=64)
     blocks, held = {}, None
     for number in range(50):
@@ -59,40 +61,40 @@ def test_two_blocks_take_turns_while_each_frame_is_held_until_the_next_is_here()
         blocks[id(frame.obj)] = frame.obj
         held = frame
     assert held is not None
-    # Two are enough; what counts covered lines may keep a frame for a moment longer, so that another one is made.
+    # Two suffice; a coverage tracer may hold a frame for a moment longer, so that another block is allocated.
     assert len(blocks) <= 5
 
 
 @pytest.mark.parametrize("size", [-1, 10_001, 0x7FFF_FFFF])
-def test_a_size_out_of_bounds_is_refused(size: int) -> None:
+def test_frame_size_out_of_bounds_is_rejected(size: int) -> None:
     reader = FrameReader(10_000)
     with pytest.raises(MalformedMessageError, match=str(size)):
         feed(reader, size.to_bytes(4, "big", signed=True), 4)
 
 
-def test_a_large_frame_gets_memory_as_it_arrives() -> None:
+def test_memory_of_a_large_frame_is_allocated_as_it_arrives() -> None:
     reader = FrameReader(100 * TRUST_BYTES)
     feed(reader, (50 * TRUST_BYTES).to_bytes(4, "big"), 4)
     assert len(reader.space()) <= TRUST_BYTES
 
 
-def test_a_large_frame_arrives_whole() -> None:
+def test_large_frame_is_received_completely() -> None:
     body = bytes(range(256)) * (3 * TRUST_BYTES // 256)
     (frame,) = feed(FrameReader(10 * TRUST_BYTES), stream([body]), 100_000)
     assert frame == body
 
 
-def test_request_and_response_frames_carry_size_and_header() -> None:
+def test_request_and_response_frames_have_size_and_header() -> None:
     frame = b"".join(request_frame(HeartbeatRequest(group_id="g"), 4, 9, "me"))  # type: ignore[arg-type]
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header, pos = decode_request_header(frame[4:])
     assert (header.correlation_id, header.client_id) == (9, "me")
     assert decode(HeartbeatRequest, frame[4:], 4, pos).group_id == "g"
-    answer = b"".join(response_frame(HeartbeatResponse(error_code=3), 4, 9))  # type: ignore[arg-type]
-    assert answer == b"\0\0\0\x0c\0\0\0\x09\0" + b"\0\0\0\0" + b"\0\3" + b"\0"
+    response = b"".join(response_frame(HeartbeatResponse(error_code=3), 4, 9))  # type: ignore[arg-type]
+    assert response == b"\0\0\0\x0c\0\0\0\x09\0" + b"\0\0\0\0" + b"\0\3" + b"\0"
 
 
-def test_a_frame_beyond_trust_is_moved_only_when_its_memory_is_full() -> None:
+def test_large_frame_is_copied_only_when_its_memory_is_full() -> None:
     reader = FrameReader(64 * TRUST_BYTES, trust_bytes=TRUST_BYTES)
     data = stream([bytes(20 * TRUST_BYTES)])
     blocks, frames = set(), []

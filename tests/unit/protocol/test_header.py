@@ -1,3 +1,5 @@
+"""Headers of requests and responses, and the table of APIs."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,7 +19,7 @@ from ottla.protocol.header import (
 
 
 @pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
-def test_the_table_agrees_with_the_declarations(row: object) -> None:
+def test_api_table_matches_the_message_declarations(row: object) -> None:
     declared = api(row.key)  # type: ignore[attr-defined]
     assert declared.request.API_KEY == declared.response.API_KEY == declared.key
     assert declared.request.NAME == declared.response.NAME == declared.name
@@ -31,7 +33,7 @@ def test_the_table_agrees_with_the_declarations(row: object) -> None:
 
 @pytest.mark.parametrize("client_id", [None, "", "me"])
 @pytest.mark.parametrize(("key", "version"), [(0, 8), (0, 9), (18, 0), (18, 3), (999, 4)])
-def test_request_headers_come_back(key: int, version: int, client_id: str | None) -> None:
+def test_request_header_round_trip(key: int, version: int, client_id: str | None) -> None:
     out = bytearray()
     encode_request_header(out, key, version, 17, client_id)
     header, pos = decode_request_header(bytes(out) + b"body")
@@ -39,7 +41,7 @@ def test_request_headers_come_back(key: int, version: int, client_id: str | None
     assert pos == len(out)
 
 
-def test_the_first_controlled_shutdown_has_no_client_id() -> None:
+def test_controlled_shutdown_version_0_has_no_client_id() -> None:
     out = bytearray()
     encode_request_header(out, 7, 0, 5, "me")
     assert out == b"\0\7\0\0\0\0\0\5"
@@ -47,7 +49,7 @@ def test_the_first_controlled_shutdown_has_no_client_id() -> None:
 
 
 @pytest.mark.parametrize(("key", "version", "size"), [(0, 8, 4), (0, 9, 5), (18, 3, 4)])
-def test_response_headers_come_back(key: int, version: int, size: int) -> None:
+def test_response_header_round_trip(key: int, version: int, size: int) -> None:
     out = bytearray()
     encode_response_header(out, key, version, -5)
     assert len(out) == size == response_header_size(key, version)
@@ -55,7 +57,7 @@ def test_response_headers_come_back(key: int, version: int, size: int) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_only_ever_raise_malformed_message(raw: bytes) -> None:
+def test_random_bytes_raise_only_malformed_message_error(raw: bytes) -> None:
     for read in (
         decode_request_header,
         lambda data: decode_response_header(memoryview(data), 0, 9),

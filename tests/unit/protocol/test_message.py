@@ -1,3 +1,5 @@
+"""Encoding and decoding of messages: versions, flexible fields, defaults, and malformed input."""
+
 from __future__ import annotations
 
 import struct
@@ -48,30 +50,30 @@ class New(Data, versions="2", flexible="2+"):
 
 @given(any_message())
 @settings(max_examples=repeats(150, 2000))
-def test_any_message_in_any_version_comes_back_as_it_was(made: tuple[Message, int]) -> None:
-    message, version = made
+def test_message_round_trip_in_any_version(drawn: tuple[Message, int]) -> None:
+    message, version = drawn
     data = encode(message, version)
-    back, end = decode_from(type(message), data, version)
-    assert back == message
+    decoded, end = decode_from(type(message), data, version)
+    assert decoded == message
     assert end == len(data)
 
 
 @given(any_message())
 @settings(max_examples=repeats(40, 500))
-def test_chunks_join_to_the_same_bytes(made: tuple[Message, int]) -> None:
-    message, version = made
+def test_encoded_chunks_join_to_the_encoded_message(drawn: tuple[Message, int]) -> None:
+    message, version = drawn
     chunks: Any = encode_chunks(message, version, bytearray(b"head"))
     assert b"".join(chunks) == b"head" + encode(message, version)
 
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-def test_every_version_of_a_default_message_comes_back(cls: type[Message]) -> None:
+def test_default_message_round_trip_in_every_version(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         message = cls()
         assert decode(cls, encode(message, version), version) == message
 
 
-def test_a_new_instance_has_every_default() -> None:
+def test_new_message_has_default_values() -> None:
     message = Everything()
     assert (message.number, message.text, message.added, message.items) == (7, "", -1, [])
     assert message.inner == Inner()
@@ -79,23 +81,23 @@ def test_a_new_instance_has_every_default() -> None:
     assert message.more is None
 
 
-def test_instances_do_not_share_lists() -> None:
+def test_messages_do_not_share_default_lists() -> None:
     Everything().items.append(Inner())
     assert Everything().items == []
 
 
-def test_unknown_keyword_is_refused() -> None:
+def test_unknown_field_name_raises_type_error() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         Everything(nonsense=1)  # type: ignore[call-arg]
 
 
-def test_known_bytes_of_a_classic_version() -> None:
+def test_encoding_of_a_non_flexible_version() -> None:
     message = Everything(number=1, text="ab", inner=Inner(id=2), items=[Inner(id=3)])
     expected = struct.pack(">q", 1) + b"\0\2ab" + struct.pack(">i", 2) + b"\xff" + struct.pack(">ii", 1, 3)
     assert encode(message, 0) == expected
 
 
-def test_known_bytes_of_a_flexible_version() -> None:
+def test_encoding_of_a_flexible_version() -> None:
     message = Everything(number=1, text=None, inner=Inner(id=2), maybe=Inner(id=4), extra="e", more=Inner(id=9))
     expected = b"".join(
         [
@@ -114,47 +116,47 @@ def test_known_bytes_of_a_flexible_version() -> None:
     assert decode(Everything, expected, 2) == message
 
 
-def test_an_ignorable_field_is_left_out_of_versions_without_it() -> None:
+def test_ignorable_field_is_omitted_in_versions_without_it() -> None:
     assert decode(Everything, encode(Everything(hint=5), 0), 0).hint == -1
 
 
-def test_a_field_that_matters_cannot_be_left_out() -> None:
+def test_non_ignorable_field_raises_unsupported_version_in_versions_without_it() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"Everything\.added"):
         encode(Everything(added=5), 0)
 
 
-def test_null_is_refused_where_the_version_has_none() -> None:
+def test_null_is_malformed_in_versions_where_the_field_is_not_nullable() -> None:
     with pytest.raises(MalformedMessageError):
         encode(Everything(text=None), 0)
     with pytest.raises(MalformedMessageError, match="null"):
         decode(Everything, struct.pack(">qh", 1, -1), 0)
 
 
-def test_unknown_tags_are_stepped_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     data = encode(New(number=3, label="later"), 2)
     old, end = decode_from(Old, data, 2)
     assert old.number == 3
     assert end == len(data)
 
 
-def test_a_tag_whose_size_does_not_fit_its_content_is_malformed() -> None:
+def test_tagged_field_with_a_wrong_size_is_malformed() -> None:
     data = bytearray(encode(New(number=3, label="later"), 2))
     data[10] += 1  # the size of the tagged field
     with pytest.raises(MalformedMessageError):
         decode(New, data + b"\0", 2)
 
 
-def test_an_undeclared_version_is_refused_by_name() -> None:
+def test_undeclared_version_error_names_message_and_versions() -> None:
     with pytest.raises(UnsupportedVersionError, match="ProduceRequest has no version 99; declared: 0 to 13"):
         encode(ProduceRequest(), 99)
 
 
-def test_bytes_behind_the_message_are_left_alone() -> None:
+def test_bytes_after_the_message_are_ignored() -> None:
     data = encode(OffsetCommitRequest(group_id="g"), 8)
     assert decode(OffsetCommitRequest, data + b"rest", 8).group_id == "g"
 
 
-def test_records_are_views_of_the_request() -> None:
+def test_decoded_records_are_views_of_the_request() -> None:
     request = ProduceRequest(
         acks=1, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(records=b"abc")])]
     )
@@ -172,24 +174,24 @@ class FileSlice:
         return b"xyz"
 
 
-def test_records_are_passed_through_by_reference() -> None:
-    piece, first, second = FileSlice(), memoryview(b"abc"), b"de"
-    parts = [PartitionData(records=piece), PartitionData(records=[first, second]), PartitionData(records=b"")]
+def test_encoded_records_are_passed_by_reference() -> None:
+    file_slice, first, second = FileSlice(), memoryview(b"abc"), b"de"
+    parts = [PartitionData(records=file_slice), PartitionData(records=[first, second]), PartitionData(records=b"")]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=parts)])
     chunks = encode_chunks(response, 12, bytearray(b"...."))
-    assert any(chunk is piece for chunk in chunks)
+    assert any(chunk is file_slice for chunk in chunks)
     assert any(chunk is first for chunk in chunks)
     assert any(chunk is second for chunk in chunks)
-    joined = b"".join(c if isinstance(c, bytes | bytearray | memoryview) else piece.read() for c in chunks)
+    joined = b"".join(c if isinstance(c, bytes | bytearray | memoryview) else file_slice.read() for c in chunks)
     assert joined == b"...." + encode(response, 12)
 
 
-def test_requests_know_their_responses() -> None:
+def test_request_class_refers_to_its_response_class() -> None:
     assert ProduceRequest.RESPONSE is ProduceResponse
     assert (ProduceRequest.API_KEY, ProduceRequest.NAME, ProduceRequest.FLEXIBLE) == (0, "Produce", 9)
 
 
-def test_topic_ids_are_read_as_uuids() -> None:
+def test_topic_ids_are_decoded_as_uuids() -> None:
     topic = UUID("01234567-89ab-cdef-0123-456789abcdef")
     data = encode(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic, name=None)]), 12)
     actual = decode(MetadataRequest, data, 12).topics
@@ -197,12 +199,12 @@ def test_topic_ids_are_read_as_uuids() -> None:
     assert actual[0].topic_id == topic
 
 
-# What comes from outside may be anything.
+# Malformed input
 
 
 @given(st.sampled_from(ALL), st.data(), st.binary(max_size=300))
 @settings(max_examples=repeats(150, 2000))
-def test_random_bytes_only_ever_raise_malformed_message(cls: type[Message], data: st.DataObject, raw: bytes) -> None:
+def test_random_bytes_raise_only_malformed_message_error(cls: type[Message], data: st.DataObject, raw: bytes) -> None:
     version = data.draw(st.sampled_from(list(cls.VERSIONS)))
     try:
         decode(cls, raw, version)
@@ -212,8 +214,8 @@ def test_random_bytes_only_ever_raise_malformed_message(cls: type[Message], data
 
 @given(any_message(), st.data())
 @settings(max_examples=repeats(150, 2000))
-def test_damaged_messages_only_ever_raise_malformed_message(made: tuple[Message, int], data: st.DataObject) -> None:
-    message, version = made
+def test_damaged_message_raises_only_malformed_message_error(drawn: tuple[Message, int], data: st.DataObject) -> None:
+    message, version = drawn
     raw = encode(message, version)
     if raw:
         at = data.draw(st.integers(0, len(raw) - 1))
@@ -226,7 +228,7 @@ def test_damaged_messages_only_ever_raise_malformed_message(made: tuple[Message,
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_lying_count_takes_no_memory(version: int) -> None:
+def test_array_count_beyond_the_data_allocates_no_memory(version: int) -> None:
     data = encode(ApiVersionsResponse(api_keys=[ApiVersion(api_key=1)]), version)
     data[2:6] = struct.pack(">i", 0x7FFF_FFFF)
     decode(ApiVersionsResponse, encode(ApiVersionsResponse(), version), version)

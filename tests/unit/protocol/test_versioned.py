@@ -1,3 +1,5 @@
+"""Messages with a version in front, as in records of internal topics and the consumer protocol."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,18 +10,18 @@ from ottla.protocol.messages.group_records import GROUP_KEY, GroupMetadataKey
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 
-def test_the_version_stands_before_the_message() -> None:
+def test_version_precedes_the_message() -> None:
     data = encode_versioned(ConsumerProtocolSubscription(topics=["t"], generation_id=4), 2)
     assert version_of(data) == 2
     assert decode_versioned(ConsumerProtocolSubscription, data).generation_id == 4
 
 
-def test_a_newer_version_is_read_as_the_newest_known() -> None:
+def test_newer_version_is_decoded_as_the_latest_known() -> None:
     data = encode_versioned(ConsumerProtocolSubscription(topics=["t"], rack_id="r"), 3, prefix=9) + b"more"
     assert decode_versioned(ConsumerProtocolSubscription, data).rack_id == "r"
 
 
-def test_a_key_begins_with_its_kind() -> None:
+def test_record_key_begins_with_its_type() -> None:
     assert encode_versioned(GroupMetadataKey(group="g"), 0, prefix=GROUP_KEY) == b"\0\2\0\1g"
 
 

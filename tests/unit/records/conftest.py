@@ -1,4 +1,4 @@
-"""Runs every test of the hot path twice: on the compiled modules and on their plain source."""
+"""Fixtures that run every test of the hot path twice: with the compiled modules and with their Python source."""
 
 import importlib
 import sys
@@ -16,14 +16,14 @@ def _modules() -> SimpleNamespace:
 
 
 def _plain() -> SimpleNamespace:
-    """The same modules once more, from source, without a trace in sys.modules."""
+    """Load the same modules again from source, without adding them to sys.modules."""
     hot = {f"ottla.records.{name}" for name in _source.MODULES}
     saved = {name: sys.modules.pop(name) for name in hot if name in sys.modules}
     sys.meta_path.insert(0, _source.SourceFinder)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OTTLA_PURE", "1")  # no warning: the plain form is used here
-            actual = _modules()
+            patch.setenv("OTTLA_PURE", "1")  # suppresses the warning about uncompiled modules
+            modules = _modules()
     finally:
         sys.meta_path.remove(_source.SourceFinder)
         for name in hot:
@@ -31,8 +31,8 @@ def _plain() -> SimpleNamespace:
             if name in saved:
                 sys.modules[name] = saved[name]
                 setattr(ottla.records, name.rpartition(".")[2], saved[name])
-    assert all(module.__file__.endswith(".py") for module in vars(actual).values())
-    return actual
+    assert all(module.__file__.endswith(".py") for module in vars(modules).values())
+    return modules
 
 
 FORMS = {"plain": _plain()}
@@ -41,7 +41,7 @@ FORMS["installed"] = _modules()
 
 @pytest.fixture(params=list(FORMS))
 def hot(request: pytest.FixtureRequest) -> SimpleNamespace:
-    """varint, builder, decoder, columns (= column_decoder), murmur2 in one of their forms."""
+    """The hot-path modules by name (columns is column_decoder), compiled or from source."""
     return FORMS[request.param]
 
 

@@ -1,3 +1,5 @@
+"""Batches of magic 0, 1 and 2 in one log: splitting, verification, decoding and scanning."""
+
 import random
 from types import SimpleNamespace
 
@@ -23,7 +25,7 @@ def entry(magic: int, codec: int = compression.NONE, count: int = 3, base_offset
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
-def test_records_of_every_format_are_read_alike(magic: int, codec: int) -> None:
+def test_records_of_every_magic_are_decoded(magic: int, codec: int) -> None:
     data = entry(magic, codec, base_offset=40)
     actual = []
     for header, start, end in any_magic.split(data):
@@ -38,21 +40,21 @@ def test_records_of_every_format_are_read_alike(magic: int, codec: int) -> None:
     assert [(r.offset, r.key, r.value) for r in actual] == [(40 + i, b"k%d" % i, b"value") for i in range(3)]
 
 
-def test_formats_lie_beside_each_other() -> None:
+def test_split_returns_batches_of_mixed_magic() -> None:
     data = entry(0) + entry(2, base_offset=3) + entry(1, compression.GZIP, base_offset=6) + entry(2, base_offset=9)
     assert [h.magic for h, _, _ in any_magic.split(data)] == [0, 0, 0, 2, 1, 2]
     assert [h.next_offset for h, _, _ in any_magic.split(data)] == [1, 2, 3, 6, 9, 12]
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_batch_that_is_cut_off_ends_the_walk(magic: int) -> None:
+def test_split_ends_before_a_truncated_batch(magic: int) -> None:
     whole = entry(magic, compression.GZIP)
     for cut in range(1, len(whole)):
         assert len(list(any_magic.split(whole + whole[:-cut]))) == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_changed_bytes_fail_their_checksum(magic: int) -> None:
+def test_changed_byte_fails_crc_verification(magic: int) -> None:
     data = bytearray(entry(magic, compression.GZIP))
     data[-5] ^= 4
     ((header, start, _),) = any_magic.split(data)
@@ -61,7 +63,7 @@ def test_changed_bytes_fail_their_checksum(magic: int) -> None:
 
 
 @given(data=st.binary(max_size=200))
-def test_garbage_is_corrupt_or_cut_off(data: bytes) -> None:
+def test_garbage_raises_only_corrupt_message_error(data: bytes) -> None:
     try:
         for header, start, _ in any_magic.split(data):
             any_magic.verify(data, start, header)
@@ -71,7 +73,7 @@ def test_garbage_is_corrupt_or_cut_off(data: bytes) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("chunk_bytes", [61, 300, 1 << 20])
-def test_scanner_walks_over_every_format(hot: SimpleNamespace, seed: int, chunk_bytes: int) -> None:
+def test_scanner_reads_batches_of_mixed_magic(hot: SimpleNamespace, seed: int, chunk_bytes: int) -> None:
     rng = random.Random(seed)
     data, offset = b"", 0
     for _ in range(60):
@@ -93,7 +95,7 @@ def test_scanner_walks_over_every_format(hot: SimpleNamespace, seed: int, chunk_
     assert (scanner.damaged, scanner.position) == (True, at)
 
 
-def test_scanner_takes_a_gap_for_damage_if_required(hot: SimpleNamespace) -> None:
+def test_scanner_treats_an_offset_gap_as_damage_from_contiguous_from(hot: SimpleNamespace) -> None:
     first, second, third = entry(2), entry(2, base_offset=5), entry(2, base_offset=9)
     for contiguous_from, stored in ((0, len(first)), (3, len(first)), (6, len(first + second)), (100, 3 * len(first))):
         scanner = hot.scanner.Scanner(0, 0, check_crc=True, contiguous_from=contiguous_from)

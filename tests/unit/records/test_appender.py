@@ -1,4 +1,4 @@
-"""The producers' fast path."""
+"""The producer's fast path: appending records without the general send path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.records.decoder import records
 
 @pytest.fixture
 def direct(hot: SimpleNamespace) -> tuple[Any, Any]:
-    """The fast path of a form, and a topic of three partitions."""
+    """The fast path, compiled or not, and a topic of three partitions."""
     a = hot.appender
     open_batches = [a.OpenBatch(hot.builder.BatchBuilder(bytearray(400)), "outcome") for _ in range(3)]
     topic = a.TopicAppender(3, [a.PartitionAppender(batch) for batch in open_batches])
@@ -31,7 +31,7 @@ def direct(hot: SimpleNamespace) -> tuple[Any, Any]:
     return appender, topic
 
 
-def test_fast_path_chooses_the_partition_by_number_key_or_stickiness(direct: tuple[Any, Any]) -> None:
+def test_fast_path_chooses_the_partition_by_number_key_or_sticky_partition(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     for partition, key in ((1, None), (0, b"key"), (None, None), (None, b"key")):
         future = appender.append("t", b"v", key, partition, 7)
@@ -56,13 +56,13 @@ def test_fast_path_chooses_the_partition_by_number_key_or_stickiness(direct: tup
         ("t", b"v", None, None, -5),
     ],
 )
-def test_fast_path_refuses_what_is_not_plain(direct: tuple[Any, Any], arguments: Any) -> None:
+def test_fast_path_rejects_records_that_need_the_general_path(direct: tuple[Any, Any], arguments: Any) -> None:
     appender, topic = direct
     assert appender.append(*arguments) is None
     assert not any(queue.open.builder.record_count for queue in topic.queues)
 
 
-def test_fast_path_is_closed_by_new_metadata_and_with_the_producer(direct: tuple[Any, Any]) -> None:
+def test_fast_path_is_disabled_by_new_metadata_and_by_closing_the_producer(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     topic.version = 0
     assert appender.append("t", b"v", None, None, None) is None
@@ -78,12 +78,12 @@ def test_fast_path_returns_the_partition_whose_batch_is_full(direct: tuple[Any, 
     assert topic.queues[2].open.closed
 
 
-def test_records_without_a_key_go_to_another_partition_after_some_bytes(direct: tuple[Any, Any]) -> None:
+def test_sticky_partition_changes_after_its_bytes_are_used(direct: tuple[Any, Any]) -> None:
     appender, topic = direct
     assert [appender.sticky(topic, 40) for _ in range(7)] == [2, 2, 2, 1, 1, 1, 0]
 
 
-def test_send_takes_the_general_path_for_what_is_not_plain(hot: SimpleNamespace, direct: tuple[Any, Any]) -> None:
+def test_send_falls_back_to_the_general_path(hot: SimpleNamespace, direct: tuple[Any, Any]) -> None:
     class Sender(hot.appender.DirectSender):  # type: ignore[name-defined, misc]
         def _send(self, record: ProducerRecord, callback: Any) -> Any:
             return record, callback
@@ -131,7 +131,7 @@ def test_fast_path_appends_each_record_once_while_batches_are_replaced(hot: Simp
     assert sum(batch.builder.record_count for batch in opened) == sum(appended) > 0
 
 
-def test_threads_that_append_to_one_batch_get_a_place_each(hot: SimpleNamespace) -> None:
+def test_concurrent_appends_to_one_batch_lose_no_records(hot: SimpleNamespace) -> None:
     each = 1000 if hot.appender.__file__.endswith(".py") else 8_000
     builder = hot.builder.BatchBuilder(bytearray(8 * each * 24))
     batch = hot.appender.OpenBatch(builder, "outcome")

@@ -1,3 +1,5 @@
+"""Building record batches of magic 2."""
+
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +28,7 @@ def build(hot: SimpleNamespace, rows: list[tuple[Any, ...]], codec: int = compre
 
 
 @given(rows=rows, codec=st.integers(0, 4))
-def test_both_forms_build_the_same_bytes_and_read_them_back(
+def test_batch_round_trip_with_the_same_bytes_compiled_and_uncompiled(
     both: tuple[SimpleNamespace, SimpleNamespace],
     rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     codec: int,
@@ -61,7 +63,7 @@ def test_header_describes_the_batch(hot: SimpleNamespace) -> None:
     assert not header.is_control
 
 
-def test_record_that_does_not_fit_is_refused_and_changes_nothing(hot: SimpleNamespace) -> None:
+def test_record_that_does_not_fit_is_rejected_and_changes_nothing(hot: SimpleNamespace) -> None:
     builder = hot.builder.BatchBuilder(bytearray(100))
     assert builder.append(NOW, b"k", b"v" * 10)
     before = builder.estimated_size
@@ -72,7 +74,7 @@ def test_record_that_does_not_fit_is_refused_and_changes_nothing(hot: SimpleName
 
 
 @given(key=values, value=values, headers=headers)
-def test_upper_bound_is_enough_for_any_record(
+def test_record_size_upper_bound_is_enough_for_any_record(
     both: tuple[SimpleNamespace, SimpleNamespace],
     key: bytes | None,
     value: bytes | None,
@@ -85,13 +87,13 @@ def test_upper_bound_is_enough_for_any_record(
         assert builder.append(NOW, key, value, headers)
 
 
-def test_record_fills_its_buffer_to_the_last_byte(hot: SimpleNamespace) -> None:
+def test_record_may_fill_its_buffer_to_the_last_byte(hot: SimpleNamespace) -> None:
     exact = len(build(hot, [(NOW, b"key", b"value")]))
     assert hot.builder.BatchBuilder(bytearray(exact)).append(NOW, b"key", b"value")
     assert not hot.builder.BatchBuilder(bytearray(exact - 1)).append(NOW, b"key", b"value")
 
 
-def test_buffer_is_used_again_after_reset(hot: SimpleNamespace) -> None:
+def test_buffer_is_reused_after_reset(hot: SimpleNamespace) -> None:
     buffer = bytearray(200)
     builder = hot.builder.BatchBuilder(buffer)
     builder.append(NOW, b"old", b"old")
@@ -127,7 +129,7 @@ def test_incompressible_batch_may_outgrow_its_buffer(hot: SimpleNamespace) -> No
 
 
 @pytest.mark.parametrize("timestamp", [1 << 63, -(1 << 63) - 1])
-def test_timestamp_beyond_64_bits_is_an_overflow(hot: SimpleNamespace, timestamp: int) -> None:
+def test_timestamp_beyond_64_bits_raises_overflow_error(hot: SimpleNamespace, timestamp: int) -> None:
     with pytest.raises(OverflowError):
         hot.builder.BatchBuilder(bytearray(100)).append(timestamp, None, b"v")
 
@@ -137,6 +139,6 @@ def test_empty_batch_cannot_be_closed(hot: SimpleNamespace) -> None:
         hot.builder.BatchBuilder(bytearray(100)).close()
 
 
-def test_buffer_must_hold_a_header(hot: SimpleNamespace) -> None:
+def test_buffer_smaller_than_a_header_raises_value_error(hot: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="61 bytes"):
         hot.builder.BatchBuilder(bytearray(60))

@@ -1,3 +1,5 @@
+"""Decoding record batches to columns, and building batches from columns and lists."""
+
 from array import array
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -61,13 +63,13 @@ def as_rows(c: Columns) -> list[tuple[int, int, bytes | None, bytes | None, Head
     vals = column(c.headers.values, starts[-1])
     actual = []
     for i in range(c.rows):
-        own = [((keys[j] or b"").decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
-        actual.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), own))
+        row_headers = [((keys[j] or b"").decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
+        actual.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), row_headers))
     return actual
 
 
 @given(batches=batches, codec=st.integers(0, 4), first=st.integers(0, 60), last=st.integers(0, 120))
-def test_columns_hold_the_records_of_a_range_in_both_forms(
+def test_decoded_columns_have_the_records_of_an_offset_range(
     both: tuple[SimpleNamespace, SimpleNamespace],
     batches: list[list[Row]],
     codec: int,
@@ -81,7 +83,7 @@ def test_columns_hold_the_records_of_a_range_in_both_forms(
         assert as_rows(hot.columns.decode_columns(data, first, last, headers=True)) == expected
 
 
-def test_control_and_skipped_batches_are_left_out(hot: SimpleNamespace) -> None:
+def test_control_and_skipped_batches_are_omitted(hot: SimpleNamespace) -> None:
     data = (
         build(hot, [(NOW, b"a", b"1")], 0)
         + build(hot, [(NOW, b"m", b"marker")], 1, control=True, transactional=True, producer_id=3, producer_epoch=0)
@@ -92,19 +94,19 @@ def test_control_and_skipped_batches_are_left_out(hot: SimpleNamespace) -> None:
     assert list(actual.offsets) == [0, 3]
 
 
-def test_log_append_time_counts_for_all_records(hot: SimpleNamespace) -> None:
+def test_log_append_time_applies_to_all_records(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, b"a", b"1"), (NOW + 1, b"b", b"2")], append_time_ms=NOW + 99)
     actual = hot.columns.decode_columns(data)
     assert (list(actual.timestamps), list(actual.timestamp_types)) == ([NOW + 99] * 2, [1, 1])
 
 
-def test_validity_is_absent_without_nulls(hot: SimpleNamespace) -> None:
+def test_column_without_nulls_has_no_validity_bitmap(hot: SimpleNamespace) -> None:
     actual = hot.columns.decode_columns(build(hot, [(NOW, None, b"1"), (NOW, b"k", b"2")]))
     assert (actual.keys.null_count, actual.values.null_count, actual.values.validity) == (1, 0, None)
     assert actual.nbytes == 3
 
 
-def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot: SimpleNamespace) -> None:
+def test_decoder_rejects_a_batch_beyond_max_bytes_until_it_is_drained(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, None, b"x" * 100)])
     decoder = hot.columns.ColumnDecoder(max_bytes=250)
     header = read_header(data)
@@ -116,7 +118,7 @@ def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot: Simpl
     assert decoder.add_batch(data, 0, header)
 
 
-def test_headers_count_towards_the_bound(hot: SimpleNamespace) -> None:
+def test_headers_count_towards_max_bytes(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, None, None, [("h", b"x" * 100)])])
     decoder = hot.columns.ColumnDecoder(headers=True, max_bytes=250)
     header = read_header(data)
@@ -126,7 +128,7 @@ def test_headers_count_towards_the_bound(hot: SimpleNamespace) -> None:
     assert not decoder.add_batch(data, 0, header)
 
 
-def test_damaged_batch_loses_nothing_before_it(hot: SimpleNamespace) -> None:
+def test_damaged_batch_does_not_lose_records_before_it(hot: SimpleNamespace) -> None:
     good = build(hot, [(NOW, b"a", None, [("h", b"v")]), (NOW, None, b"b")])
     bad = bytearray(build(hot, [(NOW, b"c", b"3", [("x", b"y")]), (NOW, b"d", b"4")]))
     bad[-2] ^= 0x40  # the last record's value is now longer than the batch
@@ -158,17 +160,17 @@ LENGTH_200 = b"\x90\3"
         pytest.param(NOTHING_ELSE + b"\1\2" + LENGTH_200 + b"\1", id="header"),
     ],
 )
-def test_a_value_ends_with_its_record(hot: SimpleNamespace, headers: bool, record: bytes) -> None:
-    """Room is made for the bytes of a batch: values that are in several records, or in none, would go beyond."""
+def test_field_longer_than_its_record_is_corrupt(hot: SimpleNamespace, headers: bool, record: bytes) -> None:
+    """Buffers are sized by the bytes of a batch: a field that extends into other records would overflow them."""
     records = (bytes([2 * len(record)]) + record) * 40 + bytes(200)
     batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + records
     header = read_header(batch)._replace(length=len(batch) - 12, count=40)
-    is_seen = headers or record[5:6] != b"\2"  # headers that are not wanted are not looked at
-    with pytest.raises(CorruptMessageError, match="of the record are left" if is_seen else "after the last record"):
+    is_decoded = headers or record[5:6] != b"\2"  # headers are not decoded unless requested
+    with pytest.raises(CorruptMessageError, match="of the record are left" if is_decoded else "after the last record"):
         hot.columns.ColumnDecoder(headers=headers).add_batch(batch, 0, header)
 
 
-def test_headers_are_no_more_than_their_bytes(hot: SimpleNamespace) -> None:
+def test_more_headers_than_bytes_are_corrupt(hot: SimpleNamespace) -> None:
     record = NOTHING_ELSE + b"\1\x80\2" + bytes(4)  # 128 headers in four bytes
     batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + bytes([2 * len(record)]) + record + bytes(300)
     header = read_header(batch)._replace(length=len(batch) - 12, count=1)
@@ -177,7 +179,7 @@ def test_headers_are_no_more_than_their_bytes(hot: SimpleNamespace) -> None:
 
 
 @given(data=st.binary(max_size=80), count=st.integers(-3, 12))
-def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(
+def test_garbage_after_a_header_is_corrupt_or_decoded_alike_compiled_and_uncompiled(
     both: tuple[SimpleNamespace, SimpleNamespace], data: bytes, count: int
 ) -> None:
     batch = bytearray(build(both[0], [(NOW, None, b"")]))[:HEADER_BYTES] + data
@@ -214,7 +216,7 @@ def test_crc_is_checked_unless_disabled(hot: SimpleNamespace) -> None:
 
 
 @given(rows=st.lists(row, min_size=1, max_size=40), data=st.data())
-def test_columns_become_the_same_batches_again(
+def test_append_columns_writes_the_same_batch_as_append(
     both: tuple[SimpleNamespace, SimpleNamespace],
     rows: list[tuple[int, bytes | None, bytes | None, Headers]],
     data: Any,
@@ -231,7 +233,7 @@ def test_columns_become_the_same_batches_again(
         assert bytes(builder.close()) == expected
 
 
-def test_lists_are_appended_like_columns(hot: SimpleNamespace) -> None:
+def test_append_list_writes_rows_like_append_columns(hot: SimpleNamespace) -> None:
     keys, vals = [b"k", None, b""], [None, b"v" * 50, b"w"]
     rows = memoryview(array("q", [2, 0, 1]))
     for timestamps in (NOW, memoryview(array("q", [NOW, NOW + 1, NOW + 2]))):
@@ -250,7 +252,7 @@ def test_lists_are_appended_like_columns(hot: SimpleNamespace) -> None:
         builder.append_list(NOW, None, vals, memoryview(array("q", [3])))
 
 
-def test_append_columns_stops_where_the_batch_is_full(hot: SimpleNamespace) -> None:
+def test_append_columns_stops_when_the_batch_is_full(hot: SimpleNamespace) -> None:
     c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x" * 50)] * 10))
     numbers = memoryview(array("q", range(10)))
     builder = hot.builder.BatchBuilder(bytearray(200))
@@ -261,7 +263,7 @@ def test_append_columns_stops_where_the_batch_is_full(hot: SimpleNamespace) -> N
     assert rest.record_count == 8
 
 
-def test_row_outside_of_a_column_is_an_index_error(hot: SimpleNamespace) -> None:
+def test_row_outside_of_a_column_raises_index_error(hot: SimpleNamespace) -> None:
     c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x")]))
     for wrong in (1, -1):
         with pytest.raises(IndexError):
@@ -270,7 +272,7 @@ def test_row_outside_of_a_column_is_an_index_error(hot: SimpleNamespace) -> None
             )
 
 
-def test_arrow_arrays_and_their_slices_are_columns(hot: SimpleNamespace) -> None:
+def test_arrow_arrays_and_their_slices_are_appended_as_columns(hot: SimpleNamespace) -> None:
     pa = pytest.importorskip("pyarrow")
     keys = pa.array([b"skipped", None, b"k2", b""])[1:]
     vals = pa.array(["s", "v1", None, "v3"])[1:]

@@ -1,3 +1,5 @@
+"""Consumer records: decoding, behaviour as a named tuple, headers and garbage collection."""
+
 import copy
 import gc
 import pickle
@@ -39,7 +41,7 @@ def record(hot: SimpleNamespace) -> Any:
     return decode(hot, build(hot, [(NOW, b"k", b"v", [("h", b"1"), ("h", None)])]))[0]
 
 
-def test_records_of_both_forms_are_those_of_the_batch(both: tuple[SimpleNamespace, SimpleNamespace]) -> None:
+def test_decoded_consumer_records_equal_the_records_of_the_batch(both: tuple[SimpleNamespace, SimpleNamespace]) -> None:
     @given(rows, st.integers(0, 100), st.none() | st.integers(NOW, NOW + 9))
     def check(rows: list[Any], skipped: int, append_time: int | None) -> None:
         for hot in both:
@@ -54,7 +56,7 @@ def test_records_of_both_forms_are_those_of_the_batch(both: tuple[SimpleNamespac
     check()
 
 
-def test_record_behaves_as_the_tuple_of_its_fields(hot: SimpleNamespace, record: Any) -> None:
+def test_consumer_record_behaves_like_a_named_tuple(hot: SimpleNamespace, record: Any) -> None:
     cls = hot.consumer_record.ConsumerRecord
     fields = ("t", 1, 3, 5, NOW, 0, b"k", b"v", [("h", b"1"), ("h", None)])
     assert tuple(getattr(record, name) for name in cls._fields) == tuple(record) == fields
@@ -85,7 +87,7 @@ def test_record_behaves_as_the_tuple_of_its_fields(hot: SimpleNamespace, record:
 
 
 @pytest.mark.parametrize("kind", [ConsumerRecord, ShareConsumerRecord])
-def test_record_survives_pickle_and_copy(kind: type[ConsumerRecord]) -> None:
+def test_consumer_record_round_trip_by_pickle_and_copy(kind: type[ConsumerRecord]) -> None:
     record = kind("t", 1, 3, 5, NOW, 0, None, {"deserialized": 1}, [("h", b"1")])
     if isinstance(record, ShareConsumerRecord):
         record.delivery_count = 2
@@ -94,7 +96,7 @@ def test_record_survives_pickle_and_copy(kind: type[ConsumerRecord]) -> None:
         assert (twin, repr(twin)) == (record, repr(record))
 
 
-def test_record_returns_the_same_headers_each_time(hot: SimpleNamespace, record: Any) -> None:
+def test_headers_of_a_record_are_the_same_list_each_time(hot: SimpleNamespace, record: Any) -> None:
     record.headers.append(("added", b""))
     assert record.headers[2] == ("added", b"")
     (bare,) = decode(hot, build(hot, [(NOW, None, b"v")]))
@@ -102,7 +104,7 @@ def test_record_returns_the_same_headers_each_time(hot: SimpleNamespace, record:
     assert bare.headers is bare.headers
 
 
-def test_threads_that_read_a_record_get_the_same_headers(hot: SimpleNamespace) -> None:
+def test_headers_read_by_several_threads_are_the_same_list(hot: SimpleNamespace) -> None:
     decoded = decode(hot, build(hot, [(NOW + n, b"k", None, [("h", b"1")] * 3) for n in range(300)]))
     start = threading.Barrier(8)
 
@@ -115,7 +117,7 @@ def test_threads_that_read_a_record_get_the_same_headers(hot: SimpleNamespace) -
     assert all(ids == first for ids in others)
 
 
-def test_record_of_bytes_is_left_out_of_garbage_collection_until_it_has_headers(hot: SimpleNamespace) -> None:
+def test_record_is_not_tracked_by_garbage_collection_until_it_has_headers(hot: SimpleNamespace) -> None:
     (record,) = decode(hot, build(hot, [(NOW, b"k", b"v")]))
     compiled = not hot.consumer_record.__file__.endswith(".py")
     assert gc.is_tracked(record) is not compiled

@@ -1,3 +1,5 @@
+"""Up-conversion of message sets of magic 0 and 1."""
+
 from __future__ import annotations
 
 from ottla.records import legacy_message_set
@@ -6,7 +8,7 @@ from ottla.records.conversion import down_converted, up_converted
 from ottla.records.decoder import records
 
 
-def test_log_append_time_of_old_messages_is_returned_as_such() -> None:
+def test_up_conversion_preserves_log_append_time() -> None:
     def stamped(offset: int, time_ms: int, *values: bytes) -> bytes:
         builder = BatchBuilder(bytearray(1000), base_offset=offset)
         for value in values:

@@ -1,3 +1,5 @@
+"""Message sets of magic 0 and 1: down-conversion, up-conversion, and malformed messages."""
+
 from typing import Any
 
 import pytest
@@ -37,7 +39,7 @@ def batch(
 
 
 @given(rows=rows, codec=st.integers(0, 3), magic=st.integers(0, 1), base=st.integers(0, 1 << 40))
-def test_records_survive_the_way_down_and_up_again(
+def test_down_conversion_and_up_conversion_round_trip(
     rows: list[tuple[int, bytes | None, bytes | None]], codec: int, magic: int, base: int
 ) -> None:
     old = down_converted(batch(rows, codec, base), magic)
@@ -51,30 +53,30 @@ def test_records_survive_the_way_down_and_up_again(
     assert read_header(up).codec == codec
 
 
-def test_records_before_the_offset_are_left_out() -> None:
+def test_down_conversion_omits_records_before_the_offset() -> None:
     data = batch([(NOW, None, b"%d" % i) for i in range(5)], compression.GZIP, 10)
     assert [r.offset for r in legacy_message_set.records(down_converted(data, 1, 13))] == [13, 14]
     assert down_converted(data, 1, 15) == b""
 
 
-def test_control_batches_are_left_out() -> None:
+def test_down_conversion_omits_control_batches() -> None:
     control = batch([(NOW, b"\0\0\0\1", b"")], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert down_converted(control, 1) == b""
 
 
-def test_append_time_goes_down_too() -> None:
+def test_down_conversion_preserves_log_append_time() -> None:
     for codec in (compression.NONE, compression.SNAPPY):
         data = batch([(NOW, None, b"a"), (NOW, None, b"b")], codec, append_time_ms=NOW + 9)
         actual = list(legacy_message_set.records(down_converted(data, 1)))
         assert [(r.timestamp, r.timestamp_type) for r in actual] == [(NOW + 9, 1)] * 2
 
 
-def test_zstd_cannot_go_down() -> None:
+def test_down_conversion_of_zstd_raises_unsupported_compression_type() -> None:
     with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
         down_converted(batch([(NOW, None, b"a")], compression.ZSTD), 1)
 
 
-def test_plain_messages_become_one_batch_and_a_compressed_message_another() -> None:
+def test_uncompressed_and_compressed_messages_are_up_converted_to_one_batch() -> None:
     plain = [legacy_message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
     packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced, codec, values in (
@@ -86,7 +88,7 @@ def test_plain_messages_become_one_batch_and_a_compressed_message_another() -> N
         assert [r.value for r in records(up)] == values
 
 
-def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka() -> None:
+def test_compressed_message_beside_others_is_an_invalid_record() -> None:
     plain = legacy_message_set.encode(0, NOW, None, b"0", 1)
     packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced in (
@@ -99,7 +101,7 @@ def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka() -> 
             legacy_message_set.to_batches(produced)
 
 
-def test_compressed_message_above_the_bound_is_too_large() -> None:
+def test_compressed_message_above_the_limit_is_too_large() -> None:
     packed = down_converted(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
     with pytest.raises(MessageTooLargeError):
         legacy_message_set.to_batches(packed, 10_000)
@@ -109,7 +111,7 @@ def test_compressed_message_above_the_bound_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_every_flipped_bit_is_noticed(magic: int) -> None:
+def test_every_flipped_bit_is_detected(magic: int) -> None:
     good = legacy_message_set.encode(0, NOW, b"key", b"value", magic)
     for i in range(8 * 8, 8 * len(good)):
         bad = bytearray(good)
@@ -125,7 +127,7 @@ def test_garbage_is_corrupt(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 10, 25])
-def test_message_that_is_cut_off_at_the_end_of_a_set_is_left_out(cut: int) -> None:
+def test_truncated_message_at_the_end_of_a_set_is_omitted(cut: int) -> None:
     one = legacy_message_set.encode(0, NOW, b"key", b"value", 1)
     data = one + one[:-cut]
     assert len(list(legacy_message_set.records(data))) == 1

@@ -1,3 +1,5 @@
+"""Partitioning of columns and lists of keys by murmur2."""
+
 from __future__ import annotations
 
 from array import array
@@ -21,7 +23,9 @@ def column(keys: list[bytes | None], first: int = 0) -> BinaryColumn:
 
 
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=50), st.integers(1, 5), st.integers(0, 9))
-def test_a_column_of_keys_is_dealt_out_as_single_keys_are(keys: list[bytes | None], count: int, first: int) -> None:
+def test_rows_by_partition_of_a_column_match_the_partition_of_each_key(
+    keys: list[bytes | None], count: int, first: int
+) -> None:
     actual = rows_by_partition(column(keys, first), len(keys), count)
     assert len(actual) == count + 1
     for row, key in enumerate(keys):
@@ -30,7 +34,7 @@ def test_a_column_of_keys_is_dealt_out_as_single_keys_are(keys: list[bytes | Non
     assert sum(map(len, actual)) == len(keys)
 
 
-def test_lists_are_dealt_out_and_measured_like_columns(hot: SimpleNamespace) -> None:
+def test_list_rows_by_partition_match_those_of_a_column(hot: SimpleNamespace) -> None:
     keys = [b"a", None, b"b" * 300, b"", b"c"]
     by_column = hot.murmur2.rows_by_partition(column(keys), len(keys), 3)
     assert hot.murmur2.list_rows_by_partition(keys, 3) == by_column

@@ -1,3 +1,5 @@
+"""The scanner of log segments: index entries, leader epochs, and damaged batches."""
+
 import random
 from random import Random
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ NOW = 1_700_000_000_000
 
 
 def write(rng: Random, count: int) -> bytes:
-    """A log's bytes: producers, transactions, epochs, times that go back."""
+    """Return the bytes of a log with producers, transactions, leader epochs and decreasing timestamps."""
     out = bytearray()
     offset = 0
     for i in range(count):
@@ -28,7 +30,7 @@ def write(rng: Random, count: int) -> bytes:
     return bytes(out)
 
 
-def walk(hot: SimpleNamespace, data: bytearray | bytes, chunk_bytes: int, **options: Any) -> Scanner:
+def scan(hot: SimpleNamespace, data: bytearray | bytes, chunk_bytes: int, **options: Any) -> Scanner:
     scanner: Scanner = hot.scanner.Scanner(0, 0, check_crc=True, index_interval_bytes=300, **options)
     while not scanner.damaged and len(data) - scanner.position >= scanner.needed:
         scanner.feed(memoryview(data)[scanner.position :][: max(chunk_bytes, scanner.needed)])
@@ -37,9 +39,11 @@ def walk(hot: SimpleNamespace, data: bytearray | bytes, chunk_bytes: int, **opti
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("chunk_bytes", [61, 500, 1 << 20])
-def test_walk_notes_what_the_headers_say(hot: SimpleNamespace, seed: int, chunk_bytes: int) -> None:
+def test_scan_collects_index_entries_epochs_and_replay_positions(
+    hot: SimpleNamespace, seed: int, chunk_bytes: int
+) -> None:
     data = write(random.Random(seed), 80)
-    actual = walk(hot, data, chunk_bytes)
+    actual = scan(hot, data, chunk_bytes)
     batches = list(split(data))
     assert not actual.damaged
     assert (actual.position, actual.next_offset) == (len(data), batches[-1][0].next_offset)
@@ -60,29 +64,29 @@ def test_walk_notes_what_the_headers_say(hot: SimpleNamespace, seed: int, chunk_
     assert actual.replay_positions() == sorted(plain[-5:] + transactional)
 
 
-def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot: SimpleNamespace) -> None:
+def test_scan_stops_at_damage_and_before_a_truncated_batch(hot: SimpleNamespace) -> None:
     data = write(random.Random(1), 20)
     starts = [start for _, start, _ in split(data)]
     for position in (starts[7] + 16, starts[7] + 8, starts[7] + 30, starts[7] + 70):
         bad = bytearray(data)
         bad[position] ^= 0x81
-        actual = walk(hot, bad, 1 << 20)
+        actual = scan(hot, bad, 1 << 20)
         assert actual.position == starts[7]
         assert actual.damaged or actual.needed > len(bad) - starts[7]
-    actual = walk(hot, data[:-1], 100)
+    actual = scan(hot, data[:-1], 100)
     assert (actual.position, actual.damaged) == (starts[-1], False)
 
 
-def test_offsets_must_grow_and_stay_within_bounds(hot: SimpleNamespace) -> None:
+def test_offset_that_goes_back_or_exceeds_max_offset_is_damage(hot: SimpleNamespace) -> None:
     data = write(random.Random(2), 5)
-    again = walk(hot, data + data, 1 << 20)
+    again = scan(hot, data + data, 1 << 20)
     assert (again.position, again.damaged) == (len(data), True)
-    bounded = walk(hot, data, 1 << 20, max_offset=3)
+    bounded = scan(hot, data, 1 << 20, max_offset=3)
     assert bounded.damaged
     assert bounded.next_offset <= 4
 
 
-def test_crc_is_only_checked_if_asked_for(hot: SimpleNamespace) -> None:
+def test_crc_is_only_checked_if_enabled(hot: SimpleNamespace) -> None:
     data = bytearray(write(random.Random(3), 5))
     data[-1] ^= 1
     scanner = hot.scanner.Scanner(0, 0, check_crc=False)
@@ -91,5 +95,5 @@ def test_crc_is_only_checked_if_asked_for(hot: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 60, b"\0" * 200, b"\xff" * 200])
-def test_what_is_no_batch_is_not_walked(hot: SimpleNamespace, data: bytes) -> None:
-    assert walk(hot, data, 1 << 20).position == 0
+def test_garbage_is_not_scanned(hot: SimpleNamespace, data: bytes) -> None:
+    assert scan(hot, data, 1 << 20).position == 0

@@ -1,3 +1,5 @@
+"""Index lookups and skipping of batches in the scanner."""
+
 from bisect import bisect_right
 from random import Random
 from struct import Struct
@@ -15,7 +17,7 @@ NONE_AFTER = (1 << 63) - 1
 
 
 def log_of(rng: Random, batches: int) -> bytes:
-    """Batches of all formats and many sizes, with gaps between their offsets."""
+    """Return batches of all magics and many sizes, with gaps between their offsets."""
     out = bytearray()
     offset = 0
     for _ in range(batches):
@@ -31,7 +33,7 @@ def log_of(rng: Random, batches: int) -> bytes:
 
 
 @pytest.mark.parametrize("fields", [Struct(">ii"), Struct(">qi")])
-def test_last_entry_at_most_a_value(hot: SimpleNamespace, fields: Struct) -> None:
+def test_last_at_most_matches_bisect(hot: SimpleNamespace, fields: Struct) -> None:
     rng = Random(1)
     sizes = [Struct(">" + letter).size for letter in fields.format[1:]]
     for count in (0, 1, 2, 3, 50):
@@ -48,7 +50,7 @@ def test_last_entry_at_most_a_value(hot: SimpleNamespace, fields: Struct) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_are_skipped_up_to_an_offset_or_a_size(hot: SimpleNamespace, seed: int) -> None:
+def test_skip_batches_stops_at_an_offset_or_a_size(hot: SimpleNamespace, seed: int) -> None:
     rng = Random(seed)
     data = log_of(rng, 30)
     batches = list(any_magic.split(data))
@@ -71,7 +73,7 @@ def test_batches_are_skipped_up_to_an_offset_or_a_size(hot: SimpleNamespace, see
             assert len(chunk) - skipped < 27  # there is no header after them
 
 
-def test_what_cannot_be_a_batch_is_reported(hot: SimpleNamespace) -> None:
+def test_skip_batches_of_garbage_raises_corrupt_message_error(hot: SimpleNamespace) -> None:
     whole = log_of(Random(9), 1)
     for damage in (b"\x07", b"\xff"):
         with pytest.raises(CorruptMessageError):

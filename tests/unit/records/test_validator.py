@@ -1,4 +1,4 @@
-"""The walk over a producer's records, in both forms. What Kafka says to the same batches is in tests/interop."""
+"""Validation of a producer's records. tests/interop compares the results with those of Kafka."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from ottla.records.batch import HEADER_BYTES, read_header
 
 NOW = 1_700_000_000_000
 MIN, MAX = -(1 << 63), (1 << 63) - 1
-SOUND = {
+VALID = {
     "record attributes set", "record length of five bytes", "header with an empty key", "header key is not UTF-8",
     "header with a null value", "null key and value", "timestamp two hours ahead", "timestamp ten years ago",
     "timestamp below zero", "timestamp delta overflows",
@@ -21,10 +21,10 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_malformed_records_are_refused(hot: SimpleNamespace, name: str) -> None:
+def test_malformed_records_are_rejected(hot: SimpleNamespace, name: str) -> None:
     records = RECORDS[name]
     data = b"".join(records)
-    if name in SOUND - {"record length of five bytes"}:
+    if name in VALID - {"record length of five bytes"}:
         assert hot.validator.validate_records(data, len(records), NOW, MIN, MAX, False)
         return
     with pytest.raises(CorruptMessageError):
@@ -32,19 +32,19 @@ def test_malformed_records_are_refused(hot: SimpleNamespace, name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 1 << 31])
-def test_count_that_is_not_the_real_one_is_refused(hot: SimpleNamespace, count: int) -> None:
+def test_wrong_record_count_is_rejected(hot: SimpleNamespace, count: int) -> None:
     data = b"".join(record(i) for i in range(3))
     with pytest.raises(CorruptMessageError):
         hot.validator.validate_records(data, count, NOW, MIN, MAX, False)
 
 
-def test_highest_timestamp_is_that_of_the_records(hot: SimpleNamespace) -> None:
+def test_max_timestamp_is_computed_from_the_records(hot: SimpleNamespace) -> None:
     data = record(0, time_delta=5) + record(1, time_delta=9) + record(2, time_delta=-3)
     assert hot.validator.validate_records(data, 3, NOW, MIN, MAX, False).max_timestamp == NOW + 9
     assert hot.validator.validate_records(record(0), 1, -1, MIN, MAX, False).max_timestamp == -1
 
 
-def test_records_without_a_key_or_out_of_bounds_are_named(hot: SimpleNamespace) -> None:
+def test_records_without_a_key_or_with_a_timestamp_out_of_bounds_are_listed(hot: SimpleNamespace) -> None:
     data = record(0, key=None) + record(1, time_delta=100) + record(2, key=None, time_delta=-100)
     actual = hot.validator.validate_records(data, 3, NOW, NOW - 50, NOW + 50, True)
     assert actual.without_key == [0, 2]
@@ -58,7 +58,7 @@ def test_timestamp_beyond_64_bits_is_out_of_bounds(hot: SimpleNamespace) -> None
         assert [i for i, _ in actual.out_of_bounds] == [0]
 
 
-def test_named_records_are_bounded_in_number(hot: SimpleNamespace) -> None:
+def test_number_of_listed_records_is_limited(hot: SimpleNamespace) -> None:
     data = b"".join(record(i, key=None) for i in range(3000))
     assert len(hot.validator.validate_records(data, 3000, NOW, 0, 1, True).without_key) == 1000
 
@@ -69,7 +69,7 @@ def test_named_records_are_bounded_in_number(hot: SimpleNamespace) -> None:
         min_size=1,
     )
 )
-def test_what_the_builder_writes_is_sound(
+def test_batches_of_the_builder_are_valid(
     both: tuple[SimpleNamespace, SimpleNamespace], rows: list[tuple[int, bytes | None, bytes | None]]
 ) -> None:
     for hot in both:
@@ -86,14 +86,14 @@ def test_what_the_builder_writes_is_sound(
 
 
 @given(data=st.binary(max_size=60), count=st.integers(0, 5))
-def test_both_forms_say_the_same_about_any_bytes(
+def test_compiled_and_uncompiled_validator_agree_on_any_bytes(
     both: tuple[SimpleNamespace, SimpleNamespace], data: bytes, count: int
 ) -> None:
-    def say(hot: SimpleNamespace) -> str | tuple[int, list[Any], list[Any]]:
+    def validate(hot: SimpleNamespace) -> str | tuple[int, list[Any], list[Any]]:
         try:
             return tuple(hot.validator.validate_records(data, count, NOW, 0, NOW + 5, True))
         except CorruptMessageError as error:
             return error.message
 
     plain, compiled = both
-    assert say(plain) == say(compiled)
+    assert validate(plain) == validate(compiled)

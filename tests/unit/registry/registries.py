@@ -1,4 +1,4 @@
-"""Registries for tests: the application in this process, and a client of its REST API."""
+"""A schema registry in this process, and a client of its REST API, for tests."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class RestClient:
     def register(self, subject: str, schema: Any, error: int = 0, **more: Any) -> Any:
         """Register a schema, and return its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        answer = self.post(f"/subjects/{quote(subject, safe='')}/versions", {"schema": text, **more}, error)
-        return answer if error else answer["id"]
+        response = self.post(f"/subjects/{quote(subject, safe='')}/versions", {"schema": text, **more}, error)
+        return response if error else response["id"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Avro schemas: which are valid, their canonical text, and which can read data of which."""
+"""Avro schemas: validation, canonical text and compatibility."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "error"), PAIRS)
-def test_reader_reads_what_the_specification_resolves(reader: Any, writer: Any, error: str | None) -> None:
+def test_compatibility_follows_avro_schema_resolution(reader: Any, writer: Any, error: str | None) -> None:
     errors = schema(reader).cannot_read(schema(writer))
     assert [error for error in errors if not error.startswith("{errorType:'")] == []
     assert (errors == []) if error is None else (error in errors[0]), errors
@@ -102,7 +102,7 @@ def test_reader_reads_what_the_specification_resolves(reader: Any, writer: Any, 
         ),
     ],
 )
-def test_canonical_text_has_the_order_of_avros_java_library(document: Any, canonical: str) -> None:
+def test_canonical_text_has_the_order_of_the_java_library_of_avro(document: Any, canonical: str) -> None:
     assert schema(document).canonical == canonical
     assert AvroSchema(canonical).canonical == canonical
 
@@ -152,7 +152,7 @@ def test_invalid_schema_is_rejected(document: Any) -> None:
         schema(document)
 
 
-def test_levels_choose_versions_and_direction() -> None:
+def test_compatibility_level_chooses_versions_and_direction() -> None:
     short, long = schema(record()), schema(record(field("a", "int")))
     text = schema("string")
     assert not Compatibility.BACKWARD.check(short, [long])

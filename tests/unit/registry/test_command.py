@@ -10,7 +10,7 @@ from ottla.errors import ConfigurationError
 from ottla_registry.cli.schema_registry import _client_configs, _integer, parse_listener
 
 
-def test_listener_has_a_scheme_a_host_and_a_port() -> None:
+def test_listener_requires_scheme_host_and_port() -> None:
     assert parse_listener("http://127.0.0.1:8081", "http") == ("127.0.0.1", 8081)
     assert parse_listener("https://[::1]:80/", "https") == ("::1", 80)
     assert parse_listener("http://:8081", "http") == ("0.0.0.0", 8081)
@@ -19,7 +19,7 @@ def test_listener_has_a_scheme_a_host_and_a_port() -> None:
             parse_listener(text, "http")
 
 
-def test_file_of_confluents_registry_configures_the_clients() -> None:
+def test_properties_of_confluent_schema_registry_configure_the_clients() -> None:
     file = {
         "kafkastore.bootstrap.servers": "PLAINTEXT://a:1, SASL_SSL://b:2",
         "kafkastore.security.protocol": "SASL_SSL",

@@ -1,4 +1,4 @@
-"""JSON Schemas: which are valid, their canonical text, and which accept everything that others accept."""
+"""JSON Schemas: validation, canonical text and compatibility."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "error"), PAIRS)
-def test_reader_accepts_what_the_writer_accepts(reader: Any, writer: Any, error: str | None) -> None:
+def test_compatibility_of_json_schemas(reader: Any, writer: Any, error: str | None) -> None:
     errors = schema(reader).cannot_read(schema(writer))
     assert (errors == []) if error is None else (errors and error in errors[0]), errors
 
 
-def test_text_is_canonical_and_references_are_followed() -> None:
+def test_text_is_canonical_and_references_are_resolved() -> None:
     assert schema({"type": "string", "title": "ä"}).canonical == '{"type":"string","title":"ä"}'
     assert schema({"type": "string", "title": "ä"}).normalized == '{"title":"ä","type":"string"}'
     text = json.dumps(opened(a={"$ref": "other.json#/$defs/x"}, b={"$ref": "other.json#named"}))

@@ -1,4 +1,4 @@
-"""Protobuf schemas: text and descriptors, and which can read messages of which."""
+"""Protobuf schemas: text, descriptors and compatibility."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("reader", "writer", "error"), PAIRS)
-def test_reader_reads_what_the_wire_format_allows(reader: Any, writer: Any, error: str | None) -> None:
+def test_compatibility_follows_the_protobuf_wire_format(reader: Any, writer: Any, error: str | None) -> None:
     errors = differences([writer], [reader])
     assert (errors == []) if error is None else (errors and error in errors[0]), errors
 
 
-def test_descriptor_becomes_text_and_text_a_descriptor() -> None:
+def test_text_and_descriptor_round_trip() -> None:
     schema = ProtobufSchema(EVERYTHING, [CITY])
     assert schema.canonical == EVERYTHING
     again = ProtobufSchema(schema.serialized, [CITY])

@@ -89,7 +89,7 @@ def test_versions_are_registered_looked_up_and_deleted(registry: RestClient) -> 
     registry.get("/subjects/life-value/versions", error=40401)
 
 
-def test_requests_that_are_invalid_get_confluents_codes(registry: RestClient) -> None:
+def test_invalid_requests_return_the_error_codes_of_confluent(registry: RestClient) -> None:
     registry.register("codes", A)
     registry.register("codes", "{", error=42201)
     registry.register("codes", {"type": "nonsense"}, error=42201)
@@ -142,7 +142,7 @@ def test_requests_that_are_invalid_get_confluents_codes(registry: RestClient) ->
     registry.get("/subjects/%00/versions", error=42208)
 
 
-def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClient) -> None:
+def test_compatibility_is_checked_at_the_level_of_the_subject(registry: RestClient) -> None:
     registry.register("levels", A)
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in registry.register("levels", A_WITHOUT_DEFAULT, error=409)
     path = "/compatibility/subjects/levels/versions"
@@ -166,7 +166,7 @@ def test_compatibility_is_checked_by_the_level_of_the_subject(registry: RestClie
     assert registry.get("/config") == {"compatibilityLevel": "BACKWARD"}
 
 
-def test_json_schemas_are_registered_beside_those_of_avro(registry: RestClient) -> None:
+def test_json_schemas_are_registered_and_checked_for_compatibility(registry: RestClient) -> None:
     assert registry.get("/schemas/types") == ["AVRO", "JSON", "PROTOBUF"]
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
     schema_id = registry.register("json", schema, schemaType="JSON")
@@ -193,7 +193,7 @@ def test_protobuf_is_registered_as_text_and_as_a_descriptor(registry: RestClient
     registry.register("protobuf", "message", error=42201, schemaType="PROTOBUF")
 
 
-def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None:
+def test_readonly_mode_rejects_changes_and_import_mode_accepts_ids(registry: RestClient) -> None:
     registry.register("modes", A)
     assert registry.get("/mode") == {"mode": "READWRITE"}
     assert registry.put("/mode/modes", {"mode": "READONLY"}) == {"mode": "READONLY"}
@@ -216,7 +216,7 @@ def test_modes_forbid_changes_and_import_takes_ids(registry: RestClient) -> None
     assert registry.register("imported", '"int"', id=1000, version=1) == 1000
 
 
-def test_version_of_a_request_must_be_the_next_one(registry: RestClient) -> None:
+def test_requested_version_must_be_the_next_one(registry: RestClient) -> None:
     registry.register("next", A)
     for version in (1, 3):
         message = registry.register("next", A_WITH_DEFAULT, error=42201, version=version)
@@ -226,7 +226,7 @@ def test_version_of_a_request_must_be_the_next_one(registry: RestClient) -> None
     assert registry.get("/subjects/next/versions") == [1, 2]
 
 
-def test_metadata_are_those_of_the_version_before_unless_a_request_has_them(registry: RestClient) -> None:
+def test_metadata_of_the_previous_version_is_inherited_unless_the_request_has_its_own(registry: RestClient) -> None:
     metadata = {"properties": {"owner": "shop", "level": "1"}}
     first = registry.register("rules", A, metadata=metadata)
     assert registry.register("rules", A) == first, "a serializer does not know the metadata"
@@ -243,7 +243,7 @@ def test_metadata_are_those_of_the_version_before_unless_a_request_has_them(regi
     assert "metadata" not in registry.get(f"/schemas/ids/{fourth}")
 
 
-def test_configs_normalize_and_reject_what_has_no_effect(registry: RestClient) -> None:
+def test_normalize_config_applies_and_unsupported_configs_are_rejected(registry: RestClient) -> None:
     assert registry.put("/config/normal", {"normalize": True}) == {"normalize": True}
     assert registry.get("/config/normal?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD", "normalize": True}
     schema = {**A, "b": 1, "a": 2}
@@ -257,7 +257,7 @@ def test_configs_normalize_and_reject_what_has_no_effect(registry: RestClient) -
     assert registry.delete("/config/:.:") == {"compatibilityLevel": "FULL"}
 
 
-def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry: RestClient) -> None:
+def test_contexts_have_separate_ids_and_referenced_schemas_cannot_be_deleted(registry: RestClient) -> None:
     registry.register("plain/subject", record("Address", ("city", "string")))
     assert registry.get("/subjects/plain%2Fsubject/versions") == [1]
     subject = ":.staging:address"
@@ -267,7 +267,7 @@ def test_contexts_have_ids_of_their_own_and_references_protect_schemas(registry:
     assert registry.register(":.staging:customer", customer, references=[reference]) == 2
     assert registry.get("/contexts") == [".", ".staging"]
     assert registry.get("/contexts?contextPrefix=.s") == [".staging"]
-    # A subject without a context is looked for in all of them.
+    # A subject without a context is searched for in all contexts.
     assert registry.get("/subjects/customer/versions/latest")["subject"] == ":.staging:customer"
     body = {"schema": json.dumps(customer), "references": [reference]}
     assert registry.post("/subjects/customer", body)["id"] == 2
@@ -312,7 +312,7 @@ def _check_resolved(registry: RestClient) -> None:
     registry.post("/subjects/order", {"schema": json.dumps(other)}, error=40403)
 
 
-def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Broker) -> None:
+def test_restarted_registry_reads_its_records_and_those_of_confluent(broker: Broker) -> None:
     with open_registry(broker.bootstrap_servers, "other_schemas") as registry:
         registry.register("s", A)
         registry.put("/config", {"compatibility": "FULL"})
@@ -360,7 +360,7 @@ def test_restarted_registry_reads_the_records_and_those_of_confluents(broker: Br
         assert registry.register("u", '"long"') == 10
 
 
-def test_registries_of_one_topic_never_give_one_id_or_version_twice(broker: Broker) -> None:
+def test_registries_of_one_topic_never_assign_an_id_or_version_twice(broker: Broker) -> None:
     def register(registry: RestClient, number: int) -> dict[str, int]:
         subjects = [f"s-{number}-{i}" for i in range(6)]
         return {subject: registry.register(subject, record(subject.replace("-", "_"))) for subject in subjects}

@@ -1,4 +1,4 @@
-"""The segments of a partition by epoch and offset, their states, and which of them are deleted."""
+"""Metadata of remote segments: lookup by epoch and offset, states, and deletable segments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def epochs(tmp_path: Path, *entries: tuple[int, int]) -> LeaderEpochs:
     return leader_epochs
 
 
-def test_records_keep_their_content_and_bad_ones_are_rejected() -> None:
+def test_metadata_event_round_trip_and_malformed_events_are_rejected() -> None:
     events: list[RemoteLogEvent] = [
         segment(1, 10, 20, (3, 10), (5, 15), state=STARTED),
         RemoteLogSegmentUpdate(PARTITION, UUID(int=1), FINISHED, 2, 7, b"custom"),
@@ -67,7 +67,7 @@ def test_records_keep_their_content_and_bad_ones_are_rejected() -> None:
     assert {metadata_partition(PARTITION._replace(partition=n), 50) for n in range(500)} == set(range(50))
 
 
-def test_segments_are_found_only_when_they_are_copied_and_not_being_deleted(tmp_path: Path) -> None:
+def test_only_finished_segments_that_are_not_being_deleted_are_found(tmp_path: Path) -> None:
     log_epochs = epochs(tmp_path, (0, 0))
     store = store_of(segment(1, 0, 9, state=STARTED))
     for offset, (state, visible) in enumerate(((FINISHED, True), (STARTED, True), (DELETING, False)), 1):
@@ -77,11 +77,11 @@ def test_segments_are_found_only_when_they_are_copied_and_not_being_deleted(tmp_
     assert store.find_in(log_epochs, 5) is None, "a former leader has finished a copy that is being deleted"
     store.apply(10, RemoteLogSegmentUpdate(PARTITION, UUID(int=1), DELETED, 1, 1))
     store.apply(0, segment(1, 0, 9))
-    assert not len(store), "the topic is read again"
+    assert not len(store), "deleted segments are not added when the metadata topic is read again"
     assert store.readable_bytes == 0
 
 
-def test_nothing_after_a_gap_counts_and_segments_of_another_lineage_are_not_found(tmp_path: Path) -> None:
+def test_segments_after_a_gap_or_of_another_lineage_are_ignored(tmp_path: Path) -> None:
     current = epochs(tmp_path, (0, 0), (2, 20))
     diverged = segment(9, 20, 29, (1, 20))
     store = store_of(segment(1, 0, 9), segment(2, 10, 24, (0, 10), (2, 20)), diverged, segment(4, 35, 39, (2, 35)))
@@ -100,7 +100,7 @@ def test_nothing_after_a_gap_counts_and_segments_of_another_lineage_are_not_foun
     assert store.first_offset(epochs(tmp_path, (7, 50))) is None
 
 
-def test_what_is_deleted_is_before_the_start_or_also_elsewhere(tmp_path: Path) -> None:
+def test_deletable_segments_are_before_the_log_start_or_copied_elsewhere(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-3", TopicPartition("t", 3), LogConfig(remote_storage_enable=True))
     log.leader_epochs.restore([EpochEntry(0, 0)])
     log.log_start_offset, log.log_end_offset, log.high_watermark = 15, 100, 100
@@ -147,7 +147,7 @@ def test_only_closed_flushed_and_stable_segments_are_copied(tmp_path: Path) -> N
     bases = [s.base_offset for s in log.segments]
     assert len(bases) == 6
     log.high_watermark = 12
-    assert copy_candidates(log) == [], "nothing is flushed"
+    assert copy_candidates(log) == [], "no segment is flushed"
     log.flush()
     assert [c.next_offset for c in copy_candidates(log)] == bases[1:]
     log.remote_end_offset = bases[2]

@@ -1,4 +1,4 @@
-"""Accounts and endpoints of Azure and Google Cloud in the environment and in connection strings."""
+"""Accounts and endpoints of Azure and Google Cloud from the environment and connection strings."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ STRING = "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=a2V5eQ==;En
         ),
     ],
 )
-def test_azure_account_is_that_of_the_environment(environment: dict[str, str], settings: dict[str, str]) -> None:
+def test_azure_account_is_read_from_the_environment(environment: dict[str, str], settings: dict[str, str]) -> None:
     assert azure_settings(environment) == settings
 
 
 @pytest.mark.parametrize("text", ["AccountKey=secret", "secret"])
-def test_string_that_is_no_connection_string_is_not_shown(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_connection_string_is_not_shown_in_errors(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="the connection string of the Azure storage account has") as error:
         azure_settings({"AZURE_STORAGE_CONNECTION_STRING": text})
     assert "secret" not in str(error.value)
@@ -60,7 +60,7 @@ def test_string_that_is_no_connection_string_is_not_shown(text: str, monkeypatch
     assert is_secret("rsm.config.azure_storage_sas_key")
 
 
-def test_emulator_of_google_needs_no_credentials_and_takes_them() -> None:
+def test_google_emulator_is_used_with_and_without_credentials() -> None:
     assert google_settings({}) == {}
     emulator = google_settings({"STORAGE_EMULATOR_HOST": "localhost:9023"})
     assert emulator.pop("google_base_url") == "http://localhost:9023"
@@ -71,7 +71,7 @@ def test_emulator_of_google_needs_no_credentials_and_takes_them() -> None:
     assert google_settings({**both, "GOOGLE_BASE_URL": "http://b"}) == {"google_base_url": "http://b"}
 
 
-def test_account_of_a_config_is_not_mixed_with_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_account_is_not_mixed_with_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{STRING};BlobEndpoint=http://127.0.0.1:1/lake")
     of_environment: Any = ObjectStorage("az://c/p", {})._store
     assert of_environment.config["account_name"] == "lake"

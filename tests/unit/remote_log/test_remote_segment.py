@@ -1,4 +1,4 @@
-"""Reading a segment by chunks: the same batches and offsets as from its file, wherever chunks end."""
+"""Reads of remote segments by chunks: the same batches and offsets as from the local file."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def reader(objects: Objects, chunk_bytes: int, cache_bytes: int = 10**6, pending
 
 
 @pytest.mark.parametrize("chunk_bytes", [97, 500, 4096, 10**6])
-def test_every_offset_is_read_as_from_the_file(tmp_path: Path, chunk_bytes: int) -> None:
+def test_remote_read_of_every_offset_matches_the_local_log(tmp_path: Path, chunk_bytes: int) -> None:
     log, objects = filled(tmp_path, chunk_bytes), Objects()
     metadata = uploaded(log, objects)
     end = log.log_end_offset
@@ -116,7 +116,7 @@ def test_every_offset_is_read_as_from_the_file(tmp_path: Path, chunk_bytes: int)
     asyncio.run(test())
 
 
-def test_damaged_and_missing_objects_are_errors_and_reads_are_bounded(tmp_path: Path) -> None:
+def test_damaged_and_missing_objects_raise_errors_and_reads_are_limited(tmp_path: Path) -> None:
     log, objects = filled(tmp_path, 1), Objects()
     metadata = uploaded(log, objects)
     name = object_name(metadata, RemoteFile.LOG)
@@ -137,7 +137,7 @@ def test_damaged_and_missing_objects_are_errors_and_reads_are_bounded(tmp_path: 
         asyncio.run(read(pending=0))
 
 
-def test_readers_of_one_chunk_download_it_once_and_the_cache_is_bounded(tmp_path: Path) -> None:
+def test_concurrent_reads_of_a_chunk_download_it_once_and_the_cache_is_bounded(tmp_path: Path) -> None:
     objects = Objects()
     objects.put("a", b"x" * 1000)
 

@@ -1,4 +1,4 @@
-"""Tiered topics of a cluster: followers, changes of leaders, and failures in the middle of a copy."""
+"""Tiered topics in a cluster: followers, leader changes, and failures during a copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def test_replica_that_was_away_starts_where_the_leaders_disk_starts(cluster: Broker) -> None:
+def test_follower_that_was_down_starts_at_the_local_log_start_offset_of_the_leader(cluster: Broker) -> None:
     topic = TieredTopic(cluster, "away", replicas=2)
     leader = cluster.leader("away")
     follower = next(i for i in topic.partition(leader).image.replicas if i != leader)
@@ -48,27 +48,27 @@ def test_replica_that_was_away_starts_where_the_leaders_disk_starts(cluster: Bro
     assert replica.leader_epochs.entries == led.leader_epochs.entries
     assert replica.producers.producers.keys() == led.producers.producers.keys() != set()
     assert topic.partition(follower).topic_stats.aux_state_requests > 0
-    # the new leader serves the whole topic, and goes on copying
+    # the new leader serves the whole topic, and continues copying
     cluster.move_leader("away", to=follower)
     topic.produce(20, 62)
     topic.wait_local_start(70, follower)
     assert topic.read(82, isolation_level="read_committed") == [0, *range(2, 82)]
     topic.admin.delete_topics(["away"])
-    wait_until(lambda: not [name for name in names(cluster) if "away" in name])
+    wait_until(lambda: not [name for name in object_names(cluster) if "away" in name])
 
 
-def names(cluster: Broker) -> list[str]:
+def object_names(cluster: Broker) -> list[str]:
     storage = next(iter(cluster.nodes.values()))._tiered_storage
     assert storage is not None
     assert isinstance(storage.storage, ObjectStorage)
     return storage.storage.list()
 
 
-def of_topic(cluster: Broker, topic: str) -> list[str]:
-    return [name for name in names(cluster) if name.startswith(topic)]
+def objects_of_topic(cluster: Broker, topic: str) -> list[str]:
+    return [name for name in object_names(cluster) if name.startswith(topic)]
 
 
-def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
+def test_leader_change_during_a_copy_leaves_no_orphaned_objects(
     cluster: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = TieredTopic(cluster, "moved", replicas=2)
@@ -100,11 +100,11 @@ def test_change_of_leader_in_the_middle_of_a_copy_leaves_no_orphan(
     second = cluster.move_leader("moved")
     # the new leader copies the range itself, and deletes the copy of the old one, which is not finished
     topic.wait_local_start(14, second)
-    wait_until(lambda: not any(name.startswith(paused[0]) for name in names(cluster)))
+    wait_until(lambda: not any(name.startswith(paused[0]) for name in object_names(cluster)))
     resume.set()
-    assert failed.wait(SECONDS), "the old leader deletes what it has written too late; it tries again"
+    assert failed.wait(SECONDS), "the old leader deletes its late objects, and retries after a failure"
     monkeypatch.setattr(storage.storage, "put", put)
     assert topic.read(20) == list(range(20))
-    wait_until(lambda: len(of_topic(cluster, "moved")) == 2 * 5)
+    wait_until(lambda: len(objects_of_topic(cluster, "moved")) == 2 * 5)
     # both brokers delete locally
     topic.wait_local_start(14, first)

@@ -1,4 +1,4 @@
-"""A tiered topic of one broker: copied, deleted locally, read, expired, deleted."""
+"""A tiered topic of one broker: copy, local deletion, reads, retention and topic deletion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scrape(broker: Broker) -> Scraped:
     return asyncio.run_coroutine_threadsafe(scraped(broker.nodes[0]), broker._loop).result()  # type: ignore[arg-type]
 
 
-def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Path) -> None:
+def test_records_and_offsets_are_read_from_remote_storage(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     with Broker({**configs(url), "rsm.config.chunk.bytes": 65536}, data_dir=tmp_path / "data") as broker:
         topic = TieredTopic(broker)
@@ -51,7 +51,7 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
         topic.admin.delete_records({topic.tp: 10})
         wait_until(lambda: topic.copied_bases()[0] == 7)
         assert offsets(OffsetSpec.earliest()) == 10
-        # the deletion of the first segment has begun, and is recorded as finished when its objects are gone
+        # the deletion of the first segment has begun, and is recorded as finished when its objects are deleted
         wait_until(lambda: scrape(broker).value(f"{TOPIC_METRICS}remotelogmetadatacount", topic="t") == 7)
         metrics = scrape(broker)
         for name, value in (
@@ -62,7 +62,7 @@ def test_records_are_read_from_remote_storage_and_offsets_looked_up(tmp_path: Pa
             assert metrics.value(TOPIC_METRICS + name, topic="t") == value
         assert metrics.value(f"{TOPIC_METRICS}remotefetchbytes_total", topic="t") > 10_000
 
-    # without its checkpoint, the log start offset is found in remote storage again
+    # without its checkpoint, the log start offset is read from remote storage
     (tmp_path / "data" / "log-start-offset-checkpoint").unlink()
     with Broker(configs(url), data_dir=tmp_path / "data") as broker:
         topic = TieredTopic(broker)
@@ -91,7 +91,7 @@ def test_closed_segments_of_an_idle_topic_are_copied_after_a_crash(tmp_path: Pat
         assert topic.copied_bases() == list(range(0, 28, SEGMENT_RECORDS))
 
 
-def test_retention_deletes_in_remote_storage_and_the_disabled_topic_keeps_nothing_there() -> None:
+def test_retention_and_disabling_tiered_storage_delete_remote_segments() -> None:
     with Broker(configs()) as broker:
         topic = TieredTopic(broker)
         topic.produce(60)
@@ -132,7 +132,7 @@ def tiered() -> object:
         yield broker
 
 
-def test_aborted_transactions_are_skipped_wherever_their_markers_are(tiered: Broker) -> None:
+def test_aborted_transactions_across_remote_and_local_segments_are_skipped(tiered: Broker) -> None:
     topic = TieredTopic(tiered, "transactions")
     committed: list[int] = []
     with KafkaProducer(
@@ -156,7 +156,7 @@ def test_aborted_transactions_are_skipped_wherever_their_markers_are(tiered: Bro
     assert any(name.endswith(RemoteFile.TRANSACTION_INDEX.value) for name in topic.objects())
 
 
-def test_an_outage_delays_copies_and_reads_and_loses_nothing(
+def test_remote_storage_outage_delays_copies_and_reads_without_loss(
     tiered: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, logger="ottla.remote_log")
@@ -170,12 +170,12 @@ def test_an_outage_delays_copies_and_reads_and_loses_nothing(
         put(name, content)
         written.append(name)
         if len(written) % 3 == 0:
-            raise RemoteStorageError("the answer was lost")
+            raise RemoteStorageError("the response was lost")
 
     monkeypatch.setattr(storage.storage, "put", failing_put)
     topic.produce(20)
     wait_until(lambda: len(written) > 6)
-    assert topic.partition().log.local_log_start_offset == 0, "nothing is copied completely"
+    assert topic.partition().log.local_log_start_offset == 0, "no segment is copied completely"
     monkeypatch.setattr(storage.storage, "put", put)
     topic.wait_local_start(14)
     wait_until(lambda: sum("outage" in name for name in remote_names(tiered)) == 2 * 5)
@@ -232,7 +232,7 @@ def remote_names(broker: Broker) -> Sequence[str]:
     return storage.storage.list()
 
 
-def test_a_slow_store_delays_its_readers_only(tiered: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_remote_storage_delays_remote_reads_only(tiered: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = TieredTopic(tiered, "slow")
     topic.produce(30)
     topic.wait_local_start(28)
@@ -251,4 +251,4 @@ def test_a_slow_store_delays_its_readers_only(tiered: Broker, monkeypatch: pytes
     assert not calls
     assert topic.read(7) == list(range(7))
     assert calls, "the data is in the cache"
-    assert len(set(calls)) == len(calls), "what a reader has not waited for is in the cache, not read again"
+    assert len(set(calls)) == len(calls), "chunks of timed out reads are cached and not downloaded again"

@@ -19,7 +19,7 @@ SEGMENT_RECORDS = 7
 
 
 def configs(url: str | None = None) -> dict[str, Any]:
-    """Return the configs of a broker with a store of its own, whose tasks run often."""
+    """Return the configs of a broker with a separate remote storage and frequent tasks."""
     return {
         "remote.log.storage.system.enable": "true",
         "rsm.config.url": url or f"memory://{uuid4()}",
@@ -35,7 +35,7 @@ def wait_until(condition: Callable[[], object]) -> None:
     """Return when a condition holds."""
     deadline = time.monotonic() + SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.005)
 
 

@@ -46,7 +46,7 @@ def url(broker: Broker) -> Iterator[str]:
         yield url
 
 
-def test_records_are_sent_and_read_with_schemas_of_the_registry(broker: Broker, url: str) -> None:
+def test_records_are_sent_and_received_with_schemas_of_the_registry(broker: Broker, url: str) -> None:
     registry = SchemaRegistryClient(f"http://127.0.0.1:1,{url}")  # the first one does not respond
     options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
     serializers: dict[str, Any] = {
@@ -68,7 +68,7 @@ def test_records_are_sent_and_read_with_schemas_of_the_registry(broker: Broker, 
     assert [(record.key, record.value) for record in records] == [("k", {"page": "/", "n": None}), ("gone", None)]
 
 
-def test_options_choose_subject_and_schema(url: str) -> None:
+def test_options_determine_subject_and_schema(url: str) -> None:
     registry = SchemaRegistryClient(url)
     by_record = AvroSerializer(registry, json.dumps(VISIT), subject_name_strategy="TopicRecordNameStrategy")
     data = by_record.serialize("t", {"page": "/", "n": 3})
@@ -111,7 +111,7 @@ def test_options_choose_subject_and_schema(url: str) -> None:
         SchemaRegistryClient("http://127.0.0.1:1").subjects()
 
 
-def test_bytes_have_no_length_and_references_are_resolved(url: str) -> None:
+def test_bytes_schema_has_no_length_prefix_and_references_are_resolved(url: str) -> None:
     registry = SchemaRegistryClient(url)
     data = AvroSerializer(registry, "bytes").serialize("raw", b"abc")
     assert data is not None

@@ -57,7 +57,7 @@ def test_values_are_validated_and_written_as_json(url: str) -> None:
         JsonSchemaSerializer(registry, "{")
 
 
-def test_references_are_followed(url: str) -> None:
+def test_schema_references_are_resolved(url: str) -> None:
     registry = SchemaRegistryClient(url)
     registry.register("page", Schema('{"type": "string"}', "JSON"))
     text = '{"type": "object", "properties": {"page": {"$ref": "page.json"}}}'

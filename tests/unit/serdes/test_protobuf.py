@@ -27,7 +27,7 @@ class MemoryRegistry(SchemaRegistryClient):
         return len(self.schemas)
 
 
-def test_message_is_preceded_by_the_path_of_its_type() -> None:
+def test_message_is_preceded_by_its_message_indexes() -> None:
     registry = MemoryRegistry()
     message = timestamp_pb2.Timestamp(seconds=3)
     data = ProtobufSerializer(registry, timestamp_pb2.Timestamp).serialize("t", message)
@@ -49,7 +49,7 @@ def test_message_is_preceded_by_the_path_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("path", [[0], [1], [0, 0], [3, 70, 9000]])
-def test_paths_are_read_as_they_are_written(path: list[int]) -> None:
+def test_message_indexes_round_trip(path: list[int]) -> None:
     data = message_indexes(path)
     assert message_path(memoryview(data + b"rest")) == (path, len(data))
 

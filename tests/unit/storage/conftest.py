@@ -1,3 +1,5 @@
+"""Fixtures for tests of storage: batches, and a log that can be opened again as after a restart."""
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ def batch(
     base_offset: int = 0,
     **options: Any,
 ) -> memoryview:
-    """A writable batch of rows: a value, or (key, value), or (timestamp, key, value)."""
+    """Return a writable batch of rows: a value, (key, value), or (timestamp, key, value)."""
     builder = BatchBuilder(bytearray(200_000), codec, base_offset=base_offset)
     for row in rows:
         match row:
@@ -53,7 +55,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make_log(tmp_path: Path, clock: ManualClock) -> Callable[..., Log]:
-    """Opens the log in the test's directory; again and again, as after a restart."""
+    """A function that opens the log in the directory of the test; it may be called again, as after a restart."""
 
     def make(*, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, **config: Any) -> Log:
         return open_log(

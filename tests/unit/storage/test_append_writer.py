@@ -1,4 +1,4 @@
-"""Appends to a disk that does not keep up: a thread writes them, and what is not written cannot be read."""
+"""Appends to a slow disk: a thread writes them, and they are readable once they are written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def readable(log: Log) -> int:
         return len(piece.read())
 
 
-async def test_write_after_a_slow_one_is_queued_until_the_disk_is_calm(disk: SlowWrites, tmp_path: Path) -> None:
+async def test_write_after_a_slow_one_is_queued_until_the_disk_has_recovered(disk: SlowWrites, tmp_path: Path) -> None:
     assert not disk.writer.keeps_up
     assert disk.writer.slow_writes == 1
     disk.now += CALM_SECONDS
@@ -69,7 +69,7 @@ async def test_append_to_a_slow_disk_is_readable_when_it_is_written(
     log.close()
 
 
-async def test_append_is_queued_behind_others_though_the_disk_is_calm(
+async def test_append_is_queued_behind_others_after_the_disk_has_recovered(
     disk: SlowWrites, make_slow_log: Callable[..., Log]
 ) -> None:
     log = make_slow_log()
@@ -82,7 +82,7 @@ async def test_append_is_queued_behind_others_though_the_disk_is_calm(
     assert (disk.thread.jobs, values(log)) == ([], [b"a", b"b", b"c"])
 
 
-async def test_timestamp_of_an_append_that_is_not_written_is_not_found(
+async def test_offset_for_time_ignores_appends_that_are_not_written(
     disk: SlowWrites, make_slow_log: Callable[..., Log]
 ) -> None:
     log = make_slow_log()
@@ -94,7 +94,7 @@ async def test_timestamp_of_an_append_that_is_not_written_is_not_found(
     assert first.offset == 0
 
 
-async def test_flush_covers_what_is_written_only(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
+async def test_flush_covers_written_appends_only(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
     log = make_slow_log()
     append(log, b"a", b"b")
     await disk.write_next()
@@ -131,7 +131,7 @@ async def test_truncation_waits_for_queued_writes(disk: SlowWrites, make_slow_lo
     assert values(log) == [b"a", b"d"]
 
 
-async def test_result_of_a_write_before_a_truncation_does_not_count_for_the_next_append(
+async def test_result_of_a_write_before_a_truncation_is_ignored(
     disk: SlowWrites, make_slow_log: Callable[..., Log]
 ) -> None:
     log = make_slow_log()
@@ -147,7 +147,7 @@ async def test_result_of_a_write_before_a_truncation_does_not_count_for_the_next
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EIO, DiskFailedError), (errno.ENOSPC, DiskFullError)])
-async def test_failed_write_is_reported_and_can_be_repeated(
+async def test_failed_write_is_reported_and_can_be_retried(
     disk: SlowWrites, make_slow_log: Callable[..., Log], number: int, kind: type[Exception]
 ) -> None:
     log = make_slow_log()
@@ -163,7 +163,7 @@ async def test_failed_write_is_reported_and_can_be_repeated(
     assert values(log) == [b"a", b"b"]
 
 
-async def test_close_writes_what_is_queued(tmp_path: Path) -> None:
+async def test_close_writes_queued_appends(tmp_path: Path) -> None:
     writer = AppendWriter(tmp_path)
     with LogDir.open(tmp_path, broker_id=0, writer=writer) as log_dir:
         log_dir.load(lambda _: LogConfig())
@@ -176,7 +176,7 @@ async def test_close_writes_what_is_queued(tmp_path: Path) -> None:
         assert values(log_dir.logs[TopicPartition("t", 0)]) == [b"a", b"b"]
 
 
-async def test_event_loop_is_woken_up_once_for_the_writes_that_are_finished_by_then(
+async def test_event_loop_is_woken_up_once_for_all_finished_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, wake_ups = asyncio.get_running_loop(), []
@@ -185,7 +185,7 @@ async def test_event_loop_is_woken_up_once_for_the_writes_that_are_finished_by_t
     writer._slow_until = float("inf")
     log = open_log(tmp_path / str(TP), TP, LogConfig(), writer=writer)
     append(log, b"a", b"b", b"c")
-    log._wait_written()  # the thread has finished, the event loop has handled nothing
+    log._wait_written()  # the thread has finished, and the event loop has not handled the results
     (handle_results,) = wake_ups
     handle_results()
     assert (writer.queued, writer.queued_bytes, values(log)) == (0, 0, [b"a", b"b", b"c"])
@@ -196,7 +196,7 @@ async def test_event_loop_is_woken_up_once_for_the_writes_that_are_finished_by_t
     writer.close()
 
 
-async def test_full_queue_lets_producers_wait_for_space(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
+async def test_producers_wait_for_space_in_a_full_queue(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
     log = make_slow_log()
     append(log, b"a")
     disk.writer.queued_bytes += MAX_QUEUED_BYTES

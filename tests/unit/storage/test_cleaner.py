@@ -1,3 +1,5 @@
+"""Compaction: retained records, tombstones, transactions, producer state, and failed passes."""
+
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,14 +40,14 @@ def as_dict(log: Log) -> dict[bytes | None, tuple[int, bytes | None, int]]:
 
 
 def clean(log: Log, first_dirty: int = 0, **options: Any) -> int:
-    """Compact all that was written, by closing the active segment first."""
+    """Roll the active segment and compact the log."""
     if log.active.size:
         log.roll()
     return cleaner.clean(log, first_dirty, **options)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_last_record_of_each_key_stays_where_it_was(log: Log, codec: int) -> None:
+def test_last_record_of_each_key_keeps_its_offset(log: Log, codec: int) -> None:
     rng = random.Random(codec)
     for _ in range(50):
         put(log, *[(b"k%d" % rng.randrange(10), rng.randbytes(20)) for _ in range(3)], codec=codec)
@@ -58,7 +60,7 @@ def test_last_record_of_each_key_stays_where_it_was(log: Log, codec: int) -> Non
     assert log.log_end_offset == end
 
 
-def test_offsets_between_kept_records_are_read_from_the_next_one(log: Log) -> None:
+def test_read_at_a_removed_offset_returns_the_next_record(log: Log) -> None:
     for i in range(20):
         put(log, (b"same", b"%d" % i), (b"k%d" % i, b"x" * 80))
     clean(log)
@@ -70,7 +72,7 @@ def test_offsets_between_kept_records_are_read_from_the_next_one(log: Log) -> No
     assert 0 not in stored
 
 
-def test_small_segments_are_put_together(log: Log) -> None:
+def test_small_segments_are_merged(log: Log) -> None:
     for i in range(40):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     segments = len(log.segments)
@@ -78,7 +80,7 @@ def test_small_segments_are_put_together(log: Log) -> None:
     assert len(log.segments) < segments / 2
 
 
-def test_tombstone_goes_after_its_time(log: Log, clock: ManualClock) -> None:
+def test_tombstone_is_removed_after_delete_retention_ms(log: Log, clock: ManualClock) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", None))
     end = clean(log)
@@ -93,13 +95,13 @@ def test_tombstone_goes_after_its_time(log: Log, clock: ManualClock) -> None:
     assert set(as_dict(log)) == {b"b", b"c", b"d"}
 
 
-def test_active_segment_is_not_touched(log: Log) -> None:
+def test_active_segment_is_not_compacted(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     assert cleaner.clean(log, 0) == 0
     assert len(contents(log)) == 2
 
 
-def test_nothing_above_the_last_stable_offset_is_touched(log: Log) -> None:
+def test_records_above_the_last_stable_offset_are_not_compacted(log: Log) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     put(log, (b"a", b"3"))
@@ -107,7 +109,7 @@ def test_nothing_above_the_last_stable_offset_is_touched(log: Log) -> None:
     assert len(contents(log)) == 3
 
 
-def test_minimum_lag_protects_young_records(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_min_compaction_lag_protects_recent_records(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(**SMALL, min_compaction_lag_ms=5000)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
@@ -117,7 +119,7 @@ def test_minimum_lag_protects_young_records(make_log: Callable[..., Log], clock:
     assert [r.value for r in contents(log)] == [b"2"]
 
 
-def test_rolled_back_records_go_and_committed_ones_stay(log: Log, clock: ManualClock) -> None:
+def test_aborted_records_are_removed_and_committed_ones_stay(log: Log, clock: ManualClock) -> None:
     def marker(kind: int, producer_id: int) -> None:
         data = batch(
             marker_record(kind, 0), producer_id=producer_id, producer_epoch=0, transactional=True, control=True
@@ -137,17 +139,17 @@ def test_rolled_back_records_go_and_committed_ones_stay(log: Log, clock: ManualC
 
     assert users() == [b"old", b"committed", b"plain"]
     assert len(contents(log)) == 5, "both markers stay at first"
-    del log.producers.producers[1]  # whose last batch, now empty, stood for its sequence
+    del log.producers.producers[1]  # its last batch, which is empty, was retained for its sequence
     for newer in (b"new", b"newer"):
         clock.advance(1001)
         put(log, (b"c", newer))
         end = clean(log, end)
     assert users() == [b"old", b"committed", b"newer"]
-    assert len(contents(log)) == 4, "the marker of what was rolled back went"
+    assert len(contents(log)) == 4, "the marker of the aborted transaction is removed"
 
 
 @pytest.mark.parametrize("bound", ["map", "watermark"])
-def test_rolled_back_records_behind_the_end_of_a_pass_stay_hidden(make_log: Callable[..., Log], bound: str) -> None:
+def test_aborted_records_after_the_end_of_a_pass_stay_hidden(make_log: Callable[..., Log], bound: str) -> None:
     log = make_log(**SMALL | {"segment_bytes": 2000})
     for i in range(12):
         put(log, (b"k%d" % i, b"x" * 50), producer_id=1, producer_epoch=0, base_sequence=i, transactional=True)
@@ -188,7 +190,7 @@ def test_last_batch_of_a_producer_keeps_its_sequence(make_log: Callable[..., Log
     assert again.producers.producers[4].last_sequence == 6
 
 
-def test_log_append_time_survives(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_log_append_time_survives_compaction(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(**SMALL, message_timestamp_type="LogAppendTime")
     put(log, (b"a", b"1"), (b"b", b"2"))
     clock.advance(50)
@@ -197,7 +199,7 @@ def test_log_append_time_survives(make_log: Callable[..., Log], clock: ManualClo
     assert [(r.value, r.timestamp) for r in contents(log)] == [(b"2", NOW), (b"3", NOW + 50)]
 
 
-def test_full_map_ends_the_pass_between_batches(log: Log) -> None:
+def test_full_offset_map_ends_the_pass_between_batches(log: Log) -> None:
     for i in range(20):
         put(log, (b"k%d" % i, b"1"), (b"k%d" % (i + 1), b"2"))
     before = as_dict(log)
@@ -211,7 +213,7 @@ def test_full_map_ends_the_pass_between_batches(log: Log) -> None:
     assert len(contents(log)) < 40
 
 
-def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log: Log) -> None:
+def test_pass_is_aborted_if_the_log_lost_segments_meanwhile(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
@@ -224,7 +226,7 @@ def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log: Log) -> None:
     assert not list(log.dir.glob("*.cleaned"))
 
 
-def test_pass_is_given_up_if_the_log_was_truncated_meanwhile(log: Log) -> None:
+def test_pass_is_aborted_if_the_log_was_truncated_meanwhile(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
@@ -236,7 +238,7 @@ def test_pass_is_given_up_if_the_log_was_truncated_meanwhile(log: Log) -> None:
     assert contents(log) == before
 
 
-def test_failed_copy_leaves_nothing_behind(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_copy_leaves_no_files(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     before = contents(log)
@@ -248,7 +250,7 @@ def test_failed_copy_leaves_nothing_behind(log: Log, monkeypatch: pytest.MonkeyP
     assert not list(log.dir.glob("*.cleaned"))
 
 
-def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log: Log) -> None:
+def test_dirtiest_log_is_chosen_once_it_reaches_min_cleanable_dirty_ratio(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
@@ -263,7 +265,7 @@ def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log: Log) -> None:
     assert cleanable.dirtiest([cleanable.measure(log, half, now + 10**12)]) is not None
 
 
-def test_keys_of_all_lengths_are_distinguished() -> None:
+def test_offset_map_distinguishes_keys_of_all_lengths() -> None:
     seen = OffsetMap(1 << 20)
     keys = [b"x" * n for n in range(40)] + [b"y" * n for n in range(1, 40)]
     for offset, key in enumerate(keys):
@@ -272,14 +274,16 @@ def test_keys_of_all_lengths_are_distinguished() -> None:
     assert seen.get(b"unknown") == -1
 
 
-def test_compression_none_is_kept_by_a_rewrite(log: Log) -> None:
+def test_compaction_does_not_compress_uncompressed_batches(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", b"3"))
     clean(log)
     assert all(header.codec == compression.NONE for header, _ in log.batches_from(0))
 
 
-def test_segment_is_closed_in_time_for_its_compaction(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_segment_is_rolled_and_compacted_after_max_compaction_lag(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), timestamp=NOW + 1001)
@@ -314,7 +318,7 @@ def log_dir(tmp_path: Path, clock: ManualClock) -> Iterator[LogDir]:
         yield actual
 
 
-def test_passes_at_a_time_are_over_different_logs(log_dir: LogDir) -> None:
+def test_concurrent_passes_compact_different_logs(log_dir: LogDir) -> None:
     first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
     assert first is not None
     assert second is not None
@@ -329,7 +333,7 @@ def test_passes_at_a_time_are_over_different_logs(log_dir: LogDir) -> None:
     assert len(contents(again.log)) < 30
 
 
-def test_damaged_log_does_not_keep_others_from_compaction(log_dir: LogDir) -> None:
+def test_damaged_log_does_not_prevent_compaction_of_others(log_dir: LogDir) -> None:
     first = log_dir.next_cleaning(NOW)
     assert first is not None
     log_dir.abort_cleaning(first, "it is damaged")
@@ -340,11 +344,11 @@ def test_damaged_log_does_not_keep_others_from_compaction(log_dir: LogDir) -> No
         log_dir.abort_cleaning(following)
     too_small = log_dir.next_cleaning(NOW)
     assert too_small is not None
-    assert not run_steps(log_dir.finish_cleaning(too_small)), "a pass without progress is not tried for ever"
+    assert not run_steps(log_dir.finish_cleaning(too_small)), "a pass without progress is not repeated"
     assert log_dir.next_cleaning(NOW) is None
 
 
-def test_damage_in_a_log_is_found_by_its_compaction(log: Log) -> None:
+def test_compaction_of_a_damaged_log_raises_corrupt_message_error(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     path = log.segments[0].path(".log")

@@ -1,4 +1,4 @@
-"""Compaction against a list: whatever is written and whenever it runs, each key's last committed value is read."""
+"""Model test of compaction: after random writes and passes, the last committed value of each key is read."""
 
 import random
 from collections.abc import Callable
@@ -26,7 +26,7 @@ CONFIG = {
 
 
 class Model:
-    """A log, and all that was ever written to it."""
+    """A log, and all records that were written to it."""
 
     def __init__(self, make_log: Callable[..., Log], clock: ManualClock, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -36,13 +36,13 @@ class Model:
         self.written: dict[int, tuple[bytes, bytes | None, int]] = {}
         """Offset → (key, value, timestamp) of users' records."""
         self.aborted: set[int] = set()
-        """Offsets of records that were rolled back."""
+        """Offsets of records of aborted transactions."""
         self.open: dict[int, list[int]] = {}
         """Producer id → offsets in its open transaction."""
         self.sequence = {1: 0, 2: 0, 3: 0}
         self.cleaned_to = 0
-        self.tombstones_met: dict[int, int] = {}
-        """Offset of a tombstone → when a pass first met it."""
+        self.tombstones_seen: dict[int, int] = {}
+        """Offset of a tombstone → the time of the first pass over it."""
 
     def append(self, producer_id: int = -1) -> None:
         rng = self.rng
@@ -96,7 +96,7 @@ class Model:
         self.cleaned_to = cleaner.clean(self.log, self.cleaned_to, map_bytes=keys * BYTES_PER_KEY)
         for offset, (_, value, _) in self.written.items():
             if value is None and offset < self.cleaned_to:
-                self.tombstones_met.setdefault(offset, self.clock.now_ms())
+                self.tombstones_seen.setdefault(offset, self.clock.now_ms())
 
     def restart(self) -> None:
         if self.rng.random() < 0.5:
@@ -105,7 +105,7 @@ class Model:
         else:
             self.log.close_without_flush()
             for path in self.log.dir.glob("*.snapshot"):
-                path.unlink()  # the batches must suffice
+                path.unlink()  # the state is rebuilt from the batches
             self.log = self.make_log(**CONFIG)
         self.log.high_watermark = self.log.log_end_offset
         stored = {p.id: p.last_sequence for p in self.log.producers.producers.values()}
@@ -114,7 +114,7 @@ class Model:
         }
 
     def committed(self, until: int) -> dict[bytes, tuple[int, bytes | None]]:
-        """Key → (offset, value) as of `until`, for a reader of committed records."""
+        """Return the last committed (offset, value) of each key before `until`."""
         undecided = {offset for offsets in self.open.values() for offset in offsets}
         return {
             key: (offset, value)
@@ -123,17 +123,17 @@ class Model:
         }
 
     def read_committed(self) -> list[Record]:
-        """What such a reader finds: transactions that were rolled back are hidden by the log's own list."""
+        """Read as a read_committed consumer, which skips the aborted transactions that the log lists."""
         log = self.log
-        hidden = log.aborted_transactions(0, log.log_end_offset)
+        aborted = log.aborted_transactions(0, log.log_end_offset)
         stable = log.last_stable_offset
         actual = []
         for header, data in log.batches_from(0):
-            rolled_back = header.is_transactional and any(
+            is_aborted = header.is_transactional and any(
                 a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
-                for a in hidden
+                for a in aborted
             )
-            if header.base_offset < stable and not header.is_control and not rolled_back:
+            if header.base_offset < stable and not header.is_control and not is_aborted:
                 actual += decode_records(data, 0, header)
         return actual
 
@@ -147,7 +147,7 @@ class Model:
         for key, (offset, value) in self.committed(log.last_stable_offset).items():
             assert values.get(key) == (offset, value) or (value is None and key not in values), key
         clean = [r.key for r in actual if r.offset < self.cleaned_to]
-        assert len(clean) == len(set(clean)), "one record of each key where compaction has been"
+        assert len(clean) == len(set(clean)), "the compacted part has one record of each key"
         self._check_tombstones({r.offset for r in actual})
         for offset in range(log.log_start_offset, log.log_end_offset, 3):
             header = next(iter(log.batches_from(offset)), (None,))[0]
@@ -161,15 +161,17 @@ class Model:
         for offset, value in latest.values():
             if value is not None:
                 continue
-            met = self.tombstones_met[offset]
-            assert offset in actual or now >= met + RETENTION_MS, "a reader may not have seen it yet"
+            first_seen = self.tombstones_seen[offset]
+            assert offset in actual or now >= first_seen + RETENTION_MS, "a reader may not have seen it yet"
 
 
 STEPS = ("write",) * 8 + ("clean", "restart")
 
 
 @pytest.mark.parametrize("seed", range(repeats(8, 50)))
-def test_compaction_loses_no_last_value(make_log: Callable[..., Log], clock: ManualClock, seed: int) -> None:
+def test_compaction_keeps_the_last_committed_value_of_each_key(
+    make_log: Callable[..., Log], clock: ManualClock, seed: int
+) -> None:
     model = Model(make_log, clock, seed)
     for step in range(70):
         getattr(model, model.rng.choice(STEPS))()

@@ -1,4 +1,4 @@
-"""Kills, cuts and garbage: what was flushed is there, offsets have no gap, every index points at a batch."""
+"""Recovery from kills, truncation and damage: flushed records survive, offsets have no gaps, indexes are valid."""
 
 import random
 import shutil
@@ -34,7 +34,7 @@ def fill(log: Log, rng: Random, count: int) -> None:
 
 
 def check(log: Log, before: list[Record], flushed: int) -> None:
-    """The log is a prefix of what was written and reaches the recovery point; its indexes and epochs fit."""
+    """Check that the log is a prefix of `before` up to `flushed` at least, with matching indexes and epochs."""
     actual = contents(log)
     assert actual == before[: len(actual)]
     assert [r.offset for r in actual] == list(range(len(actual)))
@@ -64,11 +64,11 @@ def after_crash(make_log: Callable[..., Log], log: Log, before: list[Record], fl
     check(clean, contents(clean), clean.log_end_offset)
 
 
-def test_epochs_of_an_undone_truncation_are_read_from_the_batches(make_log: Callable[..., Log]) -> None:
+def test_leader_epochs_of_a_lost_truncation_are_rebuilt_from_the_batches(make_log: Callable[..., Log]) -> None:
     log = make_log(**CONFIG)
     for _ in range(5):
         log.append(batch(b"of epoch 0"), leader_epoch=0)
-    log.leader_epochs.assign(1, 3)  # the log was truncated to 3 for it, and that was not on disk
+    log.leader_epochs.assign(1, 3)  # a truncation to 3 that was lost, because it was not on disk
     log.close_without_flush()
     again = make_log(recovery_point=0, **CONFIG)
     assert again.log_end_offset == 5
@@ -77,7 +77,7 @@ def test_epochs_of_an_undone_truncation_are_read_from_the_batches(make_log: Call
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_end_of_the_active_segment_cut_or_garbled(make_log: Callable[..., Log], seed: int) -> None:
+def test_recovery_truncates_a_damaged_end_of_the_active_segment(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -99,7 +99,7 @@ def test_end_of_the_active_segment_cut_or_garbled(make_log: Callable[..., Log], 
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_file_that_was_damaged_after_a_clean_shutdown(make_log: Callable[..., Log], seed: int) -> None:
+def test_segment_damaged_after_a_clean_shutdown_is_truncated(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -127,7 +127,9 @@ def test_file_that_was_damaged_after_a_clean_shutdown(make_log: Callable[..., Lo
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "garbage", "zeros", "empty", "odd", "short"])
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_index_missing_or_senseless(make_log: Callable[..., Log], suffix: str, damage: str, which: int) -> None:
+def test_missing_or_damaged_index_is_rebuilt(
+    make_log: Callable[..., Log], suffix: str, damage: str, which: int
+) -> None:
     log = make_log(**CONFIG)
     fill(log, random.Random(1), 60)
     log.flush(log.active.base_offset)
@@ -154,7 +156,7 @@ def test_index_missing_or_senseless(make_log: Callable[..., Log], suffix: str, d
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log: Callable[..., Log], seed: int) -> None:
+def test_damage_above_the_recovery_point_truncates_the_log_there(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -186,7 +188,7 @@ def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log: Call
         "00000000000000000000.index.swap",
     ],
 )
-def test_leftovers_are_removed(make_log: Callable[..., Log], name: str) -> None:
+def test_leftover_files_are_removed(make_log: Callable[..., Log], name: str) -> None:
     log = make_log(**CONFIG)
     fill(log, random.Random(1), 30)
     before = contents(log)
@@ -214,7 +216,7 @@ def test_damaged_state_files_are_rebuilt(make_log: Callable[..., Log], name: str
 
 
 @pytest.mark.parametrize("content", [b"", bytes(43)])
-def test_topic_id_that_was_not_on_disk_counts_as_missing(make_log: Callable[..., Log], content: bytes) -> None:
+def test_empty_or_zeroed_topic_id_file_counts_as_missing(make_log: Callable[..., Log], content: bytes) -> None:
     log = make_log(**CONFIG)
     log.append(batch(b"x"), leader_epoch=0)
     log.close_without_flush()
@@ -226,7 +228,7 @@ def test_topic_id_that_was_not_on_disk_counts_as_missing(make_log: Callable[...,
 
 @pytest.fixture
 def compacted(make_log: Callable[..., Log]) -> tuple[Log, CleanerPass, dict[bytes | None, Record]]:
-    """A log before compaction, after its `.cleaned` files were written, and what it must hold after."""
+    """A log whose `.cleaned` files are written but not installed, its cleaner pass, and the expected records."""
     log = make_log(cleanup_policy=("compact",), **CONFIG)
     fill(log, random.Random(3), 60)
     log.flush()
@@ -237,12 +239,12 @@ def compacted(make_log: Callable[..., Log]) -> tuple[Log, CleanerPass, dict[byte
     return log, cleaning, before
 
 
-class Crash(Exception):  # noqa: N818  # not an error: the moment at which the process ends
+class Crash(Exception):  # noqa: N818  # not an error: the end of the process
     pass
 
 
 @pytest.mark.parametrize("step", range(60))
-def test_crash_at_any_rename_or_removal_of_a_compaction(
+def test_crash_at_any_rename_or_removal_of_a_compaction_loses_no_records(
     compacted: tuple[Log, CleanerPass, dict[bytes | None, Record]],
     make_log: Callable[..., Log],
     monkeypatch: pytest.MonkeyPatch,
@@ -304,8 +306,8 @@ WRITER = """
 
 
 @pytest.mark.slow
-def test_killed_writer_loses_nothing_that_it_reported(tmp_path: Path) -> None:
-    """Three kills of one data directory; SIGKILL leaves the page cache, so even unflushed appends must be there."""
+def test_killed_writer_loses_no_acknowledged_records(tmp_path: Path) -> None:
+    """Kill three writers of one data directory. SIGKILL keeps the page cache, so even unflushed appends survive."""
     from ottla.config.topic import LogConfig
     from ottla.storage.log_dir import LogDir
 

@@ -1,4 +1,4 @@
-"""The two indexes against lists: a lookup finds what a linear scan does, in memory, in the file, and after a cut."""
+"""Model tests of offset and time index: lookups match a linear scan, in memory, from the file, and after truncation."""
 
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ottla.storage.index import OFFSET, POSITION, CorruptIndexError, OffsetIndex
 
 BASE = 1000
 steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40)
-# an entry of nothing but zeros does not count
+# an entry of zeros is ignored
 times = st.lists(st.tuples(st.sampled_from([-1, *range(1, 300)]), st.integers(0, 20)), max_size=40)
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
@@ -23,14 +23,14 @@ AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks() -> Iterator[None]:
-    """A search in a file ends in a block of a few entries."""
+    """Let a search in a file end in a block of a few entries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ottla.storage.index, "BLOCK_ENTRIES", 3)
         yield
 
 
 def states(index: AnyIndex) -> Iterator[AnyIndex]:
-    """The index as it is written, then as it is read from its file, then as it is written on."""
+    """Yield the index as it is written, after it is read from its file, and after it is opened for writing again."""
     yield index
     index.finish()
     index.open(writable=False)
@@ -41,13 +41,13 @@ def states(index: AnyIndex) -> Iterator[AnyIndex]:
 
 
 def scan(entries: list[tuple[int, int]], target: int, field: int) -> int:
-    """The number of the last entry that is not above the target."""
+    """Return the number of the last entry that is not above the target, or -1."""
     return max((i for i, entry in enumerate(entries) if entry[field] <= target), default=-1)
 
 
 @settings(max_examples=repeats(30, 300))
 @given(steps=steps, targets=st.lists(st.integers(-5, 2500), max_size=8), cut=st.integers(0, 2500))
-def test_offset_index_finds_what_a_scan_does(steps: list[tuple[int, int]], targets: list[int], cut: int) -> None:
+def test_offset_index_lookup_matches_a_linear_scan(steps: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         index = OffsetIndex(Path(directory) / "x.index", BASE, 4096)
         index.create()
@@ -68,7 +68,7 @@ def test_offset_index_finds_what_a_scan_does(steps: list[tuple[int, int]], targe
 
 @settings(max_examples=repeats(30, 300))
 @given(times=times, targets=st.lists(st.integers(-2, 320), max_size=8), cut=st.integers(0, 500))
-def test_time_index_finds_what_a_scan_does(times: list[tuple[int, int]], targets: list[int], cut: int) -> None:
+def test_time_index_lookup_matches_a_linear_scan(times: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         index = TimeIndex(Path(directory) / "x.timeindex", BASE, 4096)
         index.create()
@@ -90,7 +90,7 @@ def test_time_index_finds_what_a_scan_does(times: list[tuple[int, int]], targets
 
 @settings(max_examples=repeats(30, 300))
 @given(steps=steps, tail=st.integers(0, 40))
-def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps: list[tuple[int, int]], tail: int) -> None:
+def test_preallocated_zeros_after_the_index_entries_are_ignored(steps: list[tuple[int, int]], tail: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "x.index"
         index = OffsetIndex(path, BASE, 4096)
@@ -108,7 +108,7 @@ def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps: list[tup
         assert path.stat().st_size == 8 * (len(steps) + 1)
 
 
-def test_index_of_an_impossible_size_or_order_is_corrupt(tmp_path: Path) -> None:
+def test_index_of_an_invalid_size_or_order_is_corrupt(tmp_path: Path) -> None:
     index = OffsetIndex(tmp_path / "x.index", BASE, 4096)
     index.create()
     for i in range(1, 4):

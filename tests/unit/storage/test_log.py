@@ -1,3 +1,5 @@
+"""The log of a partition: appends, reads, segments, retention, truncation and flushes."""
+
 import errno
 import os
 import time
@@ -48,7 +50,7 @@ def test_append_assigns_offsets_and_epoch_in_place(make_log: Callable[..., Log])
     assert log.leader_epochs.entries == [(3, 0), (4, 2)]
 
 
-def test_several_batches_in_one_append(make_log: Callable[..., Log]) -> None:
+def test_append_of_several_batches_assigns_consecutive_offsets(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(memoryview(bytearray(bytes(batch(b"a", b"b")) + bytes(batch(b"c")))), leader_epoch=0)
     assert [r.offset for r in contents(log)] == [0, 1, 2]
@@ -64,17 +66,17 @@ def test_read_returns_whole_batches_within_its_bounds(make_log: Callable[..., Lo
                 max_offset = min(max_offset, 300)
                 with log.read(offset, max_bytes, max_offset=max_offset) as actual:
                     data = actual.read()
-                got = [h.base_offset for h, _, _ in split(data)]
-                assert got == list(range(offset, offset + len(got)))
-                assert offset + len(got) <= max_offset
+                offsets_read = [h.base_offset for h, _, _ in split(data)]
+                assert offsets_read == list(range(offset, offset + len(offsets_read)))
+                assert offset + len(offsets_read) <= max_offset
                 assert len(data) <= max(max_bytes, size + 10)
                 if max_offset > offset:
-                    assert got, "at least one batch"
+                    assert offsets_read, "at least one batch"
                     room = max_bytes - len(data)
-                    assert offset + len(got) == max_offset or room < size + 10, "as much as fits"
+                    assert offset + len(offsets_read) == max_offset or room < size + 10, "as much as fits"
 
 
-def test_a_read_finds_where_the_previous_one_has_ended_without_reading_the_file(
+def test_sequential_reads_find_their_position_without_reading_the_file(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
@@ -100,7 +102,7 @@ def test_a_read_finds_where_the_previous_one_has_ended_without_reading_the_file(
     assert len(reads) < 1.5 * slices
 
 
-def test_first_batch_larger_than_max_bytes_only_when_asked_for(make_log: Callable[..., Log]) -> None:
+def test_first_batch_larger_than_max_bytes_is_returned_only_with_at_least_one(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"x" * 1000), leader_epoch=0)
     assert log.read(0, 10, max_offset=1).nbytes > 1000
@@ -115,7 +117,7 @@ def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log: Callable[...
     assert [r.offset for r in records(actual.read())] == [1, 2, 3]
 
 
-def test_offsets_outside_of_the_log_are_refused(make_log: Callable[..., Log]) -> None:
+def test_read_outside_of_the_log_raises_offset_out_of_range(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 5)
     assert log.read(5, 100, max_offset=5).nbytes == 0
@@ -138,7 +140,7 @@ def test_slice_stays_readable_after_its_segment_is_deleted(make_log: Callable[..
         actual.fileno()
 
 
-def test_segments_roll_by_size_and_reads_cross_them(make_log: Callable[..., Log], tmp_path: Path) -> None:
+def test_segments_roll_by_size_and_reads_span_them(make_log: Callable[..., Log], tmp_path: Path) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 50)
     assert len(log.segments) > 5
@@ -147,7 +149,7 @@ def test_segments_roll_by_size_and_reads_cross_them(make_log: Callable[..., Log]
     assert log.size == sum(p.stat().st_size for p in tmp_path.rglob("*.log"))
 
 
-def test_segments_roll_by_the_records_time(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_segments_roll_by_record_timestamp(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_ms=1000)
     log.append(batch(b"a", timestamp=NOW), leader_epoch=0)
     log.append(batch(b"b", timestamp=NOW + 1000), leader_epoch=0)
@@ -174,7 +176,7 @@ def test_indexes_are_written_when_their_segment_is_rolled(make_log: Callable[...
     assert first.time_index.path.stat().st_size > 0
 
 
-def test_on_roll_is_called(make_log: Callable[..., Log]) -> None:
+def test_roll_calls_the_listener(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=500)
     listener = log.listener = Mock()
     fill(log, 10)
@@ -186,13 +188,13 @@ def test_batch_above_max_message_bytes_is_too_large(make_log: Callable[..., Log]
         make_log(max_message_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
 
 
-def test_batch_above_segment_bytes_is_refused(make_log: Callable[..., Log]) -> None:
+def test_batch_above_segment_bytes_is_rejected(make_log: Callable[..., Log]) -> None:
     with pytest.raises(RecordListTooLargeError):
         make_log(segment_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
 
 
 @pytest.mark.parametrize("position", [16, 21, 57, 70, -1])
-def test_damaged_batch_is_refused_and_leaves_no_trace(make_log: Callable[..., Log], position: int) -> None:
+def test_damaged_batch_is_rejected_and_not_appended(make_log: Callable[..., Log], position: int) -> None:
     log = make_log()
     data = batch(b"payload")
     data[position] ^= 0x55
@@ -202,18 +204,18 @@ def test_damaged_batch_is_refused_and_leaves_no_trace(make_log: Callable[..., Lo
 
 
 @pytest.mark.parametrize("cut", [1, 30, 70])
-def test_cut_off_batch_is_refused(make_log: Callable[..., Log], cut: int) -> None:
+def test_truncated_batch_is_rejected(make_log: Callable[..., Log], cut: int) -> None:
     with pytest.raises(CorruptMessageError):
         make_log().append(batch(b"payload")[:-cut], leader_epoch=0)
 
 
-def test_client_may_not_write_control_batches(make_log: Callable[..., Log]) -> None:
+def test_control_batch_of_a_client_is_rejected(make_log: Callable[..., Log]) -> None:
     control = batch((b"\0\0\0\1", b"\0\0\0\0\0\0"), control=True, transactional=True, producer_id=1, producer_epoch=0)
     with pytest.raises(InvalidRecordError, match="control"):
         make_log().append(control, leader_epoch=0)
 
 
-def test_record_count_must_match_the_offsets(make_log: Callable[..., Log]) -> None:
+def test_record_count_that_does_not_match_the_offsets_is_rejected(make_log: Callable[..., Log]) -> None:
     data = batch(b"a", b"b")
     data[23:27] = (5).to_bytes(4, "big")
     reseal(data, 0, len(data))
@@ -221,7 +223,7 @@ def test_record_count_must_match_the_offsets(make_log: Callable[..., Log]) -> No
         make_log().append(data, leader_epoch=0)
 
 
-def test_compacted_topic_takes_no_record_without_key(make_log: Callable[..., Log]) -> None:
+def test_compacted_topic_rejects_records_without_key(make_log: Callable[..., Log]) -> None:
     log = make_log(cleanup_policy=("compact",))
     log.append(batch((b"k", b"v")), leader_epoch=0)
     for codec in (compression.NONE, compression.ZSTD):
@@ -229,7 +231,7 @@ def test_compacted_topic_takes_no_record_without_key(make_log: Callable[..., Log
             log.append(batch((b"k", b"v"), b"no key", codec=codec), leader_epoch=0)
 
 
-def test_timestamps_outside_of_the_topics_bounds(make_log: Callable[..., Log]) -> None:
+def test_timestamp_outside_of_the_bounds_of_the_topic_is_rejected(make_log: Callable[..., Log]) -> None:
     log = make_log(message_timestamp_after_max_ms=1000, message_timestamp_before_max_ms=500)
     log.append(batch(b"a", timestamp=NOW + 1000), leader_epoch=0)
     log.append(batch(b"a", timestamp=NOW - 500), leader_epoch=0)
@@ -238,7 +240,9 @@ def test_timestamps_outside_of_the_topics_bounds(make_log: Callable[..., Log]) -
             log.append(batch(b"a", timestamp=wrong), leader_epoch=0)
 
 
-def test_log_append_time_overwrites_the_producers(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_log_append_time_overwrites_the_timestamp_of_the_producer(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log(message_timestamp_type="LogAppendTime")
     clock.advance(77)
     appended = log.append(batch((5, b"a", b"1"), (10**15, b"b", b"2")), leader_epoch=0)
@@ -248,7 +252,9 @@ def test_log_append_time_overwrites_the_producers(make_log: Callable[..., Log], 
 
 @pytest.mark.parametrize("expected", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", [compression.NONE, compression.LZ4])
-def test_topics_codec_replaces_the_producers(make_log: Callable[..., Log], expected: str, sent: int) -> None:
+def test_compression_type_of_the_topic_replaces_the_codec_of_the_producer(
+    make_log: Callable[..., Log], expected: str, sent: int
+) -> None:
     log = make_log(compression_type=expected)
     log.append(
         batch(*[(b"k", b"v" * 50)] * 20, codec=sent, producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0
@@ -260,7 +266,7 @@ def test_topics_codec_replaces_the_producers(make_log: Callable[..., Log], expec
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_failed_write_leaves_the_log_as_it_was(
+def test_failed_write_leaves_the_log_unchanged(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     log = make_log()
@@ -281,7 +287,7 @@ def test_failed_write_leaves_the_log_as_it_was(
     assert [r.offset for r in contents(log)] == [0, 1, 2, 3]
 
 
-def test_epoch_that_cannot_be_noted_keeps_its_records_out(
+def test_append_fails_if_its_leader_epoch_cannot_be_checkpointed(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
@@ -300,9 +306,7 @@ def test_epoch_that_cannot_be_noted_keeps_its_records_out(
     assert not list(log.dir.glob("*.tmp"))
 
 
-def test_flush_that_fails_leaves_the_recovery_point(
-    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_flush_keeps_the_recovery_point(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     fill(log, 3)
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
@@ -311,7 +315,7 @@ def test_flush_that_fails_leaves_the_recovery_point(
     assert log.recovery_point == 0
 
 
-def test_roll_that_fails_can_be_tried_again(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_roll_can_be_retried(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log(segment_bytes=500)
     real = os.open
 
@@ -341,7 +345,7 @@ def test_short_writes_are_continued(make_log: Callable[..., Log], monkeypatch: p
     assert values(log) == [b"all of it"]
 
 
-def test_follower_starts_in_a_batch_that_the_leader_has_deleted_in_part(make_log: Callable[..., Log]) -> None:
+def test_follower_log_may_start_within_a_batch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.truncate_fully_and_start_at(4)
     log.high_watermark = 4
@@ -353,7 +357,7 @@ def test_follower_starts_in_a_batch_that_the_leader_has_deleted_in_part(make_log
         log.append_as_follower(data)
 
 
-def test_follower_takes_batches_as_they_are(make_log: Callable[..., Log]) -> None:
+def test_append_as_follower_keeps_offsets_and_leader_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     data = batch(b"a", b"b", base_offset=10, leader_epoch=6)
     assert log.append_as_follower(data).base_offset == 10
@@ -362,7 +366,7 @@ def test_follower_takes_batches_as_they_are(make_log: Callable[..., Log]) -> Non
         log.append_as_follower(data)
 
 
-def test_offset_for_time_is_the_first_record_at_or_after_it(make_log: Callable[..., Log]) -> None:
+def test_offset_for_time_is_the_first_record_at_or_after_the_timestamp(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=700, index_interval_bytes=1)
     times = [NOW + d for d in (0, 10, 5, 20, 20, 15, 30, 31, 29, 40)]
     for i in range(0, 10, 2):
@@ -378,7 +382,7 @@ def test_offset_for_time_is_the_first_record_at_or_after_it(make_log: Callable[.
     assert newest[:2] == (9, NOW + 40)
 
 
-def test_offset_for_time_skips_records_before_the_logs_start(make_log: Callable[..., Log]) -> None:
+def test_offset_for_time_skips_records_before_the_log_start_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
     log.high_watermark = 3
@@ -388,7 +392,7 @@ def test_offset_for_time_skips_records_before_the_logs_start(make_log: Callable[
     assert actual.offset == 2
 
 
-def test_truncation_removes_records_and_what_was_derived_from_them(make_log: Callable[..., Log]) -> None:
+def test_truncation_removes_records_leader_epochs_and_producer_state(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 20)
     for i in range(5):
@@ -405,7 +409,7 @@ def test_truncation_removes_records_and_what_was_derived_from_them(make_log: Cal
     assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
 
 
-def test_truncation_within_a_batch_ends_the_log_where_the_batch_began(make_log: Callable[..., Log]) -> None:
+def test_truncation_within_a_batch_removes_the_whole_batch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 3)
     log.append(batch(b"3", b"4", b"5", b"6"), leader_epoch=1)
@@ -419,7 +423,7 @@ def test_truncation_within_a_batch_ends_the_log_where_the_batch_began(make_log: 
     assert (log.log_start_offset, log.log_end_offset) == (4, 4), "never before the log start"
 
 
-def test_truncate_fully_restarts_at_an_offset(make_log: Callable[..., Log]) -> None:
+def test_truncate_fully_starts_the_log_at_an_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 5)
     log.truncate_fully_and_start_at(100)
@@ -438,21 +442,21 @@ def test_records_are_deleted_up_to_the_high_watermark(make_log: Callable[..., Lo
     assert log.segments[0].base_offset <= 7 < log.segments[1].base_offset
     with pytest.raises(OffsetOutOfRangeError):
         log.read(6, 100, max_offset=10)
-    assert log.delete_records_before(3) == 7, "the start never goes back"
+    assert log.delete_records_before(3) == 7, "the log start offset never decreases"
 
 
-def test_deleted_segments_wait_under_another_name(
+def test_deleted_segments_are_renamed_until_file_delete_delay_ms(
     make_log: Callable[..., Log], clock: ManualClock, tmp_path: Path
 ) -> None:
     log = make_log(segment_bytes=500, file_delete_delay_ms=1000)
     fill(log, 10)
     log.delete_records_before(10)
-    doomed = list(tmp_path.rglob("*.deleted"))
-    assert doomed
+    renamed = list(tmp_path.rglob("*.deleted"))
+    assert renamed
     assert log.begin_deletion(clock.now_ms() + 999) is None
     delete = log.begin_deletion(clock.now_ms() + 1000)
     assert delete is not None
-    assert list(tmp_path.rglob("*.deleted")) == doomed
+    assert list(tmp_path.rglob("*.deleted")) == renamed
     delete()
     assert not list(tmp_path.rglob("*.deleted"))
 
@@ -473,7 +477,7 @@ def test_retention_stops_at_the_high_watermark(make_log: Callable[..., Log], clo
     assert 0 < log.log_start_offset <= 10
 
 
-def test_retention_by_size_keeps_at_least_that_much(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_retention_by_size_keeps_at_least_retention_bytes(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_bytes=500, retention_bytes=1200, retention_ms=-1)
     fill(log, 30)
     apply_retention(log, clock.now_ms())
@@ -481,13 +485,15 @@ def test_retention_by_size_keeps_at_least_that_much(make_log: Callable[..., Log]
     assert log.read(log.log_start_offset, 100, max_offset=30).nbytes > 0
 
 
-def test_compacted_log_is_not_shortened_by_retention(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_retention_does_not_delete_segments_of_a_compacted_log(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log(segment_bytes=500, retention_ms=1, cleanup_policy=("compact",))
     fill(log, 10)
     assert apply_retention(log, clock.now_ms() + 10**9) == 0
 
 
-def test_flush_moves_the_recovery_point(make_log: Callable[..., Log]) -> None:
+def test_flush_advances_the_recovery_point(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=500)
     fill(log, 10)
     assert log.unflushed_messages == 10
@@ -497,7 +503,7 @@ def test_flush_moves_the_recovery_point(make_log: Callable[..., Log]) -> None:
     assert (log.recovery_point, log.unflushed_messages) == (10, 0)
 
 
-def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(
+def test_flush_with_a_concurrent_truncation_does_not_advance_the_recovery_point(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
@@ -505,13 +511,13 @@ def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(
     log.high_watermark = 0
     real = os.fsync
 
-    def cut_meanwhile(fd: int) -> None:
+    def truncate_meanwhile(fd: int) -> None:
         real(fd)
         if log.log_end_offset == 10:
             log.truncate_to(3)
             log.append(batch(b"other", b"records", b"now"), leader_epoch=1)
 
-    monkeypatch.setattr(os, "fsync", cut_meanwhile)
+    monkeypatch.setattr(os, "fsync", truncate_meanwhile)
     log.flush()
     assert log.recovery_point <= 3
     monkeypatch.undo()
@@ -519,14 +525,14 @@ def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(
     assert log.recovery_point == log.log_end_offset == 6
 
 
-def test_closed_log_takes_nothing(make_log: Callable[..., Log]) -> None:
+def test_append_to_a_closed_log_raises_storage_error(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.close()
     with pytest.raises(KafkaStorageError, match="closed"):
         log.append(batch(b"a"), leader_epoch=0)
 
 
-def test_clean_restart_goes_on_where_it_ended(make_log: Callable[..., Log]) -> None:
+def test_clean_restart_restores_the_log_end_and_its_state(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 25)
     log.append(batch(b"p", producer_id=4, producer_epoch=1, base_sequence=0), leader_epoch=2)
@@ -539,7 +545,7 @@ def test_clean_restart_goes_on_where_it_ended(make_log: Callable[..., Log]) -> N
     assert [r.offset for r in contents(again)] == list(range(27))
 
 
-def test_epochs_end_where_the_next_begins(make_log: Callable[..., Log]) -> None:
+def test_end_offset_for_epoch_is_the_start_of_the_next_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for epoch in (1, 1, 3, 6):
         log.append(batch(b"a", b"b"), leader_epoch=epoch)
@@ -564,8 +570,8 @@ def open_files(log: Log) -> list[str]:
 
 
 def has_closed_files(log: Log) -> bool:
-    """Return whether all files of a log are closed. A thread that looks at the stacks of others, such as a monitor of
-    an event loop, may refer to one for a moment.
+    """Return whether all files of a log are closed, within some seconds: a thread that inspects the stacks of others,
+    such as a monitor of an event loop, may refer to a file for a moment.
     """
     ends = time.monotonic() + 10
     while open_files(log) and time.monotonic() < ends:
@@ -580,29 +586,29 @@ def _target(fd: str) -> str | None:
         return None
 
 
-def test_log_that_is_not_used_has_no_open_files(make_log: Callable[..., Log]) -> None:
+def test_idle_log_has_no_open_files(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000, index_interval_bytes=100)
-    assert has_closed_files(log), "it has not been used yet"
+    assert has_closed_files(log), "the log has not been used yet"
     fill(log, 60)
     for offset in range(0, 60, 5):
         log.read(offset, 100, max_offset=60).release()
         log.offset_for_time(NOW)
     log.close_idle()
-    assert open_files(log), "it was in use"
+    assert open_files(log), "the log was in use since the previous call"
     log.close_idle()
     assert has_closed_files(log)
     for segment in log.segments:
         segment.latest()
-    assert has_closed_files(log), "retention looks at every segment"
+    assert has_closed_files(log), "the files are closed after retention has checked every segment"
     index = log.active.offset_index
     assert index.path.stat().st_size == 8 * index.entries > 0
     fill(log, 2)
     assert len(contents(log)) == 62
     log.close_without_flush()
-    assert not open_files(make_log(segment_bytes=1000)), "after a crash they were all looked at"
+    assert not open_files(make_log(segment_bytes=1000)), "recovery closes the files that it has read"
 
 
-def test_reserved_bytes_are_there_while_a_segment_is_written(make_log: Callable[..., Log]) -> None:
+def test_segment_is_preallocated_until_it_is_rolled_or_closed(make_log: Callable[..., Log]) -> None:
     log = make_log(preallocate=True, segment_bytes=50_000)
     fill(log, 3)
     path = log.active.path(".log")
@@ -620,7 +626,9 @@ def test_reserved_bytes_are_there_while_a_segment_is_written(make_log: Callable[
     assert len(contents(make_log(clean=True))) == 7
 
 
-def test_segment_without_timestamps_ages_from_its_last_append(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_retention_of_a_segment_without_timestamps_uses_its_modification_time(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log(retention_ms=1000)
     fill(log, 1, timestamp=-1)
     log.high_watermark = 1
@@ -630,31 +638,31 @@ def test_segment_without_timestamps_ages_from_its_last_append(make_log: Callable
         assert len(contents(log)) == left
 
 
-def test_batch_that_grows_above_max_message_bytes_is_too_large(make_log: Callable[..., Log]) -> None:
+def test_batch_that_grows_above_max_message_bytes_by_conversion_is_too_large(make_log: Callable[..., Log]) -> None:
     log = make_log(max_message_bytes=1000, compression_type="uncompressed")
     with pytest.raises(MessageTooLargeError):
         log.append(batch(b"x" * 5000, codec=compression.GZIP), leader_epoch=0)
 
 
-def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(
+def test_flush_of_a_log_that_is_deleted_meanwhile_does_not_fail(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
     fill(log, 3)
     real = os.fsync
 
-    def deleted_by_then(fd: int) -> None:
+    def delete_meanwhile(fd: int) -> None:
         if not log.closed:
             log.close_without_flush()
             log.dir.rename(log.dir.with_name("orders-0.delete"))
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", deleted_by_then)
+    monkeypatch.setattr(os, "fsync", delete_meanwhile)
     log.flush()
     assert log.recovery_point == 0
 
 
-def test_segment_that_could_not_be_begun_leaves_no_file(
+def test_failed_creation_of_a_segment_leaves_no_file(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log(segment_bytes=1000)
@@ -676,7 +684,7 @@ def test_segment_that_could_not_be_begun_leaves_no_file(
     assert make_log(clean=True, segment_bytes=1000).log_end_offset == 4
 
 
-def test_retention_on_a_full_disk_is_a_storage_error(
+def test_retention_on_a_full_disk_raises_storage_error(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log(segment_bytes=500, retention_bytes=500)
@@ -693,7 +701,7 @@ def test_retention_on_a_full_disk_is_a_storage_error(
         log.delete_records_before(10)
 
 
-def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log: Callable[..., Log]) -> None:
+def test_offset_after_a_slice_is_close_to_its_end(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=8000, index_interval_bytes=1000)
     fill(log, 100, size=200)
     for offset in range(0, 100, 3):
@@ -704,7 +712,7 @@ def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log: Callable[...,
             assert last < after <= min(last + 8, 100)
 
 
-def test_rolled_segments_do_not_keep_their_files_open(make_log: Callable[..., Log]) -> None:
+def test_files_of_rolled_segments_are_closed(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for _ in range(60):
         log.append(batch(b"x" * 200), leader_epoch=0)
@@ -712,9 +720,7 @@ def test_rolled_segments_do_not_keep_their_files_open(make_log: Callable[..., Lo
     assert sum(segment._file is not None for segment in log.segments) <= WARM_SEGMENTS + 1
 
 
-def test_first_flush_makes_the_name_of_the_log_durable(
-    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_flush_syncs_the_parent_directory(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     synced = []
     real = os.fsync
@@ -729,7 +735,7 @@ def test_first_flush_makes_the_name_of_the_log_durable(
     assert str(log.dir.parent) in synced
 
 
-def test_flush_waits_only_for_files_that_have_changed(
+def test_flush_syncs_only_files_that_have_changed(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log(segment_bytes=2500)
@@ -767,36 +773,36 @@ def test_flush_waits_only_for_files_that_have_changed(
     fails = False
     synced.clear()
     log.leader_epochs.sync()
-    assert epochs in synced, "after an error it is tried again"
+    assert epochs in synced, "a failed sync is retried"
 
 
-def test_flush_waits_for_an_fsync_that_another_flush_has_begun(
+def test_flush_waits_for_an_fsync_of_another_flush(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
     log.append(batch(b"a"), leader_epoch=3)
-    began, continues = Event(), Event()
+    started, resume = Event(), Event()
     real = os.fsync
 
     def fsync(fd: int) -> None:
         if os.readlink(f"/proc/self/fd/{fd}").endswith(".timeindex"):
-            began.set()
-            assert continues.wait(10)
+            started.set()
+            assert resume.wait(10)
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
     with ThreadPoolExecutor(2) as workers:
         first = workers.submit(log.flush)
-        assert began.wait(10)
+        assert started.wait(10)
         second = workers.submit(log.flush)
         wait([second], timeout=0.05)
         assert log.recovery_point == 0
-        continues.set()
+        resume.set()
         first.result(), second.result()
     assert log.recovery_point == 1
 
 
-def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_written(
+def test_indexes_written_after_a_flush_of_their_records_are_synced(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recovery does not check the indexes below the recovery point, apart from their sizes."""
@@ -818,7 +824,7 @@ def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_
         log.append(batch(b"x" * 300), leader_epoch=0)
         log.flush()
 
-    def waiting() -> tuple[Segment, ...]:
+    def unflushed_indexes() -> tuple[Segment, ...]:
         return log._unflushed_indexes
 
     log = make_log(segment_bytes=2000, index_interval_bytes=100)
@@ -837,9 +843,9 @@ def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_
         log.append(batch(b"x" * 300), leader_epoch=0)
         log.close_idle()
         log.close_idle()
-    assert waiting() == (log.active,)
+    assert unflushed_indexes() == (log.active,)
     log.flush()
-    assert waiting() == ()
+    assert unflushed_indexes() == ()
     append()
     on_disk.clear()
     log.close(waits_for_indexes=False)
@@ -851,7 +857,7 @@ def test_indexes_are_on_disk_although_the_records_were_flushed_before_they_were_
     check(log.segments[-1:])
 
 
-def test_rebuilt_index_of_a_flushed_segment_is_on_disk(
+def test_rebuilt_index_of_a_flushed_segment_is_synced(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log(segment_bytes=1000)

@@ -1,3 +1,5 @@
+"""Log directories: start, restart, recovery, checkpoints, and rejected directories."""
+
 import errno
 import os
 import subprocess
@@ -31,12 +33,12 @@ def open_dir(path: Path, clock: ManualClock | None = None, **options: Any) -> Lo
 
 
 def crash(log_dir: LogDir) -> None:
-    """Let go of the lock and nothing else."""
+    """Release the lock without closing the logs."""
     os.close(log_dir._lock_fd)
     log_dir._lock_fd = -1
 
 
-def test_directory_is_made_with_its_identity(tmp_path: Path) -> None:
+def test_new_log_dir_gets_meta_properties(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data"
     with open_dir(path) as log_dir:
         text = (path / "meta.properties").read_text()
@@ -47,7 +49,7 @@ def test_directory_is_made_with_its_identity(tmp_path: Path) -> None:
         assert (again.cluster_id, again.directory_id) == (cluster, log_dir.directory_id)
 
 
-def test_logs_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_restart_restores_logs_and_high_watermarks(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         for tp in (TP, OTHER):
             log_dir.create(tp, CONFIG, "AAAAAAAAAAAAAAAAAAAAAQ").append(batch(b"v"), leader_epoch=0)
@@ -56,13 +58,13 @@ def test_logs_are_there_again_after_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "a.b-c_d-12/partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
     with open_dir(tmp_path) as again:
-        assert not (tmp_path / ".kafka_cleanshutdown").exists(), "only a clean end puts it back"
+        assert not (tmp_path / ".kafka_cleanshutdown").exists(), "only a clean shutdown writes it again"
         assert set(again.logs) == {TP, OTHER}
         assert (again.logs[TP].high_watermark, again.logs[OTHER].high_watermark) == (1, 0)
         assert again.logs[OTHER].topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_crash_is_recovered_from(tmp_path: Path) -> None:
+def test_logs_are_recovered_after_a_crash(tmp_path: Path) -> None:
     log_dir = open_dir(tmp_path)
     log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
     log_dir.checkpoint()
@@ -72,7 +74,7 @@ def test_crash_is_recovered_from(tmp_path: Path) -> None:
         assert values(again.logs[TP]) == [b"a", b"b"]
 
 
-def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
+def test_log_start_offset_is_restored_after_a_restart(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         log = log_dir.create(TP, CONFIG)
         log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
@@ -87,17 +89,17 @@ def test_deleted_log_is_renamed_and_removed_later(tmp_path: Path, clock: ManualC
     with open_dir(tmp_path, clock) as log_dir:
         log_dir.create(TP, CONFIG)
         log_dir.delete(TP)
-        (doomed,) = tmp_path.glob("orders-0.*-delete")
+        (renamed,) = tmp_path.glob("orders-0.*-delete")
         log_dir.create(TP, CONFIG)
         assert log_dir.begin_deletion(clock.now_ms() + 999) is None
         delete = log_dir.begin_deletion(clock.now_ms() + 1000)
-        assert doomed.exists()
+        assert renamed.exists()
         assert delete is not None
         delete()
-        assert not doomed.exists()
+        assert not renamed.exists()
 
 
-def test_half_deleted_log_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_log_renamed_for_deletion_is_removed_at_the_next_start(tmp_path: Path) -> None:
     log_dir = open_dir(tmp_path)
     log_dir.create(TP, CONFIG)
     log_dir.delete(TP)
@@ -107,7 +109,7 @@ def test_half_deleted_log_is_removed_at_the_next_start(tmp_path: Path) -> None:
         assert not list(tmp_path.glob("*-delete"))
 
 
-def test_one_damaged_log_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_damaged_log_does_not_prevent_loading_the_others(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         for tp in (TP, OTHER):
             log_dir.create(tp, CONFIG)
@@ -118,7 +120,7 @@ def test_one_damaged_log_does_not_stop_the_others(tmp_path: Path) -> None:
     assert not (tmp_path / ".kafka_cleanshutdown").exists(), "the damaged log was not closed in order"
 
 
-def test_damaged_checkpoints_cost_only_time(tmp_path: Path) -> None:
+def test_damaged_checkpoints_lose_no_records(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
     for path in tmp_path.glob("*-checkpoint"):
@@ -127,7 +129,7 @@ def test_damaged_checkpoints_cost_only_time(tmp_path: Path) -> None:
         assert values(again.logs[TP]) == [b"a"]
 
 
-def test_periodic_checkpoints_are_on_disk_before_they_replace_others(
+def test_periodic_checkpoint_is_synced_before_it_replaces_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = []
@@ -138,7 +140,7 @@ def test_periodic_checkpoints_are_on_disk_before_they_replace_others(
         assert (tmp_path / "recovery-point-offset-checkpoint").stat().st_ino in synced
 
 
-def test_second_opening_is_refused_in_clear_words(tmp_path: Path) -> None:
+def test_log_dir_in_use_by_another_process_is_rejected(tmp_path: Path) -> None:
     with open_dir(tmp_path):
         with pytest.raises(StartupError, match="in use by another process"):
             LogDir.open(tmp_path, broker_id=1)
@@ -148,20 +150,20 @@ def test_second_opening_is_refused_in_clear_words(tmp_path: Path) -> None:
     open_dir(tmp_path).close()
 
 
-def test_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
+def test_log_dir_of_another_broker_is_rejected(tmp_path: Path) -> None:
     open_dir(tmp_path, broker_id=1).close()
     with pytest.raises(StartupError, match=r"belongs to broker 1, and this is broker 2; set broker\.id=1"):
         LogDir.open(tmp_path, broker_id=2)
     open_dir(tmp_path, broker_id=1).close()
 
 
-def test_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+def test_log_dir_of_another_cluster_is_rejected(tmp_path: Path) -> None:
     open_dir(tmp_path, cluster_id="one").close()
     with pytest.raises(StartupError, match="cluster one, and this is cluster two"):
         LogDir.open(tmp_path, broker_id=1, cluster_id="two")
 
 
-def test_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_the_log_dir_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(StartupError, match="not a directory"):
@@ -169,25 +171,25 @@ def test_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_directory_that_is_not_writable_is_refused(tmp_path: Path) -> None:
+def test_log_dir_that_is_not_writable_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StartupError, match="not writable"):
         LogDir.open(tmp_path, broker_id=1)
 
 
-def test_directory_names() -> None:
+def test_directory_name_is_parsed_to_a_topic_partition() -> None:
     assert parse_directory_name("a-b-12") == TopicPartition("a-b", 12)
     for name in ("a", "a-", "-1", "a-x", "a-1.0123-delete", "a-1-future", "meta.properties"):
         assert parse_directory_name(name) is None
 
 
-def test_ids_are_kafkas() -> None:
+def test_new_id_has_the_format_of_kafka() -> None:
     for _ in range(200):
         assert len(new_id()) == 22
         assert not new_id().startswith("-")
 
 
-def test_compaction_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_compaction_resumes_at_the_cleaner_offset_checkpoint(tmp_path: Path) -> None:
     config = CONFIG._replace(cleanup_policy=("compact",), segment_bytes=500)
     with open_dir(tmp_path) as log_dir:
         log = log_dir.create(TP, config)
@@ -198,14 +200,14 @@ def test_compaction_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert cleaning is not None
         cleaning.copy()
         assert run_steps(log_dir.finish_cleaning(cleaning))
-        assert log_dir.next_cleaning(log.clock.now_ms()) is None, "nothing is dirty any more"
+        assert log_dir.next_cleaning(log.clock.now_ms()) is None, "the log has no dirty segments"
         end = log_dir.cleaner_offsets[TP]
     assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
     with open_dir(tmp_path) as again:
         assert again.cleaner_offsets == {TP: end}
 
 
-def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_of_the_topic_id_raises_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Path | str) -> None:
         raise OSError(errno.ENOSPC, "full")
 
@@ -217,7 +219,7 @@ def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path: Path, monkey
         assert not log_dir.logs
 
 
-def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path: Path) -> None:
+def test_log_that_was_compacted_before_loses_no_records_after_a_crash(tmp_path: Path) -> None:
     compacted = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.0)
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: compacted)
@@ -268,36 +270,36 @@ def reopened(path: Path) -> Log:
     return log_dir.logs[TP]
 
 
-def test_compacted_log_is_whole_after_a_crash(tmp_path: Path) -> None:
+def test_compacted_log_is_complete_after_a_crash(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     before = contents(log_dir.logs[TP])
-    assert len(before) < 30, "it was compacted"
+    assert len(before) < 30, "the log is compacted"
     crash(log_dir)
     assert contents(reopened(tmp_path)) == before
 
 
-def test_compacted_log_ends_where_a_loss_of_power_took_the_end_of_a_segment(tmp_path: Path) -> None:
+def test_compacted_log_ends_at_a_segment_truncated_by_a_power_failure(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log = log_dir.logs[TP]
-    torn = next(segment for segment in log.segments if segment.base_offset >= log.recovery_point)
-    position, header = torn.batches()[-1]
-    assert torn is not log.active
+    truncated = next(segment for segment in log.segments if segment.base_offset >= log.recovery_point)
+    position, header = truncated.batches()[-1]
+    assert truncated is not log.active
     crash(log_dir)
-    os.truncate(torn.path(".log"), position)
+    os.truncate(truncated.path(".log"), position)
     assert reopened(tmp_path).log_end_offset == header.base_offset
 
 
-def test_checkpoint_of_another_broker_says_nothing_about_gaps(tmp_path: Path) -> None:
+def test_compacted_log_with_recovery_points_of_kafka_loses_no_records(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=0)
     before = contents(log_dir.logs[TP])
     crash(log_dir)
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1\n")
     log = reopened(tmp_path)
     assert contents(log) == before
-    assert log.recovery_point == log.log_end_offset, "so that the next checkpoint may say it"
+    assert log.recovery_point == log.log_end_offset, "the next checkpoint may have the entry #compacted-below"
 
 
-def test_checkpoint_that_was_begun_earlier_does_not_replace_a_later_one(tmp_path: Path) -> None:
+def test_earlier_checkpoint_does_not_replace_a_later_one(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     earlier = log_dir.begin_checkpoint()
     log_dir.logs[TP].flush()
@@ -306,7 +308,7 @@ def test_checkpoint_that_was_begun_earlier_does_not_replace_a_later_one(tmp_path
     assert "orders 0 50\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
-def test_truncation_takes_back_the_recovery_point_on_disk(tmp_path: Path) -> None:
+def test_truncation_lowers_the_checkpointed_recovery_point(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log = log_dir.logs[TP]
     log.flush()
@@ -320,7 +322,7 @@ def test_truncation_takes_back_the_recovery_point_on_disk(tmp_path: Path) -> Non
     assert log.begin_lower_checkpoint() is None
 
 
-def test_truncation_takes_back_a_recovery_point_that_is_about_to_be_written(tmp_path: Path) -> None:
+def test_truncation_lowers_the_recovery_point_of_a_pending_checkpoint(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log = log_dir.logs[TP]
     log.flush()
@@ -333,7 +335,7 @@ def test_truncation_takes_back_a_recovery_point_that_is_about_to_be_written(tmp_
     assert f"orders 0 {log.active.base_offset}\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
-def test_segment_that_was_truncated_is_checked_after_a_crash(tmp_path: Path) -> None:
+def test_truncated_segment_is_recovered_after_a_crash(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log = log_dir.logs[TP]
     log.flush()
@@ -349,10 +351,10 @@ def test_segment_that_was_truncated_is_checked_after_a_crash(tmp_path: Path) -> 
         path.write_bytes(content)  # a loss of power has undone the truncation
     offsets = [header.base_offset for segment in reopened(tmp_path).segments for _, header in segment.batches()]
     assert offsets == sorted(set(offsets))
-    assert offsets[-1] == end, "the old record is there again, and not the new one as well"
+    assert offsets[-1] == end, "the old record has returned, without the new one"
 
 
-def test_recovery_points_are_on_disk_before_segments_are_replaced(tmp_path: Path) -> None:
+def test_recovery_points_are_checkpointed_before_segments_are_replaced(tmp_path: Path) -> None:
     log_dir = compacted_dir(tmp_path, unflushed=20)
     log_dir.logs[TP].roll()
     cleaning = log_dir.next_cleaning(NOW)
@@ -363,7 +365,7 @@ def test_recovery_points_are_on_disk_before_segments_are_replaced(tmp_path: Path
     assert len(list(tmp_path.glob("orders-0/*.cleaned"))) > 0
 
 
-def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(
+def test_removal_of_the_clean_shutdown_file_is_synced_before_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
@@ -380,7 +382,7 @@ def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(
         assert any(".kafka_cleanshutdown" not in names for names in synced)
 
 
-def test_new_topic_does_not_get_the_log_of_a_deleted_one_that_could_not_be_moved_away(
+def test_new_topic_does_not_get_the_log_of_a_topic_whose_deletion_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Path) -> None:

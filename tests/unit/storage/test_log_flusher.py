@@ -40,7 +40,7 @@ def flush(flusher: LogFlusher, clock: Seconds, seconds: float, *, is_awaited: bo
         clock.now += seconds
 
 
-def test_slow_disk_is_reported_once_a_minute_and_when_it_is_fast_again(
+def test_slow_disk_is_logged_once_a_minute_and_when_it_is_fast_again(
     flusher: LogFlusher, clock: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ottla.storage")
@@ -67,7 +67,7 @@ def test_slow_disk_is_reported_once_a_minute_and_when_it_is_fast_again(
     assert flusher.times.snapshot(clock.now).count == 9
 
 
-def test_disk_that_hangs_is_reported_while_it_hangs(
+def test_disk_that_hangs_is_logged_while_it_hangs(
     flusher: LogFlusher, clock: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     flusher.check()
@@ -91,7 +91,7 @@ def test_disk_that_hangs_is_reported_while_it_hangs(
     assert flusher.slow_flushes == 2
 
 
-def test_failed_flush_is_not_running_any_more(flusher: LogFlusher, clock: Seconds) -> None:
+def test_failed_flush_is_not_counted_as_running(flusher: LogFlusher, clock: Seconds) -> None:
     with pytest.raises(OSError, match="EIO"), flusher.measured(TP, is_awaited=True):
         raise OSError("EIO")
     assert flusher.longest_running_seconds() == 0

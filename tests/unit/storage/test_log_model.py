@@ -1,4 +1,4 @@
-"""A log against a list: any order of appends, rolls, cuts, restarts and kills leaves what a list would hold."""
+"""Model test of a log against a dict, under random appends, rolls, truncations, restarts and kills."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CONFIG = {"segment_bytes": 3000, "index_interval_bytes": 200, "segment_index_byt
 
 
 class Model:
-    """What the log must hold: records by offset, and the offsets that bound it."""
+    """The expected content of the log: records by offset, and its first and last offset."""
 
     def __init__(self, make_log: Callable[..., Log], seed: int) -> None:
         self.rng = random.Random(seed)
@@ -62,7 +62,7 @@ class Model:
         self.log.flush(self.rng.randint(self.log.recovery_point, self.end))
 
     def truncate(self) -> None:
-        # Up to the recovery point or above, as replication would: what is flushed and acknowledged is not cut.
+        # At or above the recovery point, as in replication: flushed and acknowledged records are not truncated.
         offset = self.rng.randint(max(self.start, self.log.recovery_point), self.end)
         self.log.truncate_to(offset)
         starts = [h.base_offset for h, _ in self.log.batches_from(self.log.log_start_offset)]
@@ -93,7 +93,7 @@ class Model:
         assert self.log.recovery_point == self.end
 
     def kill(self) -> None:
-        """The process ends; the disk may lose what was not flushed, from the end of the active segment."""
+        """End the process. The disk may lose unflushed bytes at the end of the active segment."""
         end = self.end
         self.log.close_without_flush()
         active = self.log.active
@@ -116,14 +116,14 @@ class Model:
             offset = rng.randint(log.log_start_offset, self.end)
             bound = rng.randint(offset, self.end)
             data = log.read(offset, rng.choice([1, 300, 5000]), max_offset=bound).read()
-            got = [r.offset for h, at, _ in split(data) for r in decode_records(data, at, h)]
-            assert all(o < bound for o in got)
-            assert [o for o in got if o >= offset] == [o for o in sorted(self.records) if offset <= o][
-                : len([o for o in got if o >= offset])
+            offsets_read = [r.offset for h, at, _ in split(data) for r in decode_records(data, at, h)]
+            assert all(o < bound for o in offsets_read)
+            assert [o for o in offsets_read if o >= offset] == [o for o in sorted(self.records) if offset <= o][
+                : len([o for o in offsets_read if o >= offset])
             ]
             header = next(iter(log.batches_from(offset)), (None,))[0]
             if header is not None and header.next_offset <= bound:
-                assert got, "a whole batch below the bound is readable"
+                assert offsets_read, "a whole batch below the bound is readable"
         expected = rng.randint(NOW - 40, self.now + 5)
         first = min((o for o, row in self.records.items() if row[0] >= expected), default=None)
         at = log.offset_for_time(expected)
@@ -137,7 +137,7 @@ STEPS = ["append"] * 12 + ["roll", "flush", "truncate", "delete_records", "reten
 
 
 @pytest.mark.parametrize("seed", [*range(repeats(10, 100)), 126])
-def test_log_holds_what_a_list_would(make_log: Callable[..., Log], seed: int) -> None:
+def test_log_matches_the_model_after_random_operations(make_log: Callable[..., Log], seed: int) -> None:
     model = Model(make_log, seed)
     for _ in range(120):
         getattr(model, model.rng.choice(STEPS))()

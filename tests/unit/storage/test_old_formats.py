@@ -1,4 +1,4 @@
-"""Logs that an old Kafka began: messages of formats 0 and 1, plain and compressed, before and between v2 batches."""
+"""Logs with batches of magic 0 and 1, as older versions of Kafka wrote them, before and between those of magic 2."""
 
 import os
 import random
@@ -20,7 +20,7 @@ CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ
 
 
 class OldLog:
-    """Files of a log in all formats, and the records in them."""
+    """Segments with batches of all magics, and their records."""
 
     def __init__(self, directory: Path, seed: int = 1, segments: int = 6) -> None:
         self.rng = random.Random(seed)
@@ -34,9 +34,9 @@ class OldLog:
                 content += self.entry((0,) if i < 2 else (1,) if i < 4 else (0, 1, 2))
             (directory / f"{base:020d}.log").write_bytes(content)
 
-    def entry(self, formats_here: tuple[int, ...]) -> bytes:
+    def entry(self, magics: tuple[int, ...]) -> bytes:
         rng = self.rng
-        magic, codec = rng.choice(formats_here), rng.choice(CODECS)
+        magic, codec = rng.choice(magics), rng.choice(CODECS)
         rows = [
             (NOW + self.offset + i - rng.randrange(5), b"k%d" % rng.randrange(7), rng.choice((None, rng.randbytes(30))))
             for i in range(rng.randint(1, 4))
@@ -64,7 +64,7 @@ def read_all(log: Log) -> list[Record]:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_log_of_all_formats_opens_and_every_offset_is_read(
+def test_log_of_mixed_magic_is_loaded_and_every_offset_is_read(
     old: OldLog, make_log: Callable[..., Log], clean: bool
 ) -> None:
     before = {path.name: path.read_bytes() for path in old.directory.glob("*.log")}
@@ -82,7 +82,7 @@ def test_log_of_all_formats_opens_and_every_offset_is_read(
         segment.sanity_check()
 
 
-def test_log_of_an_old_format_goes_on_in_the_new_one(old: OldLog, make_log: Callable[..., Log]) -> None:
+def test_append_to_a_log_of_old_magic_uses_magic_2(old: OldLog, make_log: Callable[..., Log]) -> None:
     log = make_log(**CONFIG)
     assert log.append(batch(b"new"), leader_epoch=4).base_offset == old.offset
     assert contents(log)[-1].value == b"new"
@@ -93,7 +93,7 @@ def test_log_of_an_old_format_goes_on_in_the_new_one(old: OldLog, make_log: Call
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "longer"])
-def test_damaged_end_of_an_old_segment_is_cut_off(make_log: Callable[..., Log], damage: str) -> None:
+def test_damaged_end_of_a_segment_of_old_magic_is_truncated(make_log: Callable[..., Log], damage: str) -> None:
     old = OldLog(make_log().dir, segments=3)
     path = max(old.directory.glob("*.log"))
     data = bytearray(path.read_bytes())
@@ -113,7 +113,7 @@ def test_damaged_end_of_an_old_segment_is_cut_off(make_log: Callable[..., Log], 
     assert len(contents(make_log(**CONFIG))) == len(stored) + 1
 
 
-def test_times_are_found_in_format_1_and_later(old: OldLog, make_log: Callable[..., Log]) -> None:
+def test_offset_for_time_finds_records_of_magic_1_and_2(old: OldLog, make_log: Callable[..., Log]) -> None:
     log = make_log(**CONFIG)
     for expected in range(NOW, NOW + old.offset, 3):
         first = next((r.offset for r in old.records if r.timestamp >= expected), None)
@@ -122,7 +122,9 @@ def test_times_are_found_in_format_1_and_later(old: OldLog, make_log: Callable[.
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_consumers_get_what_they_know(old: OldLog, make_log: Callable[..., Log], magic: int) -> None:
+def test_down_conversion_of_mixed_magic_for_old_consumers(
+    old: OldLog, make_log: Callable[..., Log], magic: int
+) -> None:
     log = make_log(**CONFIG)
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
     actual = down_converted(data, magic)
@@ -132,16 +134,16 @@ def test_old_consumers_get_what_they_know(old: OldLog, make_log: Callable[..., L
     assert times == [r.timestamp if magic else -1 for r in old.records]
 
 
-def test_compaction_keeps_the_last_of_each_key_in_its_format(make_log: Callable[..., Log]) -> None:
+def test_compaction_keeps_the_last_record_of_each_key_in_its_magic(make_log: Callable[..., Log]) -> None:
     old = OldLog(make_log().dir, seed=3)
     log = make_log(cleanup_policy=("compact",), delete_retention_ms=10**9, **CONFIG)
     log.high_watermark = log.log_end_offset
     log.roll()
-    formats_before = [h.magic for s in log.segments for _, h in s.batches()]
+    magics_before = [h.magic for s in log.segments for _, h in s.batches()]
     end = cleaner.clean(log, 0)
     last = {r.key: r for r in old.records}
     assert contents(log) == sorted(last.values())
-    assert {h.magic for s in log.segments for _, h in s.batches()} <= set(formats_before)
+    assert {h.magic for s in log.segments for _, h in s.batches()} <= set(magics_before)
     assert len({h.magic for s in log.segments for _, h in s.batches()}) > 1
     assert end == old.offset
     for record in last.values():
@@ -153,7 +155,7 @@ def decode_at(log: Log, offset: int) -> list[Record]:
     return decode_records(data, 0, header)
 
 
-def test_old_tombstones_go_with_the_age_of_their_segment(make_log: Callable[..., Log]) -> None:
+def test_tombstones_of_old_magic_are_removed_by_the_age_of_their_segment(make_log: Callable[..., Log]) -> None:
     directory = make_log().dir
     for base, age_seconds in ((0, 100), (4, 0)):
         rows = [legacy_message_set.encode(base + i, NOW, b"k%d" % (base + i), (None, b"v")[i % 2], 1) for i in range(4)]
@@ -165,8 +167,10 @@ def test_old_tombstones_go_with_the_age_of_their_segment(make_log: Callable[...,
     log.high_watermark = log.log_end_offset
     log.roll()
     first = cleaner.clean(log, 0)
-    assert [r.offset for r in contents(log)] == list(range(8)), "nothing was clean before: they may be unread"
-    assert log.segments[0].created_ms == NOW - 100_000, "a segment keeps its time"
+    assert [r.offset for r in contents(log)] == list(range(8)), (
+        "the first pass keeps tombstones, which readers may not have seen"
+    )
+    assert log.segments[0].created_ms == NOW - 100_000, "a segment keeps its creation time"
     log.append(batch((b"x", b"y")), leader_epoch=0)
     log.high_watermark = log.log_end_offset
     log.roll()
@@ -174,7 +178,7 @@ def test_old_tombstones_go_with_the_age_of_their_segment(make_log: Callable[...,
     assert [r.offset for r in contents(log)] == [1, 3, 4, 5, 6, 7, 8]
 
 
-def test_message_in_place_keeps_its_offsets_and_its_kind_of_time() -> None:
+def test_in_place_up_conversion_keeps_offsets_and_timestamp_type() -> None:
     new = batch(
         (NOW, b"a", b"1"), (NOW + 5, b"b", b"2"), codec=compression.GZIP, base_offset=70, append_time_ms=NOW + 9
     )

@@ -1,3 +1,5 @@
+"""Producer state of a log: sequences, epochs, transactions, snapshots and verification guards."""
+
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +45,7 @@ def end(log: Log, kind: int, *, producer_id: int = 1, epoch: int = 0, coordinato
     return log.append(data, leader_epoch=0, origin_client=False)
 
 
-def test_repeated_batch_is_answered_with_its_first_offsets(make_log: Callable[..., Log]) -> None:
+def test_duplicate_batch_returns_the_original_offsets(make_log: Callable[..., Log]) -> None:
     log = make_log()
     first = [send(log, i * 2, rows=2) for i in range(5)]
     for i, appended in enumerate(first):
@@ -56,7 +58,7 @@ def test_repeated_batch_is_answered_with_its_first_offsets(make_log: Callable[..
         send(log, 0, rows=2)
 
 
-def test_gap_in_the_sequence_is_refused(make_log: Callable[..., Log]) -> None:
+def test_sequence_gap_raises_out_of_order_sequence_number(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0)
     with pytest.raises(OutOfOrderSequenceNumberError, match="sent sequence 2 instead of 1"):
@@ -64,7 +66,7 @@ def test_gap_in_the_sequence_is_refused(make_log: Callable[..., Log]) -> None:
     send(log, 1)
 
 
-def test_unknown_producer_may_begin_anywhere(make_log: Callable[..., Log]) -> None:
+def test_unknown_producer_may_start_at_any_sequence(make_log: Callable[..., Log]) -> None:
     assert send(make_log(), 41).base_offset == 0
 
 
@@ -74,7 +76,7 @@ def test_sequence_wraps_to_zero(make_log: Callable[..., Log]) -> None:
     send(log, 0)
 
 
-def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log: Callable[..., Log]) -> None:
+def test_new_producer_epoch_starts_at_sequence_0_and_fences_the_old_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0)
     with pytest.raises(OutOfOrderSequenceNumberError):
@@ -84,7 +86,7 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log: Callable[...,
         send(log, 1, epoch=0)
 
 
-def test_open_transaction_holds_the_last_stable_offset(make_log: Callable[..., Log]) -> None:
+def test_open_transaction_holds_back_the_last_stable_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, producer_id=9)
     send(log, 0, transactional=True)
@@ -99,10 +101,8 @@ def test_open_transaction_holds_the_last_stable_offset(make_log: Callable[..., L
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
-def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(
-    make_log: Callable[..., Log], kind: int
-) -> None:
-    # librdkafka counts back when it gives up, with a transaction, what it has sent but had no answer for
+def test_sequences_of_an_ended_transaction_are_not_duplicates(make_log: Callable[..., Log], kind: int) -> None:
+    # librdkafka reuses sequences of batches without a response when it aborts their transaction
     log = make_log()
     send(log, 0, rows=2, transactional=True)
     assert send(log, 0, rows=2, transactional=True).duplicate
@@ -117,7 +117,7 @@ def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(
     send(log, 0, rows=2, transactional=True, epoch=1)
 
 
-def test_aborted_transactions_are_listed_where_they_overlap(make_log: Callable[..., Log]) -> None:
+def test_aborted_transactions_that_overlap_a_range_are_listed(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for i in range(3):
         send(log, i * 2, producer_id=5, transactional=True)
@@ -137,7 +137,7 @@ def test_aborted_transactions_are_listed_where_they_overlap(make_log: Callable[.
     assert recovered.aborted_transactions(0, 15) == actual
 
 
-def test_transaction_survives_a_restart(make_log: Callable[..., Log]) -> None:
+def test_open_transaction_survives_a_restart(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     log.close_without_flush()
@@ -151,7 +151,7 @@ def test_transaction_survives_a_restart(make_log: Callable[..., Log]) -> None:
     assert [a.first_offset for a in final.aborted_transactions(0, 2)] == [0]
 
 
-def test_write_outside_of_an_open_transaction_is_refused(make_log: Callable[..., Log]) -> None:
+def test_non_transactional_write_during_an_open_transaction_is_rejected(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     with pytest.raises(InvalidTxnStateError):
@@ -168,16 +168,14 @@ def test_marker_of_an_older_coordinator_or_epoch_is_fenced(make_log: Callable[..
         end(log, COMMIT, epoch=2, coordinator_epoch=8)
 
 
-def test_marker_of_a_higher_epoch_begins_it(make_log: Callable[..., Log]) -> None:
+def test_marker_of_a_higher_producer_epoch_starts_that_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     end(log, ABORT, epoch=1)
     send(log, 0, epoch=1, transactional=True)
 
 
-def test_silent_producers_are_forgotten_unless_a_transaction_is_open(
-    make_log: Callable[..., Log], clock: ManualClock
-) -> None:
+def test_idle_producers_expire_unless_a_transaction_is_open(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log()
     send(log, 0, producer_id=1)
     send(log, 0, producer_id=2, transactional=True)
@@ -187,7 +185,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(
     assert set(log.producers.producers) == {2}
 
 
-def test_snapshot_is_read_back(tmp_path: Path, make_log: Callable[..., Log]) -> None:
+def test_producer_snapshot_round_trip(tmp_path: Path, make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, producer_id=1, rows=3)
     send(log, 7, producer_id=2, epoch=4, transactional=True)
@@ -220,7 +218,7 @@ def test_batches_in_flight_are_duplicates_after_a_clean_restart(make_log: Callab
         send(again, 1)
 
 
-def test_snapshot_of_kafka_has_the_last_batch_only(make_log: Callable[..., Log]) -> None:
+def test_snapshot_of_one_batch_has_the_format_of_kafka(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0)
     log.close()
@@ -238,7 +236,7 @@ def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log: Callable[.
     assert send(again, 19).duplicate
 
 
-def test_open_transaction_is_found_by_producer_and_epoch(make_log: Callable[..., Log]) -> None:
+def test_open_transaction_is_identified_by_producer_id_and_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, epoch=2, transactional=True)
     assert log.producers.has_open_transaction(1, 2)
@@ -248,7 +246,7 @@ def test_open_transaction_is_found_by_producer_and_epoch(make_log: Callable[...,
     assert not log.producers.has_open_transaction(1, 2)
 
 
-def test_late_marker_of_the_newer_transactions_is_refused(make_log: Callable[..., Log]) -> None:
+def test_late_marker_of_transaction_version_2_is_rejected(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.check_bumped(1, 0)
     send(log, 0, epoch=2, transactional=True)
@@ -262,7 +260,7 @@ def test_late_marker_of_the_newer_transactions_is_refused(make_log: Callable[...
         log.producers.check_bumped(1, 2)
 
 
-def test_batch_that_overtook_the_beginning_is_out_of_order(make_log: Callable[..., Log]) -> None:
+def test_batch_that_overtook_the_first_batch_is_out_of_order(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.expect(1, 0, 3)
     log.producers.expect(1, 0, 5)
@@ -272,14 +270,14 @@ def test_batch_that_overtook_the_beginning_is_out_of_order(make_log: Callable[..
     send(log, 5, transactional=True)
 
 
-def test_new_epoch_forgets_what_was_seen_of_the_old_one(make_log: Callable[..., Log]) -> None:
+def test_new_producer_epoch_discards_the_expected_sequence_of_the_old_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.expect(1, 0, 0)
     log.producers.expect(1, 1, 4)
     send(log, 4, epoch=1, transactional=True)
 
 
-def test_sequences_of_producers_that_never_wrote_are_forgotten(
+def test_expected_sequence_of_a_producer_without_batches_expires(
     make_log: Callable[..., Log], clock: ManualClock
 ) -> None:
     log = make_log()
@@ -288,7 +286,7 @@ def test_sequences_of_producers_that_never_wrote_are_forgotten(
     send(log, 7, transactional=True)
 
 
-def test_abort_that_cannot_be_indexed_is_not_in_the_log(
+def test_abort_marker_is_not_appended_if_the_transaction_index_fails(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
@@ -308,7 +306,7 @@ def test_abort_that_cannot_be_indexed_is_not_in_the_log(
     assert [a[:3] for a in log.aborted_transactions(0, 2)] == [(1, 0, 1)]
 
 
-def test_ended_transactions_are_dropped_without_readers(make_log: Callable[..., Log]) -> None:
+def test_replicated_transactions_are_dropped_without_readers(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for i in range(10):
         send(log, i, transactional=True)
@@ -317,7 +315,7 @@ def test_ended_transactions_are_dropped_without_readers(make_log: Callable[..., 
     assert len(log.producers._unreplicated) == 1
 
 
-def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_logs_start(
+def test_last_stable_offset_is_not_before_the_log_start_offset(
     make_log: Callable[..., Log],
 ) -> None:
     log = make_log()
@@ -328,7 +326,7 @@ def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_log
     assert log.last_stable_offset == 1
 
 
-def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log: Callable[..., Log]) -> None:
+def test_verification_guard_is_valid_until_a_batch_or_marker_of_its_producer(make_log: Callable[..., Log]) -> None:
     log = make_log()
     states = log.producers
     guard = states.guard(1, 0)
@@ -342,12 +340,12 @@ def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log: Calla
     assert not states.is_guarded(1, guard)
 
 
-def test_a_guard_belongs_to_one_epoch(make_log: Callable[..., Log]) -> None:
+def test_verification_guard_belongs_to_one_producer_epoch(make_log: Callable[..., Log]) -> None:
     states = make_log().producers
     old = states.guard(1, 0)
     new = states.guard(1, 1)
     assert not states.is_guarded(1, old)
-    assert not states.is_guarded(1, states.guard(1, 0)), "a fenced producer takes nothing away"
+    assert not states.is_guarded(1, states.guard(1, 0)), "a fenced producer does not invalidate the guard"
     assert states.is_guarded(1, new)
 
 
@@ -355,6 +353,6 @@ def test_unused_verification_guards_expire(make_log: Callable[..., Log]) -> None
     states = make_log().producers
     guard = states.guard(1, 0)
     states.remove_expired(NOW)
-    assert states.is_guarded(1, guard), "it may be asked about just now"
+    assert states.is_guarded(1, guard), "a verification may be in progress"
     states.remove_expired(NOW)
     assert not states.is_guarded(1, guard)

@@ -1,3 +1,5 @@
+"""The throttle of compaction and log directory moves."""
+
 import threading
 import time
 
@@ -6,19 +8,19 @@ import pytest
 from ottla.storage.throttle import StoppedError, Throttle
 
 
-def test_bytes_above_the_limit_take_their_time() -> None:
+def test_spending_above_the_limit_waits() -> None:
     throttle = Throttle(10_000)
-    began = time.monotonic()
+    started = time.monotonic()
     for _ in range(5):
         throttle.spend(100)
-    assert time.monotonic() - began >= 0.05
+    assert time.monotonic() - started >= 0.05
 
 
-def test_without_a_limit_there_is_no_wait() -> None:
+def test_spending_without_a_limit_does_not_wait() -> None:
     Throttle().spend(10**15)
 
 
-def test_who_waits_is_ended_by_a_stop() -> None:
+def test_stop_raises_stopped_error_in_a_waiting_thread() -> None:
     throttle = Throttle(1)
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A tiered log: segments in remote storage are deleted locally, and what replaces them survives crashes and moves."""
+"""Tiered logs: local deletion of copied segments, and recovery of the state of tiered records."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ def fill(log: Log, count: int, first: int = 0) -> None:
     log.flush()
 
 
-def test_copied_segments_are_deleted_and_the_log_start_stays(make_log: Callable[..., Log], clock: ManualClock) -> None:
+def test_copied_segments_are_deleted_locally_and_the_log_start_offset_stays(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log(**TIERED, local_retention_bytes=1)
     fill(log, 20)
     boundaries = [segment.base_offset for segment in log.segments]
-    assert local_retention_offset(log, NOW) == 0, "nothing is in remote storage"
+    assert local_retention_offset(log, NOW) == 0, "no segment is in remote storage"
     log.remote_end_offset = boundaries[3] + 1
     assert local_retention_offset(log, NOW) == boundaries[3]
     (log.dir / f"{boundaries[3]:020d}.snapshot").unlink()
@@ -66,7 +68,7 @@ def test_idle_segment_is_rolled_so_that_it_can_be_copied(make_log: Callable[...,
     assert local_retention_offset(log, NOW + 2000) == 2
 
 
-def test_broker_killed_after_a_roll_has_the_snapshot_of_the_closed_segment(make_log: Callable[..., Log]) -> None:
+def test_recovery_after_a_roll_restores_the_snapshot_of_the_closed_segment(make_log: Callable[..., Log]) -> None:
     log = make_log(**TIERED)
     fill(log, 2)
     log.roll()
@@ -78,7 +80,7 @@ def test_broker_killed_after_a_roll_has_the_snapshot_of_the_closed_segment(make_
     assert log.producers.producers[7].batches[-1].last_sequence == 2
 
 
-def test_producers_and_snapshots_survive_a_loss_of_power(make_log: Callable[..., Log]) -> None:
+def test_producer_state_and_leader_epochs_survive_a_power_failure(make_log: Callable[..., Log]) -> None:
     log = make_log(**TIERED, local_retention_bytes=1)
     fill(log, 20)
     boundaries = [segment.base_offset for segment in log.segments]
@@ -95,7 +97,7 @@ def test_producers_and_snapshots_survive_a_loss_of_power(make_log: Callable[...,
     again = make_log(**TIERED, recovery_point=boundaries[4])
     assert (again.log_start_offset, again.local_log_start_offset) == (0, boundaries[4])
     assert again.high_watermark == boundaries[4]
-    assert again.leader_epochs.entries == epochs, "the epochs of tiered records are nowhere else"
+    assert again.leader_epochs.entries == epochs, "the epochs of tiered records cannot be rebuilt from local batches"
     assert again.producers.producers[7].last_sequence == 19
     # each closed segment has a snapshot at its end again, to be copied with it
     assert {offset for offset, _ in snapshots_in(log.dir)} >= set(boundaries[4:])
@@ -113,9 +115,7 @@ def test_truncation_below_the_local_log_keeps_the_epochs_of_tiered_records(make_
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(1, 8)]
 
 
-def test_copy_in_another_directory_has_the_state_of_tiered_records(
-    make_log: Callable[..., Log], tmp_path: Path
-) -> None:
+def test_log_dir_move_copies_the_state_of_tiered_records(make_log: Callable[..., Log], tmp_path: Path) -> None:
     log = make_log(**TIERED)
     fill(log, 20)
     start = log.segments[3].base_offset

@@ -1,4 +1,4 @@
-"""What a leader's log takes from producers: nothing that a header merely claims."""
+"""Validation of batches from producers: header fields are checked against the records."""
 
 import gzip
 import struct
@@ -32,7 +32,7 @@ CODECS = list(compression.CODEC_IDS.values())
 
 
 def forged(data: memoryview, **fields: Any) -> memoryview:
-    """The batch with other header fields, and the CRC of that."""
+    """Return the batch with other header fields and a matching CRC."""
     for position, layout, value in fields.values():
         struct.pack_into(layout, data, position, value)
     reseal(data, 0, len(data))
@@ -40,9 +40,7 @@ def forged(data: memoryview, **fields: Any) -> memoryview:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_highest_timestamp_in_the_header_is_corrected_from_the_records(
-    make_log: Callable[..., Log], codec: int
-) -> None:
+def test_max_timestamp_in_the_header_is_corrected_from_the_records(make_log: Callable[..., Log], codec: int) -> None:
     log = make_log()
     for claimed in (NOW + 100 * YEAR_MS, NOW - YEAR_MS, -1):
         data = batch((NOW - 5, b"k", b"a"), (NOW, b"k", b"b"), (NOW - 9, b"k", b"c"), codec=codec)
@@ -53,14 +51,14 @@ def test_highest_timestamp_in_the_header_is_corrected_from_the_records(
     assert len(contents(log)) == 9
 
 
-def test_record_count_in_the_header_does_not_roll_segments(make_log: Callable[..., Log]) -> None:
+def test_forged_record_count_is_rejected_and_does_not_roll_segments(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for _ in range(3):
-        claim = (1 << 31) - 1
+        forged_count = (1 << 31) - 1
         data = forged(
             batch(b"a"),
-            count=(COUNT_POSITION, ">i", claim),
-            last=(LAST_OFFSET_DELTA_POSITION, ">i", claim - 1),
+            count=(COUNT_POSITION, ">i", forged_count),
+            last=(LAST_OFFSET_DELTA_POSITION, ">i", forged_count - 1),
         )
         with pytest.raises(InvalidRecordError):
             log.append(data, leader_epoch=1)
@@ -69,7 +67,7 @@ def test_record_count_in_the_header_does_not_roll_segments(make_log: Callable[..
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_batch_that_decompresses_beyond_the_bound_is_too_large(make_log: Callable[..., Log], codec: int) -> None:
+def test_batch_that_decompresses_beyond_the_limit_is_too_large(make_log: Callable[..., Log], codec: int) -> None:
     log = make_log()
     log.config = log.config._replace(max_decompressed_bytes=100_000)
     log.append(batch(bytes(90_000), codec=codec), leader_epoch=1)
@@ -92,14 +90,14 @@ def test_damaged_compressed_data_is_an_invalid_record(make_log: Callable[..., Lo
     assert values(log) == [b"value" * 100]
 
 
-def test_unknown_codec_is_an_unsupported_compression_type(make_log: Callable[..., Log]) -> None:
+def test_unknown_codec_raises_unsupported_compression_type(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for codec in (5, 6, 7):
         with pytest.raises(UnsupportedCompressionTypeError):
             log.append(forged(batch(b"a"), codec=(ATTRIBUTES_POSITION, ">h", codec)), leader_epoch=1)
 
 
-def test_base_offset_of_a_producer_is_an_invalid_record(make_log: Callable[..., Log]) -> None:
+def test_nonzero_base_offset_of_a_producer_is_an_invalid_record(make_log: Callable[..., Log]) -> None:
     with pytest.raises(InvalidRecordError, match="base offset 5"):
         make_log().append(batch(b"a", base_offset=5), leader_epoch=1)
 
@@ -112,7 +110,7 @@ def test_gzip_with_several_members_is_an_invalid_record(make_log: Callable[..., 
         make_log().append(forged(data), leader_epoch=1)
 
 
-def test_single_batch_leaves_out_what_is_left_of_another_one() -> None:
+def test_single_batch_drops_a_truncated_batch_after_it() -> None:
     data = bytes(batch(b"a"))
     for tail in (b"", b"tail", data[:16], data[:-1]):
         assert single_batch(memoryview(data + tail)) == data

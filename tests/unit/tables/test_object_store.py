@@ -19,7 +19,7 @@ from ottla_tables.object_store import ObjectStore
 STRING = "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=a2V5eQ==;EndpointSuffix=core.windows.net"
 
 
-def test_properties_of_tables_are_those_of_the_connection_string() -> None:
+def test_table_properties_are_read_from_the_connection_string() -> None:
     store = ObjectStore({}, {"AZURE_STORAGE_CONNECTION_STRING": STRING, "STORAGE_EMULATOR_HOST": "http://h:1"})
     options = store.storage_options
     assert options["azure_storage_account_name"] == "lake"
@@ -31,13 +31,13 @@ def test_properties_of_tables_are_those_of_the_connection_string() -> None:
     assert own.storage_options == {"azure_storage_sas_token": "sig=1"}
 
 
-def test_location_in_azure_has_container_and_account() -> None:
+def test_azure_location_has_container_and_account() -> None:
     location = TableFileIO.parse_location("abfss://lake@account.dfs.core.windows.net/t/a=1@2/f")
     assert location == ("abfss", "lake@account.dfs.core.windows.net", "lake/t/a=1@2/f")
     assert TableFileIO.parse_location("gs://lake/t") == ("gs", "lake", "lake/t")
 
 
-def test_iceberg_takes_no_location_that_its_readers_do_not_know(tmp_path: Path) -> None:
+def test_iceberg_rejects_a_location_that_its_readers_do_not_support(tmp_path: Path) -> None:
     config = TopicConfig({"ottla.table.format": "iceberg", "ottla.table.location": "az://lake/t"})
     factory = TableFactory(tmp_path, {})
     with pytest.raises(ConfigurationError, match="use abfss://CONTAINER@ACCOUNT"):

@@ -1,4 +1,4 @@
-"""Columns that partition tables: values of all types are found again by readers, and others are rejected."""
+"""Columns that partition tables: supported and rejected types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_rows_move_between_partitions_of_all_types(broker: Broker, tmp_path: Pat
         world.write()
         world.send(OLD.replace(b"a/b", b"../").replace(b"true", b"false"), key=b"moved")
         world.write()
-        rows = sorted((row["key"], row["x"], row["b"]) for row in read_by_others(world, tmp_path))
+        rows = sorted((row["key"], row["x"], row["b"]) for row in read_with_other_readers(world, tmp_path))
         assert rows == [
             (b"constant", "a/b=c%20 ä+", True),
             (b"empty", None, None),
@@ -47,7 +47,7 @@ def test_rows_move_between_partitions_of_all_types(broker: Broker, tmp_path: Pat
         ]
 
 
-def read_by_others(world: TableWorld, directory: Path) -> list[dict[str, Any]]:
+def read_with_other_readers(world: TableWorld, directory: Path) -> list[dict[str, Any]]:
     """Read the table without Ottla's reader, and check that a filter by a partition finds its rows."""
     location = directory / world.topic.replace("-", "_")
     if "parquet" in world.topic:
@@ -65,7 +65,7 @@ def read_by_others(world: TableWorld, directory: Path) -> list[dict[str, Any]]:
     return list(table.scan().to_arrow().to_pylist())
 
 
-def test_columns_that_cannot_partition_are_rejected_when_they_are_set(broker: Broker, tmp_path: Path) -> None:
+def test_unsupported_partition_columns_are_rejected_when_they_are_configured(broker: Broker, tmp_path: Path) -> None:
     message = r"ottla.table.partition.by: x is a double, whose values are not exact in partitions; partition by a"
     configs: Any = {"format": "iceberg", "schema": "json:x double, y int", "partition_by": "y,x"}
     with pytest.raises(InvalidConfigError, match=message), table_world(broker, "inexact", tmp_path, **configs):
@@ -82,7 +82,7 @@ def test_columns_that_cannot_partition_are_rejected_when_they_are_set(broker: Br
         world.write()
 
 
-def test_delta_table_that_is_partitioned_by_bytes_is_rejected(tmp_path: Path) -> None:
+def test_delta_table_partitioned_by_bytes_is_rejected(tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     from ottla_tables.formats.delta import DeltaLakeTable

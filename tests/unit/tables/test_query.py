@@ -1,4 +1,4 @@
-"""Queries: a table and the log after it, read as one."""
+"""SQL queries over a table and the log after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine(world: TableWorld) -> QueryEngine:
     return QueryEngine(world.lookup, world.factory, {"bootstrap.servers": world.servers})
 
 
-def test_query_while_producing_and_flushing_is_exact_to_an_offset(broker: Broker, tmp_path: Path) -> None:
+def test_query_during_produce_and_flush_is_exact_to_an_offset(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "exact", tmp_path, format="parquet") as world:
         stopping = threading.Event()
 
@@ -92,7 +92,7 @@ def test_query_of_upserts_has_the_last_row_of_each_key(broker: Broker, tmp_path:
         assert list(result.rows) == [("a", 5, True), ("c", 3, None)]
 
 
-def test_slow_caller_of_the_tail_does_not_run_into_the_time_limit(
+def test_slow_reader_of_the_log_tail_does_not_time_out(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with table_world(broker, "slow", tmp_path, format="parquet") as world:
@@ -108,22 +108,22 @@ def test_slow_caller_of_the_tail_does_not_run_into_the_time_limit(
         assert values == [b"1", b"2", b"3"]
 
 
-def test_query_with_the_directory_of_another_machine_is_an_error_if_records_are_missing(
+def test_query_without_the_table_files_raises_table_error_if_records_are_deleted(
     broker: Broker, tmp_path: Path
 ) -> None:
     with table_world(broker, "away", tmp_path / "writer", format="parquet") as world:
         world.send(b"1", b"2", b"3")
-        elsewhere = QueryEngine(
+        engine_without_table = QueryEngine(
             world.lookup, TableFactory(tmp_path / "other", {}), {"bootstrap.servers": world.servers}
         )
         query = "select decode(value) from away order by all"
-        assert list(elsewhere.run(query).rows) == [("1",), ("2",), ("3",)], "the log has all records"
+        assert list(engine_without_table.run(query).rows) == [("1",), ("2",), ("3",)], "the log has all records"
         world.write()
         world.admin.delete_records({TopicPartition("away", 0): 3})
         world.send(b"4")
         assert list(engine(world).run(query).rows) == [("1",), ("2",), ("3",), ("4",)]
         with pytest.raises(TableError, match="the topic away has no table, and its log begins at offset 3 of away-0"):
-            elsewhere.run(query)
+            engine_without_table.run(query)
         assert not (tmp_path / "other").exists()
 
 
@@ -151,7 +151,7 @@ def test_query_changes_neither_catalog_nor_table(broker: Broker, tmp_path: Path,
         check((1,), (2,))
 
 
-def test_catalog_config_may_have_the_properties_of_pyiceberg(tmp_path: Path) -> None:
+def test_catalog_config_accepts_properties_of_pyiceberg(tmp_path: Path) -> None:
     own = f"sqlite:///{tmp_path / 'own' / 'catalog.db'}"
     properties = {"type": "sql", "uri": own, "init_catalog_tables": "true"}
     other = f"sqlite:///{tmp_path / 'other' / 'catalog.db'}"
@@ -162,7 +162,7 @@ def test_catalog_config_may_have_the_properties_of_pyiceberg(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
-def test_file_is_found_that_was_committed_and_merged_since_its_table_was_loaded(tmp_path: Path) -> None:
+def test_file_committed_or_merged_since_the_table_was_loaded_is_found(tmp_path: Path) -> None:
     names = [tmp_path / f"f.parquet{suffix}" for suffix in (".uncommitted", "", ".removed")]
     for name in names:
         name.touch()

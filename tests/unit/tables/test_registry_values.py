@@ -1,4 +1,4 @@
-"""Tables whose columns come from a schema registry: Avro, Protobuf and JSON Schema."""
+"""Tables with columns of a schema registry: Avro, Protobuf and JSON Schema."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SECOND = record(("id", "long"), ("inner", WIDER), ("note", "string", "none"), ("
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_avro_fields_are_columns_that_newer_schemas_add_to(
+def test_avro_fields_are_columns_and_newer_schemas_add_columns(
     broker: Broker, registry: SchemaRegistryClient, tmp_path: Path, table_format: str
 ) -> None:
     topic = f"avro-{table_format}"
@@ -202,7 +202,7 @@ def values_of(rows: Rows) -> list[dict[str, Any]]:
     return [{n: v for n, v in row.items() if n not in omitted and v is not None} for row in rows.batch.to_pylist()]
 
 
-def test_columns_get_wider_numbers_of_a_newer_schema_without_changing_a_value() -> None:
+def test_columns_are_widened_by_a_newer_schema_without_changing_values() -> None:
     registry = MemoryRegistry()
     for kind, precision in (("float", 4), ("double", 6)):
         price = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
@@ -259,7 +259,7 @@ def dead_offsets(rows: Rows) -> list[int]:
     return [] if rows.dead is None else rows.dead.column("offset").to_pylist()
 
 
-def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_avro_batch_decoder_matches_fastavro(monkeypatch: pytest.MonkeyPatch) -> None:
     random, batched, batch_decoder = Random(1), 0, AvroValues._batch_decoder
     monkeypatch.setattr(avro_batches, "FEW_ROWS", 0)
 
@@ -308,7 +308,7 @@ def test_batches_of_avro_are_decoded_as_by_fastavro(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("few_rows", [0, 50])
-def test_avro_arrays_have_their_items_in_any_number_of_blocks(monkeypatch: pytest.MonkeyPatch, few_rows: int) -> None:
+def test_avro_arrays_with_any_number_of_blocks_are_decoded(monkeypatch: pytest.MonkeyPatch, few_rows: int) -> None:
     monkeypatch.setattr(avro_batches, "FEW_ROWS", few_rows)
     registry = MemoryRegistry()
     by = {"type": "map", "values": {"type": "array", "items": "int"}}
@@ -344,7 +344,7 @@ def test_avro_arrays_of_few_values_are_decoded_by_fastavro(monkeypatch: pytest.M
         assert items == expected, number
 
 
-def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dead_letters() -> None:
+def test_avro_timestamps_keep_their_units_and_large_decimals_are_dead_letters() -> None:
     registry = MemoryRegistry()
     millis, micros = (("at", {"type": "long", "logicalType": f"timestamp-{unit}"}) for unit in ("millis", "micros"))
     decimals = [("price", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": s}) for s in (2, 3)]
@@ -370,7 +370,7 @@ def test_avro_times_of_older_schemas_keep_their_units_and_large_decimals_are_dea
     assert "the decimal has 1048576 bytes" in errors[1]
 
 
-def test_avro_values_of_removed_arrays_and_logical_types_and_plain_bytes() -> None:
+def test_avro_values_of_removed_fields_and_plain_bytes_are_decoded() -> None:
     registry = MemoryRegistry()
     doubles = {"type": "array", "items": "double"}
     registry.add(record(("a", doubles), ("at", {"type": "long", "logicalType": "timestamp-micros"})))
@@ -412,7 +412,7 @@ def test_avro_records_become_branches_of_a_newer_union_and_get_its_defaults() ->
     assert dead_offsets(rows_without_default) == [0], "true is no long, which fastavro does not notice"
 
 
-def test_defaults_of_avro_fields_are_rounded_and_bytes() -> None:
+def test_avro_defaults_are_converted_to_the_type_of_their_column() -> None:
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "float"}]}
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
     cases: list[tuple[Any, Any, Any]] = [
@@ -438,7 +438,7 @@ def test_defaults_of_avro_fields_are_rounded_and_bytes() -> None:
             assert rows.batch.column("x").to_pylist() == [expected] * count, kind
 
 
-def test_avro_decimals_with_more_bytes_than_digits_are_decoded_together() -> None:
+def test_avro_decimals_with_more_bytes_than_digits_are_decoded_in_batches() -> None:
     registry = MemoryRegistry()
     for kind, size in (("fixed", {"name": "F", "size": 20}), ("bytes", {})):
         number = {"type": kind, **size, "logicalType": "decimal", "precision": 38, "scale": 2}
@@ -504,7 +504,7 @@ message Dates { repeated Date days = 1; } message Date { int32 year = 1; int32 m
 """
 
 
-def test_partial_dates_of_protobuf_have_their_parts() -> None:
+def test_partial_protobuf_dates_have_their_parts() -> None:
     def encoded(*parts: int) -> bytes:
         day = bytearray()
         for tag, part in enumerate(parts, 1):
@@ -590,7 +590,7 @@ JSON_SCHEMA = {
 }
 
 
-def test_an_unavailable_registry_and_unsupported_schemas_stop_the_writer_instead_of_making_dead_letters() -> None:
+def test_unavailable_registry_or_unsupported_schema_stops_the_writer() -> None:
     registry = MemoryRegistry()
     converter = RegistryConverter(registry, "t", pa.schema([]))
     value = records(header(1) + b"\x02a")
@@ -616,7 +616,7 @@ def test_an_unavailable_registry_and_unsupported_schemas_stop_the_writer_instead
         converter.convert(records(header(registry.add(record(("e", {**fixed, "name": "fixed"}))))))
 
 
-def test_credentials_go_to_the_configured_registry_only(tmp_path: Path) -> None:
+def test_credentials_are_sent_to_the_configured_registry_only(tmp_path: Path) -> None:
     configured = {"schema.registry.url": "http://127.0.0.1:1", "schema.registry.basic.auth.user.info": "user:secret"}
     factory = ConverterFactory(configured)
     assert "Authorization" in factory._registry("")._headers

@@ -1,4 +1,4 @@
-"""Tables of topics whose first records are in remote storage only."""
+"""Tables of topics whose oldest records are in remote storage only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with fields of the values: declared and inferred JSON, text, dead letters, upserts."""
+"""Tables with columns for fields of the values: declared and inferred JSON, text, dead letters and upserts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_inferred_fields_grow_and_bad_values_are_dead_letters(
+def test_inferred_schema_adds_fields_and_bad_values_are_dead_letters(
     broker: Broker, tmp_path: Path, table_format: str
 ) -> None:
     with table_world(broker, f"json-{table_format}", tmp_path, format=table_format, schema="json") as world:
@@ -59,7 +59,9 @@ def test_inferred_fields_grow_and_bad_values_are_dead_letters(
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_columns_get_the_wider_types_that_are_declared_later(broker: Broker, tmp_path: Path, table_format: str) -> None:
+def test_columns_are_widened_to_types_that_are_declared_later(
+    broker: Broker, tmp_path: Path, table_format: str
+) -> None:
     name, big, is_delta = f"wide-{table_format}", 1 << 40, table_format == "delta"
     configs: Any = {"format": table_format, "partition_by": "n", "mode": "upsert"}
     with table_world(broker, name, tmp_path, schema="json:n int,f float", **configs) as world:
@@ -86,7 +88,7 @@ def test_columns_get_the_wider_types_that_are_declared_later(broker: Broker, tmp
             }
 
 
-def test_each_field_has_its_own_column_whichever_comes_first(broker: Broker, tmp_path: Path) -> None:
+def test_fields_with_names_of_record_columns_get_their_own_columns(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "names", tmp_path, format="delta", schema="json") as world:
         values: list[dict[str, Any]] = [
             {"value_offset": 1, "value_total": 2, "KEY": 3},
@@ -164,7 +166,7 @@ def test_upserts_have_the_last_value_of_each_key(broker: Broker, tmp_path: Path,
         assert sorted(rows) == sorted((key, n) for key, n in latest.items() if n is not None)
 
 
-def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
+def test_text_values_are_strings_and_invalid_utf8_is_a_dead_letter(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "text", tmp_path, format="parquet", schema="text") as world:
         world.send("ä".encode(), b"\xff", None, key=b"k")
         world.write()
@@ -172,7 +174,7 @@ def test_text_has_strings(broker: Broker, tmp_path: Path) -> None:
         assert [row["error"] for row in world.rows(SUFFIX)] == ["Invalid UTF8 payload"]
 
 
-def test_decimals_and_dates_are_exact_and_others_are_dead_letters() -> None:
+def test_decimals_and_dates_are_exact_and_invalid_values_are_dead_letters() -> None:
     converter = JsonConverter(declared_schema("price decimal(10, 2), day date, at timestamp"), RECORD)
     values = [
         '{"price": "12345678.90", "day": "2026-02-28", "at": "2026-02-28T01:02:03.123456Z"}',
@@ -213,7 +215,7 @@ def test_fields_that_differ_in_case_only_are_rejected() -> None:
         declared_schema("id int,ID bigint")
 
 
-def test_values_that_exhaust_the_stack_or_the_schema_are_dead_letters(broker: Broker, tmp_path: Path) -> None:
+def test_values_that_are_too_deep_or_have_too_many_fields_are_dead_letters(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "deep", tmp_path, format="parquet", schema="json") as world:
         deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         wide = json.dumps({f"f{i}": i for i in range(3000)}).encode()

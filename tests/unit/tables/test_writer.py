@@ -1,4 +1,4 @@
-"""The table writer: from log segments to tables, each record once."""
+"""The table writer: records of log segments are written to tables exactly once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world(request: Any, broker: Broker, tmp_path: Path) -> Iterator[TableWorld]:
         yield world
 
 
-def test_tables_have_the_committed_records_of_all_partitions_once(world: TableWorld) -> None:
+def test_table_has_committed_records_of_all_partitions_exactly_once(world: TableWorld) -> None:
     world.send(b"a", None, b"")
     world.producer.send(world.topic, b"h", key=b"k", partition=1, headers=[("x", b"1"), ("y", None)])
     world.transaction([b"c1", b"c2"])
@@ -53,7 +53,7 @@ def test_tables_have_the_committed_records_of_all_partitions_once(world: TableWo
     assert [as_record(row) for row in world.rows()] == world.records()
 
 
-def test_of_two_writers_one_commits(world: TableWorld) -> None:
+def test_commit_of_a_stale_writer_raises_commit_conflict(world: TableWorld) -> None:
     world.send(b"a")
     service = world.service()
     service.write_all()
@@ -67,7 +67,7 @@ def test_of_two_writers_one_commits(world: TableWorld) -> None:
         writer.flush(ends)
     assert [row["value"] for row in world.rows()] == [b"a", b"b", b"c"]
     world.send(b"d")
-    assert service.write_all() == 1, "the writer goes on after the rows of the other one"
+    assert service.write_all() == 1, "the writer continues after the rows of the other one"
     world.send(b"e")
     assert world.write() == 1  # by another writer
     writer.table.load()  # as compactions do
@@ -76,7 +76,7 @@ def test_of_two_writers_one_commits(world: TableWorld) -> None:
     assert [row["value"] for row in world.rows()] == [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_records_of_a_replaced_leader_are_read_again(world: TableWorld) -> None:
+def test_records_are_read_again_after_a_leader_change(world: TableWorld) -> None:
     world.send(b"a")
     service = world.service()
     service.write_all()
@@ -107,9 +107,7 @@ def test_log_that_is_shorter_than_the_table_is_reported_once(
     ]
 
 
-def test_commit_whose_response_was_lost_is_in_the_table_once(
-    world: TableWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_with_a_lost_response_is_in_the_table_once(world: TableWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.send(b"a")
     service = world.service()
     service.write_all()
@@ -142,7 +140,7 @@ def test_commit_whose_response_was_lost_is_in_the_table_once(
     assert [as_record(row) for row in world.rows()] == world.records()
 
 
-def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
+def test_table_is_not_continued_with_another_topic_of_the_same_name(world: TableWorld) -> None:
     world.send(b"a")
     world.write()
     configs = {"ottla.table.format": world.lookup.topics([world.topic])[0].config.ottla_table_format}
@@ -153,7 +151,7 @@ def test_a_table_is_not_continued_with_another_topic_of_the_same_name(world: Tab
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_files_are_on_disk_before_they_are_committed(
+def test_files_are_synced_before_they_are_committed(
     broker: Broker, tmp_path: Path, table_format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths: set[Path] = set()
@@ -194,7 +192,7 @@ def test_small_files_are_merged_and_old_snapshots_expire(broker: Broker, tmp_pat
         assert [as_record(row) for row in world.rows()] == world.records()
         assert world.write() == 0
         world.send(b"last")
-        world.write()  # a new process: its first maintenance deletes what is old
+        world.write()  # a new process: its first maintenance deletes old files
         in_use = {Path(file.path.removeprefix("file://")).name for file in world.snapshot().files}
         stored = {path.name for path in (tmp_path / "merged").rglob("ottla-*.parquet")}
         assert in_use <= stored

@@ -1,4 +1,4 @@
-"""Topics with tables, and the rows that both have, for tests of `ottla tables`."""
+"""Topics with tables, and their rows and records, for tests of `ottla tables`."""
 
 from __future__ import annotations
 
