@@ -27,7 +27,7 @@ def unlimited_log() -> None:
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
-    """A disk that is cold once the test says so. The test fails if the event loop waits for it."""
+    """Return a fake disk whose files the test can evict. The test fails if the event loop waits for the disk."""
     disk = SlowDisk()
     monkeypatch.setattr(page_cache, "os", disk)
     monkeypatch.setattr(page_cache, "RWF_NOWAIT", 8)

@@ -1,4 +1,4 @@
-"""A disk whose files leave the page cache, and come back when a worker has read them."""
+"""A fake disk whose files can be evicted from the page cache until a worker reads them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SECONDS = 20
 
 
 class SlowDisk:
-    """Stands for the module `os` where files are read. A wait for the disk on the event loop fails the test."""
+    """Replaces the module `os` for reads of files. Waiting for the disk on the event loop fails the test."""
 
     def __init__(self) -> None:
         self.spins = threading.Event()
-        """Cleared, workers wait for the disk."""
+        """While it is cleared, workers wait for the disk."""
         self.spins.set()
         self.loads = self.waiting = 0
         self.waits_on_the_loop: list[str] = []
@@ -67,12 +67,12 @@ class SlowDisk:
                     self._cold |= self._chunks(file.fileno(), 0, path.stat().st_size)
 
     def warm_up(self) -> None:
-        """Have all files in the page cache again."""
+        """Put all files into the page cache again."""
         self._cold.clear()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """The disk does not answer meanwhile."""
+        """Suspend the disk in this context."""
         self.spins.clear()
         try:
             yield

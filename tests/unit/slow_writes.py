@@ -1,4 +1,4 @@
-"""A log directory whose disk is slow: writes are queued until the test runs them."""
+"""A log directory on a slow disk: writes are queued until the test runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.storage.files import LogFile
 
 
 class SlowWrites:
-    """A writer that has just met a slow write, and the thread that it uses from now on."""
+    """A writer after its first slow write, and the thread that it uses from then on."""
 
     def __init__(self, directory: Path) -> None:
         self.now = 0.0

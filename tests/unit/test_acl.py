@@ -1,3 +1,5 @@
+"""Filters of ACLs and resource patterns."""
+
 import pytest
 
 from ottla.model import ACLOperation
@@ -27,7 +29,7 @@ EXACT, WILDCARD, SHORT, SAME = (
 
 
 @pytest.mark.parametrize(
-    ("how", "name", "met"),
+    ("pattern_type", "name", "expected"),
     [
         (LITERAL, "orders", {EXACT}),
         (LITERAL, "*", {WILDCARD}),
@@ -46,20 +48,20 @@ EXACT, WILDCARD, SHORT, SAME = (
         (MATCH, None, {EXACT, WILDCARD, SHORT, SAME}),
     ],
 )
-def test_which_patterns_a_filter_meets(
-    how: ACLResourcePatternType, name: str | None, met: set[ResourcePattern]
+def test_resource_pattern_filter_matches_the_expected_patterns(
+    pattern_type: ACLResourcePatternType, name: str | None, expected: set[ResourcePattern]
 ) -> None:
     patterns = {EXACT, WILDCARD, SHORT, SAME}
-    assert {p for p in patterns if ResourcePatternFilter(TOPIC, name, how).matches(p)} == met
-    assert {p for p in patterns if ResourcePatternFilter(ANY_TYPE, name, how).matches(p)} == met
-    assert not any(ResourcePatternFilter(GROUP, name, how).matches(p) for p in patterns)
+    assert {p for p in patterns if ResourcePatternFilter(TOPIC, name, pattern_type).matches(p)} == expected
+    assert {p for p in patterns if ResourcePatternFilter(ANY_TYPE, name, pattern_type).matches(p)} == expected
+    assert not any(ResourcePatternFilter(GROUP, name, pattern_type).matches(p) for p in patterns)
 
 
-RULE = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW, EXACT)
+READ_ACL = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW, EXACT)
 
 
 @pytest.mark.parametrize(
-    ("expected", "met"),
+    ("acl_filter", "expected"),
     [
         (ACLFilter(), True),
         (ACLFilter(principal="User:alice", host="10.0.0.1"), True),
@@ -72,5 +74,5 @@ RULE = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW,
         (ACLFilter(resource_pattern=WILDCARD), False),
     ],
 )
-def test_which_rules_a_filter_meets(expected: ACLFilter, met: bool) -> None:
-    assert expected.matches(RULE) is met
+def test_acl_filter_matches_by_each_field(acl_filter: ACLFilter, expected: bool) -> None:
+    assert acl_filter.matches(READ_ACL) is expected

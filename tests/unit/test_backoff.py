@@ -21,7 +21,7 @@ def test_backoff_with_another_multiplier_grows_by_it() -> None:
     assert [backoff.backoff(attempts) for attempts in range(4)] == pytest.approx([1, 10, 100, 100])
 
 
-def test_backoff_with_jitter_is_spread_but_never_above_the_maximum() -> None:
+def test_backoff_with_jitter_never_exceeds_the_maximum() -> None:
     low = ExponentialBackoff(0.1, 1.0, jitter=JITTER, uniform=min)
     high = ExponentialBackoff(0.1, 1.0, jitter=JITTER, uniform=max)
     assert [low.backoff(attempts) for attempts in (0, 1, 9)] == pytest.approx([0.08, 0.16, 0.8])
@@ -42,7 +42,7 @@ def test_backoff_with_an_initial_delay_of_zero_is_zero() -> None:
     assert ExponentialBackoff(0, 1.0).backoff(20) == 0
 
 
-def test_delays_of_restarts_grow_until_the_process_was_stable() -> None:
+def test_restart_backoff_grows_until_the_process_was_stable() -> None:
     backoff = RestartBackoff(1.0, 5.0)
     assert [backoff.delay(ran) for ran in (0.0, STABLE_SECONDS, 1.0, 0.0)] == [1.0, 2.0, 4.0, 5.0]
     assert [backoff.delay(ran) for ran in (STABLE_SECONDS + 1, 0.0)] == [1.0, 2.0]

@@ -1,4 +1,4 @@
-"""Tests that run in forked processes."""
+"""The plugin that runs tests in forked processes."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def run_pytest(directory: Path, source: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60)
 
 
-def test_forked_processes_run_all_tests_and_report_them_as_one_process_would(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, TESTS)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 45 passed, 1 skipped, 1 warning" in done.stdout
+def test_forked_processes_run_all_tests_and_report_them_together(tmp_path: Path) -> None:
+    result = run_pytest(tmp_path, TESTS)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "1 failed, 45 passed, 1 skipped, 1 warning" in result.stdout
     for text in ("assert (1 + 1) == 3", "what it printed", "UserWarning: it is so and so", "test_it.py::test_fails"):
-        assert text in done.stdout
+        assert text in result.stdout
     assert len({path.resolve() for path in (tmp_path / "temporary").glob("*/*/file")}) == 45
 
 
-def test_a_test_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "import os\ndef test_it():\n    os._exit(0)\ndef test_other(): pass\n")
-    assert done.returncode == 3
-    assert "The process of a test ended: test_it.py::test_it" in done.stdout + done.stderr
+def test_test_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
+    result = run_pytest(tmp_path, "import os\ndef test_it():\n    os._exit(0)\ndef test_other(): pass\n")
+    assert result.returncode == 3
+    assert "The process of a test ended: test_it.py::test_it" in result.stdout + result.stderr
 
 
-def test_chunks_are_of_one_file_each() -> None:
+def test_chunks_contain_tests_of_one_file() -> None:
     class Item:
         def __init__(self, path: str) -> None:
             self.path = Path(path)

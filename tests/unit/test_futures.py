@@ -17,7 +17,7 @@ async def fail(event: asyncio.Event) -> None:
     raise KafkaError("late")
 
 
-def test_work_continues_without_its_caller_and_its_error_is_dropped() -> None:
+def test_shielded_work_continues_after_cancellation_of_its_caller() -> None:
     reported: list[dict[str, Any]] = []
 
     async def test() -> None:
@@ -35,10 +35,10 @@ def test_work_continues_without_its_caller_and_its_error_is_dropped() -> None:
             await callers[1]
         with pytest.raises(KafkaError, match="late"):
             await shielded(work)
-        alone = loop.create_task(shielded(fail(event)))
+        only_caller = loop.create_task(shielded(fail(event)))
         event.clear()
         await asyncio.sleep(0)
-        alone.cancel()
+        only_caller.cancel()
         event.set()
         await asyncio.sleep(0.01)
 

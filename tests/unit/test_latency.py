@@ -1,4 +1,4 @@
-"""Histograms of durations: quantiles are of the last minutes, counts and sums since the start."""
+"""Latency histograms: quantiles of the last minutes, counts and sums since the start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ottla.latency import BOUNDS, WINDOW_SECONDS, LatencyHistogram, LatencySnapshot
 
 
-def test_quantiles_of_known_durations_are_exact_to_a_fifth() -> None:
+def test_quantiles_are_exact_to_20_percent() -> None:
     histogram = LatencyHistogram()
     for i in range(1, 1001):
         histogram.record(i / 1000)
@@ -25,7 +25,7 @@ def test_quantile_without_durations_is_not_a_number() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 0.0), (1e9, BOUNDS[-1])])
-def test_duration_beyond_the_buckets_counts_as_the_nearest_bound(seconds: float, expected: float) -> None:
+def test_duration_outside_the_buckets_counts_as_the_nearest_bound(seconds: float, expected: float) -> None:
     histogram = LatencyHistogram()
     histogram.record(seconds)
     assert histogram.snapshot(0.0).quantile(0.99) == expected
@@ -52,7 +52,7 @@ def test_merged_snapshots_have_the_durations_of_both() -> None:
     assert merged.seconds == pytest.approx(0.4)
 
 
-def test_zeros_lower_the_quantiles_and_not_the_sum() -> None:
+def test_with_zeros_lowers_the_quantiles_and_not_the_sum() -> None:
     histogram = LatencyHistogram()
     histogram.record(1.0)
     snapshot = histogram.snapshot(0.0).with_zeros(99, 99)

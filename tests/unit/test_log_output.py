@@ -1,4 +1,4 @@
-"""The log of a server process: JSON lines, files, and a thread that writes them."""
+"""The log of a server process: JSON lines, rotated files, and the background thread that writes them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_json_line_has_fields_and_the_exception_as_one_string(tmp_path: Path) ->
     assert second["exception"].endswith("ValueError: x")
 
 
-def test_brokers_of_a_node_write_files_of_their_own(tmp_path: Path) -> None:
+def test_brokers_of_a_node_write_separate_log_files(tmp_path: Path) -> None:
     log_output.configure(LogOptions("info", "text", str(tmp_path / "broker.log")), 2, of_node=True)
     log.warning("Late")
     log.debug("Not logged")
@@ -59,7 +59,7 @@ def test_brokers_of_a_node_write_files_of_their_own(tmp_path: Path) -> None:
     assert line.endswith(" WARNING Late (ottla.cluster)")
 
 
-def test_file_is_rotated_at_its_size(tmp_path: Path) -> None:
+def test_log_file_is_rotated_at_its_size(tmp_path: Path) -> None:
     log_output.configure(LogOptions("info", "text", str(tmp_path / "broker.log"), 1000, 2))
     for number in range(60):
         log.info("Line %d", number)
@@ -68,7 +68,7 @@ def test_file_is_rotated_at_its_size(tmp_path: Path) -> None:
     assert "Line 59" in (tmp_path / "broker.log").read_text()
 
 
-def test_file_that_logrotate_has_moved_is_opened_again(tmp_path: Path) -> None:
+def test_log_file_moved_by_logrotate_is_reopened(tmp_path: Path) -> None:
     file = tmp_path / "broker.log"
     log_output.configure(LogOptions("info", "text", str(file)))
     log.info("Before")
@@ -82,8 +82,8 @@ def test_file_that_logrotate_has_moved_is_opened_again(tmp_path: Path) -> None:
     assert "Before" in (tmp_path / "broker.log.1").read_text()
 
 
-class Stopped(logging.Handler):
-    """A terminal that is stopped until it is released."""
+class BlockedHandler(logging.Handler):
+    """A handler that blocks until it is released, like a stopped terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,9 +96,9 @@ class Stopped(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def test_records_beyond_the_bound_are_counted_and_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_records_beyond_the_queue_limit_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_output, "MAX_QUEUED", 2)
-    target = Stopped()
+    target = BlockedHandler()
     handler = BackgroundHandler(target)
     logging.root.handlers = [handler]
     log.error("1")
@@ -113,7 +113,7 @@ def test_records_beyond_the_bound_are_counted_and_never_wait(monkeypatch: pytest
     assert "3 log lines were dropped, because they could not be written fast enough" in target.lines
 
 
-def test_log_that_is_closed_writes_no_more_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_close_flushes_the_log_and_removes_its_handler(capsys: pytest.CaptureFixture[str]) -> None:
     handlers, level = logging.root.handlers[:], logging.root.level
     try:
         log_output.configure(LogOptions())

@@ -1,3 +1,5 @@
+"""Rate limits of repeated log records."""
+
 import logging
 
 from ottla.logs import (
@@ -18,30 +20,34 @@ class Clock:
         return self.now
 
 
-def line(text: str) -> logging.LogRecord:
+def log_record(text: str) -> logging.LogRecord:
     return logging.LogRecord("ottla.net", logging.WARNING, __file__, 1, text, ("10.0.0.1",), None)
 
 
-def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass() -> None:
+def test_repeated_log_records_are_limited_and_counted_per_message() -> None:
     clock = Clock()
     flood = RateLimitFilter(clock)
-    assert sum(flood.filter(line("%s: garbage")) for _ in range(1000)) == PER_WINDOW
-    assert flood.filter(line("%s: too many"))
+    assert sum(flood.filter(log_record("%s: garbage")) for _ in range(1000)) == PER_WINDOW
+    assert flood.filter(log_record("%s: too many"))
     clock.now += WINDOW_SECONDS
-    late = line("%s: garbage")
-    assert flood.filter(late)
-    assert late.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} similar records were not logged)"
+    later = log_record("%s: garbage")
+    assert flood.filter(later)
+    assert later.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} similar records were not logged)"
     clock.now += WINDOW_SECONDS
-    assert flood.filter(line("%s: garbage"))
+    assert flood.filter(log_record("%s: garbage"))
 
 
-def test_error_that_lasts_is_logged_once_a_minute_and_others_at_once() -> None:
+def test_repeated_error_is_logged_once_a_minute_and_others_at_once() -> None:
     clock = Clock()
     logger = logging.Logger("errors")
     limit_repeated_errors(logger, clock)
-    assert [bool(logger.filter(line(text))) for text in ("%s: full", "%s: full", "%s: broken")] == [True, False, True]
+    assert [bool(logger.filter(log_record(text))) for text in ("%s: full", "%s: full", "%s: broken")] == [
+        True,
+        False,
+        True,
+    ]
     clock.now += REPEATED_SECONDS
-    assert logger.filter(line("%s: full"))
+    assert logger.filter(log_record("%s: full"))
 
 
 def test_errors_of_thousands_of_partitions_are_limited() -> None:

@@ -1,4 +1,4 @@
-"""Names from the wire in logs: they stay within their line."""
+"""Names from requests are escaped in logs, so that they cannot forge log lines."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ def test_control_characters_of_names_are_escaped_in_logs(
     assert message.endswith(", 3 members, 0.5 s")
 
 
-def test_text_without_control_characters_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_without_control_characters_is_logged_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     logs.protect()
     logging.getLogger("ottla.broker").warning("%s and %s", "größe, ünïcode", None)
     assert caplog.messages == ["größe, ünïcode and None"]
 
 
-def test_traceback_in_log_has_no_line_that_looks_like_a_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_logged_traceback_has_no_line_that_looks_like_a_record(caplog: pytest.LogCaptureFixture) -> None:
     logs.protect()
     try:
         raise InvalidTopicError(FORGED)
     except InvalidTopicError:
         logging.getLogger("ottla.net").exception("a request failed")
-    shown = logging.Formatter("%(asctime)s %(message)s").format(caplog.records[0])
-    assert "\x1b" not in shown
-    assert all(line.startswith("    ") for line in shown.splitlines()[1:])
-    assert "InvalidTopicError: x" in shown
+    formatted = logging.Formatter("%(asctime)s %(message)s").format(caplog.records[0])
+    assert "\x1b" not in formatted
+    assert all(line.startswith("    ") for line in formatted.splitlines()[1:])
+    assert "InvalidTopicError: x" in formatted
 
 
-def test_name_of_a_request_is_escaped_in_the_brokers_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_topic_name_of_a_request_is_escaped_in_the_broker_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ottla.authorizer")
 
     async def test(client: Asker) -> None:

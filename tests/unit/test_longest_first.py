@@ -12,7 +12,7 @@ from tests import longest_first
 ROOT = Path(__file__).parents[2]
 
 
-def test_files_that_take_longest_come_first_with_their_tests_in_order() -> None:
+def test_slowest_files_run_first_with_their_tests_in_order() -> None:
     durations: dict[str, int] = json.loads(longest_first.TABLE.read_text())
     (longest, *_), (*_, shortest) = durations, durations
     ids = ["tests/new.py::a", f"{shortest}::a", f"{longest}::b", f"{shortest}::b", f"{longest}::a"]
@@ -21,6 +21,6 @@ def test_files_that_take_longest_come_first_with_their_tests_in_order() -> None:
     assert [item.nodeid for item in items] == [ids[2], ids[4], ids[1], ids[3], ids[0]]
 
 
-def test_table_of_durations_names_files_that_exist() -> None:
+def test_durations_table_names_existing_files() -> None:
     durations: dict[str, int] = json.loads(longest_first.TABLE.read_text())
     assert [file for file in durations if not (ROOT / file).is_file()] == []

@@ -1,4 +1,4 @@
-"""Reads that never wait for a disk on the event loop."""
+"""Reads that do not wait for the disk on the event loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_when_cached_repeats_the_read_after_each_missing_part(file: LogFile, slo
     assert (len(calls), slow_disk.loads) == (3, 2)
 
 
-def test_when_cached_raises_what_the_read_raises(file: LogFile) -> None:
+def test_when_cached_propagates_errors_of_the_read(file: LogFile) -> None:
     async def read() -> None:
         await when_cached(lambda: 1 // 0)
 
@@ -74,7 +74,7 @@ def test_cached_bytes_ends_before_the_first_missing_probe(file: LogFile, slow_di
     assert cached_bytes(file.fd, 0, len(CONTENT)) == len(CONTENT)
 
 
-def test_load_reads_a_file_that_is_closed_meanwhile(file: LogFile, slow_disk: SlowDisk) -> None:
+def test_load_reads_a_file_that_is_closed_concurrently(file: LogFile, slow_disk: SlowDisk) -> None:
     slow_disk.evict(file.path.parent)
 
     async def load() -> None:
@@ -88,7 +88,7 @@ def test_load_reads_a_file_that_is_closed_meanwhile(file: LogFile, slow_disk: Sl
     assert slow_disk.loads == 1
 
 
-def test_descriptors_of_missing_bytes_are_closed(file: LogFile, slow_disk: SlowDisk) -> None:
+def test_file_descriptors_are_closed_after_not_cached_errors(file: LogFile, slow_disk: SlowDisk) -> None:
     slow_disk.evict(file.path.parent)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Bytes as Java's serializers write them: values here are what its classes give."""
+"""Serializers compatible with Java's. The expected bytes are those of the Java classes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ UUID = uuid.UUID("123e4567-e89b-12d3-a456-426614174000")
         ("Json", {"a": [1, None, "ö"]}, '{"a":[1,null,"ö"]}'.encode()),
     ],
 )
-def test_values_are_written_and_read_as_in_java(name: str, value: Any, data: bytes) -> None:
-    for spelled in (name, f"org.apache.kafka.common.serialization.{name}Serializer", f"x.Serdes${name}Serde"):
-        serde = serde_named(spelled)
+def test_values_are_serialized_and_deserialized_as_in_java(name: str, value: Any, data: bytes) -> None:
+    for class_name in (name, f"org.apache.kafka.common.serialization.{name}Serializer", f"x.Serdes${name}Serde"):
+        serde = serde_named(class_name)
         assert serde.serialize("t", value) == data
         assert serde.deserialize("t", data) == value
         assert serde.serialize("t", None) is None
@@ -46,7 +46,7 @@ def test_values_are_written_and_read_as_in_java(name: str, value: Any, data: byt
 @pytest.mark.parametrize(
     ("inner", "value", "data"),
     [
-        # Fixed size: kind 0, the places of None, the count, the values.
+        # Fixed size: kind 0, the indexes of None, the count, the values.
         ("integer", [1, None, 2], b"\0\0\0\0\1\0\0\0\1\0\0\0\3\0\0\0\1\0\0\0\2"),
         ("short", [], b"\0\0\0\0\0\0\0\0\0"),
         ("UUID", [UUID], b"\0\0\0\0\0\0\0\0\1" + str(UUID).encode()),
@@ -55,14 +55,14 @@ def test_values_are_written_and_read_as_in_java(name: str, value: Any, data: byt
         ("boolean", [True], b"\1\0\0\0\1\0\0\0\1\1"),
     ],
 )
-def test_lists_are_written_and_read_as_in_java(inner: str, value: list[Any], data: bytes) -> None:
+def test_lists_are_serialized_and_deserialized_as_in_java(inner: str, value: list[Any], data: bytes) -> None:
     serde = ListSerde(inner)
     assert serde.serialize("t", value) == data
     assert serde.deserialize("t", data) == value
 
 
 @given(st.lists(st.none() | st.text()), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
-def test_any_list_comes_back(texts: list[str | None], numbers: list[int | None]) -> None:
+def test_serialized_list_is_deserialized_to_the_same_list(texts: list[str | None], numbers: list[int | None]) -> None:
     for inner, value in (("string", texts), ("long", numbers)):
         serde = ListSerde(inner)
         assert serde.deserialize("t", serde.serialize("t", value)) == value
@@ -77,7 +77,7 @@ def test_bytes_that_are_not_a_list_are_rejected(inner: str, data: bytes) -> None
     assert len(actual) <= len(data)
 
 
-def test_lists_take_their_inner_type_from_the_options() -> None:
+def test_list_serde_takes_its_inner_type_from_the_configs() -> None:
     for is_key, option in ((True, "default.list.key.serde.inner"), (False, "default.list.value.serde.inner")):
         serde = serde_named("list")
         serde.configure({option: "org.apache.kafka.common.serialization.Serdes$LongSerde"}, is_key)
@@ -96,14 +96,14 @@ def test_lists_take_their_inner_type_from_the_options() -> None:
         ({"key.deserializer.encoding": "latin-1"}, True, b"\xf6"),
     ],
 )
-def test_text_has_the_encoding_of_the_options(configs: dict[str, str], is_key: bool, data: bytes) -> None:
+def test_string_serde_uses_the_configured_encoding(configs: dict[str, str], is_key: bool, data: bytes) -> None:
     serde = serde_named("string")
     serde.configure(configs, is_key)
     assert serde.serialize("t", "ö") == data
     assert serde.deserialize("t", data) == "ö"
 
 
-def test_unknown_encoding_names_its_option() -> None:
+def test_unknown_encoding_is_reported_with_its_config() -> None:
     with pytest.raises(ConfigurationError, match=r"serializer\.encoding: 'klingon'"):
         serde_named("string").configure({"serializer.encoding": "klingon"}, False)
 
@@ -111,7 +111,7 @@ def test_unknown_encoding_names_its_option() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("string", 5), ("long", "5"), ("integer", True), ("short", 40_000), ("uuid", "x"), ("void", 1)]
 )
-def test_what_is_of_another_type_is_refused(name: str, value: Any) -> None:
+def test_value_of_another_type_is_rejected(name: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="expected"):
         serde_named(name).serialize("t", value)
 

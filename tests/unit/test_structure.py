@@ -1,4 +1,4 @@
-"""The structure of `src/` and `tests/`, beside the import contract in pyproject.toml."""
+"""The structure of `src/` and `tests/`, in addition to the import contract in pyproject.toml."""
 
 import ast
 import subprocess
@@ -17,7 +17,7 @@ FLAT = {"ottla/broker/handlers", "ottla/protocol/messages"}
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its dotted name, without the templates, which are copied into other projects."""
+    """Return every module by its dotted name, without the templates, which are copied into other projects."""
     paths = [path for path in SRC.rglob("*.py") if "templates" not in path.parts]
     return {".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
@@ -40,24 +40,24 @@ def imports(path: Path, module_paths: dict[str, Path]) -> Iterator[str]:
                 yield node.module
 
 
-def test_no_folder_has_more_modules_than_fit_on_a_screen() -> None:
+def test_no_folder_has_too_many_modules() -> None:
     counts = Counter(path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if path.stem != "__init__")
     assert counts.keys() >= FLAT
     assert {folder: n for folder, n in counts.items() if n > MAX_MODULES and folder not in FLAT} == {}
 
 
-def test_imports_form_no_circle() -> None:
+def test_imports_form_no_cycle() -> None:
     module_paths = modules()
     graph = {name: set(imports(path, module_paths)) - {name} for name, path in module_paths.items()}
     assert sum(len(targets) for targets in graph.values()) > 2000, "the graph lacks imports"
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        circle = error.args[1]
-        raise AssertionError(f"a circle of imports: {' <- '.join(circle)}") from None
+        cycle = error.args[1]
+        raise AssertionError(f"an import cycle: {' <- '.join(cycle)}") from None
 
 
-def test_no_two_classes_of_the_server_have_one_name() -> None:
+def test_class_names_of_the_server_are_unique() -> None:
     server = [*SRC.glob("ottla/*.py")]
     for package in (
         "broker",
@@ -82,7 +82,7 @@ def test_no_two_classes_of_the_server_have_one_name() -> None:
 
 
 def test_no_module_imports_from_a_test_module() -> None:
-    """What several test modules use is in a module without tests."""
+    """Code that several test modules use is in a module without tests."""
     imported = {path: list(imported_names(path)) for path in TESTS.rglob("*.py")}
     assert sum(map(len, imported.values())) > 2000, "the imports are missing"
     offenders = [
@@ -95,7 +95,7 @@ def test_no_module_imports_from_a_test_module() -> None:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and what it imports from a package of the tests, which may be a module."""
+    """Yield the imported modules of a file, and its imports from packages of the tests, which may be modules."""
     for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -6,7 +6,7 @@ import inspect
 import uuid
 
 import pytest
-from tests.unit.examples.running import loaded
+from tests.unit.examples.running import load_example
 
 import ottla
 from ottla.config.admin import AdminConfig
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.interop
 def test_with_kafka_python(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kafka")
     topic = f"readme-{uuid.uuid4().hex[:8]}"
-    loaded("kafka_python/produce.py", "kafka").main(bootstrap, topic)
+    load_example("kafka_python/produce.py", "kafka").main(bootstrap, topic)
     assert "callback got offset" in capsys.readouterr().out
-    loaded("kafka_python/consume.py", "kafka").main(bootstrap, topic)
+    load_example("kafka_python/consume.py", "kafka").main(bootstrap, topic)
     assert "the group begins with b'" in capsys.readouterr().out
-    loaded("kafka_python/transactions.py", "kafka").main(bootstrap, f"{topic}-txn")
+    load_example("kafka_python/transactions.py", "kafka").main(bootstrap, f"{topic}-txn")
     assert capsys.readouterr().out == "[b'paid']\n"
 
 

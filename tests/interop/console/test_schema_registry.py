@@ -27,8 +27,8 @@ def registered(registry: FakeRegistry, client: Any, subject: str, schema: Any) -
     """Register a schema in the client's registry in memory, and serve it by HTTP."""
     schema_id = client.register_schema(subject, schema)
     answer = {"schema": schema.schema_str, "schemaType": schema.schema_type}
-    registry.answers[f"/schemas/ids/{schema_id}"] = answer
-    registry.answers[f"/schemas/ids/{schema_id}?format=serialized"] = answer
+    registry.responses[f"/schemas/ids/{schema_id}"] = answer
+    registry.responses[f"/schemas/ids/{schema_id}?format=serialized"] = answer
 
 
 def avro(registry: FakeRegistry, topic: str) -> bytes:

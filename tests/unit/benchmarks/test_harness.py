@@ -1,4 +1,4 @@
-"""The harness of the benchmarks: what it counts, saves and prints."""
+"""The benchmark harness: latencies, batches, saved results and the page of results."""
 
 from __future__ import annotations
 
@@ -47,16 +47,19 @@ class StallingBroker:
 
 
 def test_latency_at_a_fixed_rate_counts_every_request_that_a_stall_delays() -> None:
-    """One that waited for each answer before the next request would see one slow request (coordinated omission)."""
+    """A client that waited for each response before its next request would measure one slow request.
+
+    That is coordinated omission.
+    """
     server = StallingBroker(stall_at=20)
-    taken = fixed_rate([Connection(server.port)], "t", batch_of(100, 300), per_second=200, seconds=0.5)
-    assert len(taken) == 100
-    late = [milliseconds for milliseconds in taken if milliseconds > STALL_SECONDS * 1000 / 4]
-    assert len(late) >= 25
-    assert max(taken) >= STALL_SECONDS * 1000
+    latencies = fixed_rate([Connection(server.port)], "t", batch_of(100, 300), per_second=200, seconds=0.5)
+    assert len(latencies) == 100
+    delayed = [milliseconds for milliseconds in latencies if milliseconds > STALL_SECONDS * 1000 / 4]
+    assert len(delayed) >= 25
+    assert max(latencies) >= STALL_SECONDS * 1000
 
 
-def test_percentiles_are_those_of_the_sorted_values() -> None:
+def test_percentiles_are_taken_from_the_sorted_values() -> None:
     assert broker.percentiles([float(n) for n in range(10_000, 0, -1)]) == [5001, 9901, 9991, 10_000]
     assert broker.percentiles([1.0]) == [1.0] * 4
 
@@ -68,7 +71,7 @@ def test_compressed_batch_counts_its_bytes_before_compression() -> None:
     assert len(plain.data) / 2 < len(compressed.data) < len(plain.data)
 
 
-def test_table_has_the_workloads_of_openmessaging() -> None:
+def test_broker_rows_cover_the_workloads_of_openmessaging() -> None:
     assert len(broker.ROWS) == 3 * 2 * 2 * 3
     assert len({row.label for row in broker.ROWS}) == len(broker.ROWS)
     assert set(broker.QUICK_ROWS) <= set(broker.ROWS)
@@ -81,7 +84,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_saved_parts_replace_those_of_their_last_run_only(saved: Path) -> None:
+def test_saving_a_part_replaces_only_the_earlier_results_of_that_part(saved: Path) -> None:
     old, other = (Figure("rate", "1/s", True, {"ottla": [n, 2.0], "kafka": [1.0, 4.0]}) for n in (1.0, 3.0))
     results.save("suite", {"a": [old], "b": [old]}, [("ottla", "kafka")])
     results.save("suite", {"a": [other]}, [("ottla", "kafka")])
@@ -97,19 +100,19 @@ def test_saved_parts_replace_those_of_their_last_run_only(saved: Path) -> None:
     ]
 
 
-def test_page_has_the_tables_of_the_saved_results() -> None:
+def test_benchmark_page_has_the_tables_of_the_saved_results() -> None:
     page = report.PAGE.read_text()
     assert report.rendered(page) == page, "run: python -m benchmarks report"
 
 
-def test_page_shows_charts_that_exist() -> None:
+def test_benchmark_page_refers_to_existing_charts() -> None:
     for line in report.PAGE.read_text().splitlines():
         if line.startswith("!["):
             assert (report.PAGE.parent / line.partition("](")[2].rstrip(")")).exists(), line
 
 
 @pytest.mark.parametrize("suite", entry.SUITES)
-def test_suites_describe_their_options(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suite_help_prints_its_usage(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         entry.main([suite, "--help"])
     assert exit_.value.code == 0

@@ -1,4 +1,4 @@
-"""What several tools are tried on."""
+"""Fixtures shared by the tests of the command-line tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla import Broker, KafkaAdminClient, NewTopic
 
 @pytest.fixture
 def topic(ottla_broker: Broker, ottla_topic: str) -> str:
-    """A topic of two partitions, without options of its own."""
+    """A topic of two partitions, without topic configs."""
     with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(ottla_topic, 2, 1)])
     return ottla_topic

@@ -1,4 +1,4 @@
-"""`ottla acls` with an admin client that keeps rules in memory."""
+"""`ottla acls` with an admin client that keeps ACLs in memory."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ G = "ResourcePattern(resourceType=GROUP, name=g, patternType=LITERAL)"
 
 
 class Admin:
-    """Rules, and which filters they were looked for with."""
+    """Keeps ACLs in memory, and records the filters and options of the calls."""
 
     def __init__(self) -> None:
-        self.rules: set[ACL] = set()
+        self.acls: set[ACL] = set()
         self.filters: list[ACLFilter] = []
         self.options: dict[str, Any] = {}
 
@@ -49,18 +49,18 @@ class Admin:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pass
 
-    def describe_acls(self, expected: ACLFilter) -> list[ACL]:
-        self.filters.append(expected)
-        return [rule for rule in self.rules if expected.matches(rule)]
+    def describe_acls(self, acl_filter: ACLFilter) -> list[ACL]:
+        self.filters.append(acl_filter)
+        return [acl for acl in self.acls if acl_filter.matches(acl)]
 
     def create_acls(self, new: Iterable[ACL]) -> None:
-        for rule in new:
-            rule.check()
-            self.rules.add(rule)
+        for acl in new:
+            acl.check()
+            self.acls.add(acl)
 
     def delete_acls(self, filters: list[ACLFilter]) -> dict[ACLFilter, list[ACL]]:
-        result = {expected: self.describe_acls(expected) for expected in filters}
-        self.rules -= {rule for rules in result.values() for rule in rules}
+        result = {acl_filter: self.describe_acls(acl_filter) for acl_filter in filters}
+        self.acls -= {acl for matching in result.values() for acl in matching}
         return result
 
 
@@ -84,27 +84,27 @@ def acls(admin: Admin, capsys: pytest.CaptureFixture[str]) -> Acls:
     return run
 
 
-def rule(
+def acl(
     kind: Kind,
     name: str,
     operation: ACLOperation,
-    who: str = "User:a",
+    principal: str = "User:a",
     host: str = "*",
     permission: ACLPermissionType = ALLOW,
 ) -> ACL:
-    return ACL(who, host, operation, permission, ResourcePattern(kind, name, LITERAL))
+    return ACL(principal, host, operation, permission, ResourcePattern(kind, name, LITERAL))
 
 
-def test_rules_are_made_of_all_that_was_named(acls: Acls, admin: Admin) -> None:
+def test_add_creates_an_acl_per_resource_operation_and_principal(acls: Acls, admin: Admin) -> None:
     output = acls(
         *("--add", "--topic", "t", "--group", "g", "--operation", "Read", "--operation", "describe"),
         *("--allow-principal", "User:a", "--allow-host", "h1", "--allow-host", "h2", "--deny-principal", "User:b"),
     )
-    assert admin.rules == {
-        rule(kind, name, operation, who, host, permission)
+    assert admin.acls == {
+        acl(kind, name, operation, principal, host, permission)
         for kind, name in ((Kind.TOPIC, "t"), (Kind.GROUP, "g"))
         for operation in (READ, DESCRIBE)
-        for who, host, permission in (("User:a", "h1", ALLOW), ("User:a", "h2", ALLOW), ("User:b", "*", DENY))
+        for principal, host, permission in (("User:a", "h1", ALLOW), ("User:a", "h2", ALLOW), ("User:b", "*", DENY))
     }
     assert output.startswith(
         f"Adding ACLs for resource `{T}`: \n \t(principal=User:a, host=h1, operation=READ, permissionType=ALLOW)\n\t("
@@ -112,7 +112,7 @@ def test_rules_are_made_of_all_that_was_named(acls: Acls, admin: Admin) -> None:
     assert f"permissionType=DENY)\n\nAdding ACLs for resource `{G}`: \n" in output
 
 
-def test_a_rule_that_is_there_is_said_to_be(acls: Acls, admin: Admin) -> None:
+def test_add_reports_an_acl_that_already_exists(acls: Acls, admin: Admin) -> None:
     add = ("--add", "--topic", "t", "--allow-principal", "User:a")
     acls(*add, "--operation", "Read")
     output = acls(*add, "--operation", "Read", "--operation", "Write")
@@ -121,59 +121,59 @@ def test_a_rule_that_is_there_is_said_to_be(acls: Acls, admin: Admin) -> None:
         f"Acl (pattern={T}, entry={entry.format('READ')}) already exists.\n"
         f"Adding ACLs for resource `{T}`: \n \t{entry.format('WRITE')}\n\n"
     )
-    assert admin.rules == {rule(Kind.TOPIC, "t", READ), rule(Kind.TOPIC, "t", WRITE)}
+    assert admin.acls == {acl(Kind.TOPIC, "t", READ), acl(Kind.TOPIC, "t", WRITE)}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rules"),
+    ("arguments", "expected"),
     [
-        (("--topic", "*"), {rule(Kind.TOPIC, "*", ACLOperation.ALL)}),
+        (("--topic", "*"), {acl(Kind.TOPIC, "*", ACLOperation.ALL)}),
         (
             ("--cluster", "--operation", "ClusterAction"),
-            {rule(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.CLUSTER_ACTION)},
+            {acl(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.CLUSTER_ACTION)},
         ),
-        (("--transactional-id", "x"), {rule(Kind.TRANSACTIONAL_ID, "x", ACLOperation.ALL)}),
-        (("--delegation-token", "x"), {rule(Kind.DELEGATION_TOKEN, "x", ACLOperation.ALL)}),
+        (("--transactional-id", "x"), {acl(Kind.TRANSACTIONAL_ID, "x", ACLOperation.ALL)}),
+        (("--delegation-token", "x"), {acl(Kind.DELEGATION_TOKEN, "x", ACLOperation.ALL)}),
         (
             ("--user-principal", "User:x", "--operation", "CREATE_TOKENS"),
-            {rule(Kind.USER, "User:x", ACLOperation.CREATE_TOKENS)},
+            {acl(Kind.USER, "User:x", ACLOperation.CREATE_TOKENS)},
         ),
         (
             ("--producer", "--topic", "t", "--transactional-id", "x", "--idempotent"),
             {
-                *(rule(Kind.TOPIC, "t", operation) for operation in (WRITE, DESCRIBE, CREATE)),
-                *(rule(Kind.TRANSACTIONAL_ID, "x", operation) for operation in (WRITE, DESCRIBE)),
-                rule(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.IDEMPOTENT_WRITE),
+                *(acl(Kind.TOPIC, "t", operation) for operation in (WRITE, DESCRIBE, CREATE)),
+                *(acl(Kind.TRANSACTIONAL_ID, "x", operation) for operation in (WRITE, DESCRIBE)),
+                acl(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.IDEMPOTENT_WRITE),
             },
         ),
         (
             ("--consumer", "--topic", "t", "--group", "g"),
-            {rule(Kind.TOPIC, "t", READ), rule(Kind.TOPIC, "t", DESCRIBE), rule(Kind.GROUP, "g", READ)},
+            {acl(Kind.TOPIC, "t", READ), acl(Kind.TOPIC, "t", DESCRIBE), acl(Kind.GROUP, "g", READ)},
         ),
         (
             ("--consumer", "--producer", "--topic", "t", "--group", "g"),
-            {*(rule(Kind.TOPIC, "t", o) for o in (WRITE, DESCRIBE, CREATE, READ)), rule(Kind.GROUP, "g", READ)},
+            {*(acl(Kind.TOPIC, "t", o) for o in (WRITE, DESCRIBE, CREATE, READ)), acl(Kind.GROUP, "g", READ)},
         ),
     ],
 )
-def test_each_kind_of_resource_and_role_has_its_rules(
-    arguments: tuple[str, ...], rules: set[ACL], acls: Acls, admin: Admin
+def test_resource_and_role_options_create_their_acls(
+    arguments: tuple[str, ...], expected: set[ACL], acls: Acls, admin: Admin
 ) -> None:
     acls("--add", "--allow-principal", "User:a", *arguments)
-    assert admin.rules == rules
+    assert admin.acls == expected
 
 
-def test_beginnings_of_names_are_a_pattern(acls: Acls, admin: Admin) -> None:
+def test_resource_pattern_type_prefixed_creates_a_prefixed_acl(acls: Acls, admin: Admin) -> None:
     acls("--add", "--allow-principal", "User:a", "--topic", "visits-", "--resource-pattern-type", "prefixed")
-    (made,) = admin.rules
-    assert made.resource_pattern == ResourcePattern(Kind.TOPIC, "visits-", ACLResourcePatternType.PREFIXED)
+    (created,) = admin.acls
+    assert created.resource_pattern == ResourcePattern(Kind.TOPIC, "visits-", ACLResourcePatternType.PREFIXED)
 
 
-def test_acls_are_listed_by_resource(acls: Acls, admin: Admin) -> None:
-    admin.rules = {
-        rule(Kind.TOPIC, "t", READ),
-        rule(Kind.TOPIC, "t", WRITE, "User:b", "h", DENY),
-        rule(Kind.GROUP, "g", READ),
+def test_list_groups_acls_by_resource(acls: Acls, admin: Admin) -> None:
+    admin.acls = {
+        acl(Kind.TOPIC, "t", READ),
+        acl(Kind.TOPIC, "t", WRITE, "User:b", "h", DENY),
+        acl(Kind.GROUP, "g", READ),
     }
     mine = "\t(principal=User:a, host=*, operation=READ, permissionType=ALLOW)\n"
     others = "\t(principal=User:b, host=h, operation=WRITE, permissionType=DENY)\n"
@@ -185,51 +185,49 @@ def test_acls_are_listed_by_resource(acls: Acls, admin: Admin) -> None:
     )
 
 
-def test_a_filter_may_be_any_pattern_or_what_counts_for_a_name(acls: Acls, admin: Admin) -> None:
+def test_list_accepts_pattern_types_any_and_match(acls: Acls, admin: Admin) -> None:
     for text in ("any", "Match"):
         acls("--list", "--topic", "t", "--resource-pattern-type", text)
-    patterns = [expected.resource_pattern.pattern_type.name for expected in admin.filters]
+    patterns = [acl_filter.resource_pattern.pattern_type.name for acl_filter in admin.filters]
     assert patterns == ["ANY", "MATCH"]
 
 
-def test_rules_are_removed_after_a_yes(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    remaining, removed = rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ)
+def test_remove_deletes_acls_after_confirmation(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    remaining, removed = acl(Kind.TOPIC, "t", WRITE), acl(Kind.TOPIC, "t", READ)
     remove = ("--remove", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read")
     for answer, left in (("n", {remaining, removed}), ("Y", {remaining})):
-        admin.rules = {remaining, removed}
+        admin.acls = {remaining, removed}
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
         assert acls(*remove) == (
             "Are you sure you want to remove ACLs: \n"
             " \t(principal=User:a, host=*, operation=READ, permissionType=ALLOW)\n"
             f" from resource filter `{T}`? (y/n)\n"
         )
-        assert admin.rules == left
+        assert admin.acls == left
 
 
-def test_all_rules_of_a_resource_are_removed_where_none_is_named(
+def test_remove_without_principal_deletes_all_acls_of_the_resource(
     acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = rule(Kind.TOPIC, "other", READ)
-    admin.rules = {rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ), others}
+    others = acl(Kind.TOPIC, "other", READ)
+    admin.acls = {acl(Kind.TOPIC, "t", WRITE), acl(Kind.TOPIC, "t", READ), others}
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert acls("--remove", "--topic", "t") == (
         f"Are you sure you want to delete all ACLs for resource filter `{T}`? (y/n)\n"
     )
-    assert admin.rules == {others}
+    assert admin.acls == {others}
 
 
-def test_nothing_is_removed_without_confirmation_unless_forced(
-    acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admin.rules = {rule(Kind.TOPIC, "t", READ)}
+def test_remove_without_confirmation_requires_force(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin.acls = {acl(Kind.TOPIC, "t", READ)}
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert "--force" in acls("--remove", "--topic", "t", code=1)
-    assert admin.rules
+    assert admin.acls
     assert acls("--remove", "--topic", "t", "--force") == ""
-    assert not admin.rules
+    assert not admin.acls
 
 
-def test_json_has_all_parts_of_acls(acls: Acls) -> None:
+def test_json_output_has_all_fields_of_acls(acls: Acls) -> None:
     add = ("--add", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read", "--json")
     output = {
         "resource_type": "TOPIC",
@@ -247,14 +245,14 @@ def test_json_has_all_parts_of_acls(acls: Acls) -> None:
     assert json.loads(acls("--remove", "--topic", "t", "--force", "--json")) == {"removed": [output]}
 
 
-def test_controllers_of_kafka_are_asked_where_they_are_named(admin: Admin, tmp_path: Any) -> None:
+def test_bootstrap_controller_is_passed_to_the_admin_client(admin: Admin, tmp_path: Any) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=me\n")
     assert main(["acls", "--bootstrap-controller", "127.0.0.1:2", "--command-config", str(file), "--list"]) == 0
     assert admin.options == {"bootstrap.controllers": "127.0.0.1:2", "client.id": "me"}
 
 
-def test_what_a_broker_refuses_is_one_line(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_broker_is_printed_in_one_line(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: ACLFilter) -> list[ACL]:
         raise ClusterAuthorizationFailedError
 
@@ -296,10 +294,12 @@ ADD = ("--add", "--allow-principal", "User:a")
         ),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(arguments: tuple[str, ...], words: str, acls: Acls, admin: Admin) -> None:
-    said = acls(*arguments, code=1)
-    assert words in said
-    assert said.count("\n") == 1
+def test_invalid_arguments_are_rejected_in_one_line(
+    arguments: tuple[str, ...], words: str, acls: Acls, admin: Admin
+) -> None:
+    error = acls(*arguments, code=1)
+    assert words in error
+    assert error.count("\n") == 1
     assert not admin.options
 
 
@@ -312,14 +312,14 @@ def test_what_is_wrong_is_refused_in_one_line(arguments: tuple[str, ...], words:
         ("--list", "--bootstrap-controller", "h:1"),
     ],
 )
-def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], admin: Admin) -> None:
+def test_wrong_usage_exits_with_code_2(arguments: tuple[str, ...], admin: Admin) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["acls", *AT, *arguments])
     assert ended.value.code == 2
     assert not admin.options
 
 
-def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version_of_ottla(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["acls", "--version"])
     assert ended.value.code == 0

@@ -1,3 +1,5 @@
+"""`ottla spark-archive`: errors of the output file."""
+
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ pytest.importorskip("pyspark")
 from ottla.cli.main import main
 
 
-def test_a_file_that_cannot_be_written_is_reported_in_a_line(
+def test_spark_archive_reports_an_unwritable_file_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["spark-archive", f"{tmp_path}/absent/o.zip"]) == 1

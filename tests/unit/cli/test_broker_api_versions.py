@@ -16,8 +16,8 @@ from ottla.client.admin.cluster import VersionRange
 from ottla.errors import BrokerConnectionError
 from ottla.protocol.apis import APIS, BY_NAME, NOT_DECLARED
 
-TRYING_AGAIN_SECONDS = 30
-"""What tries again does so for a minute."""
+RETRY_SECONDS = 30
+"""Less than the minute for which a client with retries tries to connect."""
 NEWEST_FETCH = BY_NAME["Fetch"].request.VERSIONS[-1]
 
 
@@ -27,7 +27,7 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("key", "spoken", "text"),
+    ("key", "versions", "text"),
     [
         (1, (0, 3), "Fetch(1): 0 to 3 [usable: 3]"),
         (1, (4, NEWEST_FETCH + 7), f"Fetch(1): 4 to {NEWEST_FETCH + 7} [usable: {NEWEST_FETCH}]"),
@@ -38,11 +38,13 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
         (4711, (2, 3), "UNKNOWN(4711): 2 to 3"),
     ],
 )
-def test_a_version_is_usable_where_both_sides_speak_it(key: int, spoken: tuple[int, int], text: str) -> None:
-    assert text in [str(output) for output in api_versions({key: VersionRange(*spoken)})]
+def test_usable_version_is_the_highest_that_client_and_broker_support(
+    key: int, versions: tuple[int, int], text: str
+) -> None:
+    assert text in [str(output) for output in api_versions({key: VersionRange(*versions)})]
 
 
-def test_what_clients_ask_for_and_a_broker_lacks_is_reported() -> None:
+def test_api_that_the_broker_lacks_is_reported_as_unsupported() -> None:
     output = api_versions({0: VersionRange(0, 13)})
     assert [api.api_key for api in output] == sorted(api.api_key for api in output)
     texts = list(map(str, output))
@@ -50,23 +52,24 @@ def test_what_clients_ask_for_and_a_broker_lacks_is_reported() -> None:
     assert not any(text.startswith(("LeaderAndIsr", "Vote", "UNKNOWN")) for text in texts)
 
 
-def test_every_api_that_is_not_served_has_a_number() -> None:
-    """Of each API that Kafka has and the broker does not answer, the tool knows the name."""
+def test_api_without_declared_messages_has_a_name_and_a_key() -> None:
     declared = {api.name for api in APIS}
     assert unsupported_apis().keys() - declared == {*NOT_DECLARED.values()}
     assert not {api.key for api in APIS} & {*NOT_DECLARED}
 
 
-def test_every_version_that_is_served_can_be_used(
+def test_highest_version_of_every_served_api_is_usable(
     at: tuple[str, ...], ottla_broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--json"]) == 0
     ((node),) = json.loads(capsys.readouterr().out)
     assert (f"{node['host']}:{node['port']}", node["error"]) == (ottla_broker.bootstrap_servers, None)
     output = [ApiVersions(**api) for api in node["apis"]]
-    spoken = [api for api in output if api.min_version is not None]
-    assert {api.name for api in spoken} == {row.name for row, _ in advertised_apis(telemetry=False, in_cluster=False)}
-    assert all(api.usable_version == api.max_version for api in spoken)
+    supported = [api for api in output if api.min_version is not None]
+    assert {api.name for api in supported} == {
+        row.name for row, _ in advertised_apis(telemetry=False, in_cluster=False)
+    }
+    assert all(api.usable_version == api.max_version for api in supported)
     assert main([*at]) == 0
     head, *lines, end = capsys.readouterr().out.splitlines()
     assert head == f"{ottla_broker.bootstrap_servers} (id: 0 rack: null isFenced: false) -> ("
@@ -74,7 +77,7 @@ def test_every_version_that_is_served_can_be_used(
     assert end == ")"
 
 
-def test_a_broker_that_does_not_answer_has_an_error(
+def test_broker_that_is_unreachable_is_printed_with_its_error(
     at: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def unreachable(self: KafkaAdminClient, node_id: int) -> None:
@@ -88,16 +91,16 @@ def test_a_broker_that_does_not_answer_has_an_error(
     assert (node["apis"], node["error"]) == (None, "0 is away")
 
 
-def test_where_no_broker_answers_it_is_tried_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_bootstrap_server_fails_without_retries(capsys: pytest.CaptureFixture[str]) -> None:
     begun = time.monotonic()
     assert main(["broker-api-versions", "--bootstrap-server", "127.0.0.1:1"]) == 1
-    assert time.monotonic() - begun < TRYING_AGAIN_SECONDS
+    assert time.monotonic() - begun < RETRY_SECONDS
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert "127.0.0.1:1" in printed.err
 
 
-def test_a_properties_file_may_have_it_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_config_may_enable_retries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "patient.properties"
     file.write_text("retries=1000000\nrequest.timeout.ms=200\ndefault.api.timeout.ms=300\n")
     requests = ("--bootstrap-server", "127.0.0.1:1", "--command-config", str(file))

@@ -14,11 +14,11 @@ from ottla.cli.main import main
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The configs of brokers that would have been started."""
+    """Replace the start of brokers. Return the configs that they would be started with."""
     configs: list[dict[str, Any]] = []
 
-    def start(own: dict[str, Any], _args: argparse.Namespace, _started: float) -> int:
-        configs.append(own)
+    def start(node_configs: dict[str, Any], _args: argparse.Namespace, _started: float) -> int:
+        configs.append(node_configs)
         return 0
 
     monkeypatch.setattr(broker, "_run_node", start)
@@ -27,24 +27,24 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return configs
 
 
-def test_broker_without_a_file_has_the_http_listener_on_loopback(started: list[dict[str, Any]]) -> None:
+def test_broker_without_a_file_has_an_http_listener_on_loopback(started: list[dict[str, Any]]) -> None:
     assert main(["broker"]) == 0
     assert started == [{"ottla.http.listener": "127.0.0.1:9644", "group.initial.rebalance.delay.ms": 0}]
 
 
-def test_broker_with_a_file_has_none(started: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_broker_with_a_file_has_no_default_http_listener(started: list[dict[str, Any]], tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\n")
     assert main(["broker", str(file)]) == 0
     assert started == [{"broker.id": "1"}]
 
 
-def test_override_turns_it_off(started: list[dict[str, Any]]) -> None:
+def test_override_disables_the_default_http_listener(started: list[dict[str, Any]]) -> None:
     assert main(["broker", "--override", "ottla.http.listener="]) == 0
     assert started == [{"ottla.http.listener": "", "group.initial.rebalance.delay.ms": 0}]
 
 
-def test_variables_override_the_file(
+def test_environment_variables_override_the_properties_file(
     started: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "3")

@@ -1,4 +1,4 @@
-"""`ottla cluster`: what is written and remembered, and what is refused. No server is started here."""
+"""`ottla cluster`: the files of a local cluster, its status and rejected arguments, without running brokers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 
 
-def make(directory: Path, brokers: int = 3, **settings: str) -> LocalCluster:
+def create_cluster(directory: Path, brokers: int = 3, **settings: str) -> LocalCluster:
     directory.mkdir(exist_ok=True)
     options = {name.replace("_", "."): value for name, value in settings.items()}
     return LocalCluster.create(directory, brokers, 9092, 2181, options)
 
 
-def test_a_new_cluster_has_a_properties_file_per_broker(tmp_path: Path) -> None:
-    cluster = make(tmp_path, log_retention_ms="1000")
+def test_new_cluster_has_a_properties_file_per_broker(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path, log_retention_ms="1000")
     for broker in cluster.brokers:
         config = BrokerConfig.from_kafka(properties.load(tmp_path / f"server-{broker.id}.properties"))
         assert (config.broker_id, config.listeners[0].port) == (broker.id, 9092 + broker.id)
@@ -38,28 +38,30 @@ def test_a_new_cluster_has_a_properties_file_per_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
-def test_replicas_are_as_many_as_brokers_and_three_at_most(brokers: int, replicas: int, in_sync: int) -> None:
+def test_replication_factor_is_the_number_of_brokers_and_at_most_three(
+    brokers: int, replicas: int, in_sync: int
+) -> None:
     options = defaults(brokers)
     assert {options[name] for name in options if name.endswith("replication.factor")} == {str(replicas)}
     assert {options[name] for name in options if name.endswith(("min.isr", "insync.replicas"))} == {str(in_sync)}
 
 
-def test_what_a_command_leaves_the_next_one_finds(tmp_path: Path) -> None:
-    cluster = make(tmp_path)
+def test_saved_cluster_is_loaded_by_the_next_command(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path)
     cluster.brokers[1].pid = 12
     cluster.save()
     assert LocalCluster.load(tmp_path) == cluster
     assert LocalCluster.load(tmp_path / "elsewhere") is None
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_damaged_cluster_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"brokers": 3')
     with pytest.raises(ConfigurationError, match=r"cluster\.json is damaged"):
         LocalCluster.load(tmp_path)
 
 
-def test_a_further_broker_takes_over_what_the_last_has(tmp_path: Path) -> None:
-    cluster = make(tmp_path, compression_type="zstd")
+def test_added_broker_inherits_the_common_configs(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path, compression_type="zstd")
     added = cluster.add(cluster.common_configs() | {"broker.rack": "b"})
     written = properties.load(cluster.properties(added))
     assert (added.id, added.port) == (3, 9095)
@@ -67,14 +69,14 @@ def test_a_further_broker_takes_over_what_the_last_has(tmp_path: Path) -> None:
     assert "broker.rack" not in cluster.common_configs()
 
 
-def test_free_ports_are_chosen_once(tmp_path: Path) -> None:
+def test_port_0_chooses_free_ports_once(tmp_path: Path) -> None:
     cluster = LocalCluster.create(tmp_path, 2, 0, 0, {})
     ports = {cluster.zookeeper_port, *(broker.port for broker in cluster.brokers)}
     assert len(ports) == 3
     assert 0 not in ports
-    again = LocalCluster.load(tmp_path)
-    assert again is not None
-    assert again.zookeeper_connect == cluster.zookeeper_connect
+    loaded = LocalCluster.load(tmp_path)
+    assert loaded is not None
+    assert loaded.zookeeper_connect == cluster.zookeeper_connect
 
 
 def test_cluster_without_zookeeper_shares_a_metadata_directory(
@@ -83,19 +85,19 @@ def test_cluster_without_zookeeper_shares_a_metadata_directory(
     cluster = LocalCluster.create(tmp_path, 2, 0, None, {})
     directories = {properties.load(cluster.properties(broker))["ottla.metadata.dir"] for broker in cluster.brokers}
     assert directories == {str(tmp_path / "metadata")}
-    again = LocalCluster.load(tmp_path)
-    assert again is not None
-    assert again.zookeeper is None
+    loaded = LocalCluster.load(tmp_path)
+    assert loaded is not None
+    assert loaded.zookeeper is None
     assert main(["cluster", "kill", "zookeeper", "--dir", str(tmp_path)]) == 1
     assert "has no ZooKeeper" in capsys.readouterr().err
 
 
-def test_what_every_broker_has_for_itself_cannot_be_given(tmp_path: Path) -> None:
+def test_config_that_differs_per_broker_cannot_be_overridden(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"log\.dirs: each broker"):
-        make(tmp_path, log_dirs="/tmp/x")
+        create_cluster(tmp_path, log_dirs="/tmp/x")
 
 
-def test_one_command_at_a_time(tmp_path: Path) -> None:
+def test_second_concurrent_command_is_rejected(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(ConfigurationError, match="another command"), locked(tmp_path):
         pass
 
@@ -110,13 +112,13 @@ def test_one_command_at_a_time(tmp_path: Path) -> None:
         (("down",), "no cluster"),
     ],
 )
-def test_what_is_refused_is_one_line_and_leaves_no_cluster(
+def test_invalid_arguments_are_rejected_in_one_line_and_create_no_cluster(
     arguments: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cluster", *arguments, "--dir", str(tmp_path / "c")]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "c" / "cluster.json").exists()
 
 
@@ -130,20 +132,22 @@ def test_what_is_refused_is_one_line_and_leaves_no_cluster(
         (("up", "--override", "a=b"), "edit server-N.properties"),
     ],
 )
-def test_what_does_not_suit_the_cluster_is_refused(
+def test_arguments_that_contradict_the_cluster_are_rejected(
     arguments: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make(tmp_path, 2)
+    create_cluster(tmp_path, 2)
     assert main(["cluster", *arguments, "--dir", str(tmp_path)]) == 1
     assert words in capsys.readouterr().err
 
 
-def test_signals_are_known_by_name_and_number() -> None:
+def test_signal_is_parsed_from_name_and_number() -> None:
     assert [_signal(text) for text in ("KILL", "sigterm", "9")] == [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
 
 
-def test_status_of_a_stopped_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make(tmp_path, 2)
+def test_status_of_a_stopped_cluster_shows_no_running_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_cluster(tmp_path, 2)
     assert main(["cluster", "status", "--dir", str(tmp_path), "--format", "json"]) == 1
     output = json.loads(capsys.readouterr().out)
     assert [broker["running"] for broker in output["brokers"]] == [False, False]
@@ -151,8 +155,10 @@ def test_status_of_a_stopped_cluster(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["cluster", "down", "--dir", str(tmp_path)]) == 0
 
 
-def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = make(tmp_path, 1)
+def test_start_of_a_paused_broker_is_rejected_and_status_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = create_cluster(tmp_path, 1)
     (broker,) = cluster.brokers
     wait = [sys.executable, "-c", "import time; time.sleep(60)", str(cluster.properties(broker))]
     broker.pid = daemon.start(wait, tmp_path / "log")
@@ -162,33 +168,35 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
         assert main(["cluster", "kill", "0", "--signal", "STOP", "--dir", str(tmp_path)]) == 0
         os.waitid(os.P_PID, broker.pid, os.WSTOPPED | os.WNOWAIT)
         assert main(["cluster", "start", "0", "--dir", str(tmp_path)]) == 1
-        said = capsys.readouterr().err
-        assert "broker 0 is paused (SIGSTOP): resume it with `ottla cluster kill 0 --signal CONT`" in said
+        error = capsys.readouterr().err
+        assert "broker 0 is paused (SIGSTOP): resume it with `ottla cluster kill 0 --signal CONT`" in error
         result = status(cluster)
         assert (result.brokers[0]["paused"], result.error) == (True, "all running brokers are paused (SIGSTOP)")
         assert "paused" in "\n".join(as_text(result))
         result.brokers[0]["registered"] = True
-        whole = Status(result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], [])
-        assert not whole.is_healthy
+        healthy = Status(
+            result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], []
+        )
+        assert not healthy.is_healthy
     finally:
         daemon.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
 
 
-def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
-    result = status(make(tmp_path, 1))
+def test_status_lists_under_replicated_partitions(tmp_path: Path) -> None:
+    result = status(create_cluster(tmp_path, 1))
     assert not result.is_healthy
     result.brokers[0] |= {"running": True, "registered": True}
-    whole = Status(result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], [])
-    assert whole.is_healthy
-    whole = replace(whole, under_replicated=[f"t-{n}" for n in range(12)])
-    assert not whole.is_healthy
-    text = "\n".join(as_text(whole))
+    healthy = Status(result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], [])
+    assert healthy.is_healthy
+    healthy = replace(healthy, under_replicated=[f"t-{n}" for n in range(12)])
+    assert not healthy.is_healthy
+    text = "\n".join(as_text(healthy))
     assert "12 under-replicated: t-0, t-1," in text
     assert "and 2 more" in text
     assert "broker 0" in text
 
 
-def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
+def test_daemon_process_is_identified_by_its_arguments(tmp_path: Path) -> None:
     wait = [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path)]
     pid = daemon.start(wait, tmp_path / "log")
     try:
@@ -207,8 +215,8 @@ def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
     assert not daemon.is_running(os.getpid(), str(tmp_path))
 
 
-def test_each_broker_has_an_http_listener_which_the_status_shows(tmp_path: Path) -> None:
-    cluster = make(tmp_path)
+def test_status_shows_the_http_listener_of_each_broker(tmp_path: Path) -> None:
+    cluster = create_cluster(tmp_path)
     addresses = [broker.http_address for broker in cluster.brokers]
     assert len(set(addresses)) == 3
     assert [

@@ -1,4 +1,4 @@
-"""`ottla configs` against a broker in this process: what it prints, what it changes, and what it refuses."""
+"""`ottla configs` against a broker in this process: described, altered and rejected configs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Configs = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def configs(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> Configs:
-    """Runs it; exit code, what it printed, and what it complained of."""
+    """Return a function that runs the command and returns its exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["configs", "--bootstrap-server", ottla_broker.bootstrap_servers, *arguments])
@@ -37,14 +37,16 @@ def user(ottla_topic: str) -> str:
 
 
 def test_topic_configs_are_set_described_and_removed(configs: Configs, topic: str) -> None:
-    named = ("--entity-type", "topics", "--entity-name", topic)
+    topic_arguments = ("--entity-type", "topics", "--entity-name", topic)
     changed = f"Completed updating config for topic {topic}.\n"
-    assert configs("--alter", *named, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]") == (
+    assert configs(
+        "--alter", *topic_arguments, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]"
+    ) == (
         0,
         changed,
         "",
     )
-    assert configs("--describe", *named)[1].splitlines() == [
+    assert configs("--describe", *topic_arguments)[1].splitlines() == [
         f"Dynamic configs for topic {topic} are:",
         "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete,"
         " DEFAULT_CONFIG:log.cleanup.policy=delete}",
@@ -54,22 +56,22 @@ def test_topic_configs_are_set_described_and_removed(configs: Configs, topic: st
     assert configs("--describe", "--topic", topic)[1] == f"Dynamic configs for topic {topic} are:\n"
 
 
-def test_all_includes_defaults(configs: Configs, topic: str) -> None:
+def test_describe_all_includes_default_configs(configs: Configs, topic: str) -> None:
     output = configs("--describe", "--topic", topic, "--all")[1].splitlines()
     assert output[0] == f"All configs for topic {topic} are:"
     assert any(line.startswith("  segment.bytes=1073741824 sensitive=false") for line in output)
 
 
-def test_without_a_name_every_topic_is_described(configs: Configs, topic: str) -> None:
+def test_describe_without_entity_name_describes_every_topic(configs: Configs, topic: str) -> None:
     assert f"Dynamic configs for topic {topic} are:\n" in configs("--describe", "--entity-type", "topics")[1]
 
 
-def test_a_topic_that_is_not_there_is_said_to_have_nothing(configs: Configs) -> None:
-    said = "The topic 'nowhere' doesn't exist and doesn't have dynamic config.\n"
-    assert configs("--describe", "--topic", "nowhere") == (0, said, "")
+def test_describe_reports_a_topic_that_does_not_exist(configs: Configs) -> None:
+    expected = "The topic 'nowhere' doesn't exist and doesn't have dynamic config.\n"
+    assert configs("--describe", "--topic", "nowhere") == (0, expected, "")
 
 
-def test_a_file_has_options_too(configs: Configs, topic: str, tmp_path: Path) -> None:
+def test_add_config_file_sets_the_configs_of_a_properties_file(configs: Configs, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "topic.properties"
     file.write_text("# of a topic\nretention.ms=7000\nsegment.ms = 100000\n")
     assert configs("--alter", "--topic", topic, "--add-config-file", str(file))[0] == 0
@@ -82,14 +84,14 @@ def test_a_file_has_options_too(configs: Configs, topic: str, tmp_path: Path) ->
     assert {option["source"] for option in output["configs"]} == {"DYNAMIC_TOPIC_CONFIG"}
 
 
-def test_a_broker_and_all_brokers_have_options_of_their_own() -> None:
+def test_broker_config_and_broker_defaults_are_set_separately() -> None:
     with Broker() as broker:
         at = ("configs", "--bootstrap-server", broker.bootstrap_servers, "--alter")
         assert main([*at, "--broker", "0", "--add-config", "log.cleaner.threads=2"]) == 0
         assert main([*at, "--broker-defaults", "--add-config", "log.cleaner.threads=3"]) == 0
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-            own, default = (_threads(admin, name) for name in ("0", ""))
-    assert (own, default) == ("2", "3")
+            broker_value, default = (_threads(admin, name) for name in ("0", ""))
+    assert (broker_value, default) == ("2", "3")
 
 
 def _threads(admin: KafkaAdminClient, broker: str) -> str | None:
@@ -99,23 +101,23 @@ def _threads(admin: KafkaAdminClient, broker: str) -> str | None:
     return options["log.cleaner.threads"].value
 
 
-def test_brokers_are_described_with_the_default(configs: Configs) -> None:
+def test_describe_brokers_includes_the_cluster_default(configs: Configs) -> None:
     output = configs("--describe", "--entity-type", "brokers")[1]
     assert output == "Dynamic configs for broker 0 are:\nDefault configs for brokers in the cluster are:\n"
 
 
-def test_all_loggers_are_described(configs: Configs) -> None:
+def test_describe_broker_logger_prints_all_loggers(configs: Configs) -> None:
     assert "  ottla.broker=" in configs("--describe", "--broker-logger", "0")[1]
 
 
-def test_group_without_members_has_its_configs_described(configs: Configs, user: str) -> None:
+def test_describe_group_prints_configs_of_a_group_without_members(configs: Configs, user: str) -> None:
     assert configs("--alter", "--group", user, "--add-config", "consumer.session.timeout.ms=50000")[0] == 0
     output = "  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
     assert output in configs("--describe", "--group", user)[1]
     assert output in configs("--describe", "--entity-type", "groups")[1]
 
 
-def test_subscriptions_to_client_metrics_are_options(configs: Configs, user: str) -> None:
+def test_client_metrics_subscription_is_altered_and_described(configs: Configs, user: str) -> None:
     assert configs("--alter", "--client-metrics", user, "--add-config", "interval.ms=10000")[0] == 0
     output = configs("--describe", "--client-metrics", user)[1].splitlines()
     source = "DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=10000"
@@ -125,7 +127,7 @@ def test_subscriptions_to_client_metrics_are_options(configs: Configs, user: str
     ]
 
 
-def test_quotas_belong_to_users_clients_and_both(configs: Configs, user: str) -> None:
+def test_quotas_are_set_for_users_clients_and_user_client_pairs(configs: Configs, user: str) -> None:
     assert configs("--alter", "--user", user, "--add-config", "producer_byte_rate=1024")[0] == 0
     assert configs("--alter", "--user", user, "--client", "c", "--add-config", "consumer_byte_rate=20000000")[0] == 0
     assert configs("--describe", "--user", user)[1] == (
@@ -138,7 +140,7 @@ def test_quotas_belong_to_users_clients_and_both(configs: Configs, user: str) ->
     assert configs("--describe", "--user", user)[1] == ""
 
 
-def test_names_belong_to_types_in_their_order(configs: Configs, user: str) -> None:
+def test_entity_names_are_matched_to_entity_types_in_order(configs: Configs, user: str) -> None:
     types = ("--entity-type", "clients", "--entity-type", "users")
     names = ("--entity-default", "--entity-name", user)
     code, output, _ = configs("--alter", *types, *names, "--add-config", "request_percentage=50")
@@ -147,9 +149,7 @@ def test_names_belong_to_types_in_their_order(configs: Configs, user: str) -> No
     assert configs("--describe", "--user", user, "--client-defaults")[1] == output
 
 
-def test_password_is_set_described_by_its_iterations_and_removed(
-    configs: Configs, user: str, ottla_broker: Broker
-) -> None:
+def test_scram_credential_is_set_described_and_removed(configs: Configs, user: str, ottla_broker: Broker) -> None:
     added = ("--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c],SCRAM-SHA-512=[password=x]")
     assert configs("--alter", "--user", user, *added)[0] == 0
     output = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192,"
@@ -193,19 +193,19 @@ def test_password_is_set_described_by_its_iterations_and_removed(
         ("--alter --user u --add-config SCRAM-SHA-256=secret", "expected [password=…] or [iterations=N,password=…]"),
     ],
 )
-def test_what_is_refused_is_one_line_that_names_it(configs: Configs, arguments: str, words: str) -> None:
-    code, output, said = configs(*arguments.split())
+def test_invalid_arguments_are_rejected_in_one_line(configs: Configs, arguments: str, words: str) -> None:
+    code, output, error = configs(*arguments.split())
     assert (code, output) == (1, "")
-    assert words in said
-    assert said.count("\n") == 1
-    assert "secret" not in said
+    assert words in error
+    assert error.count("\n") == 1
+    assert "secret" not in error
 
 
-def test_an_empty_name_is_refused(configs: Configs) -> None:
+def test_empty_topic_name_is_rejected(configs: Configs) -> None:
     assert "--topic: '' is not allowed" in configs("--describe", "--topic", "")[2]
 
 
-def test_commas_in_brackets_belong_to_the_value() -> None:
+def test_config_list_keeps_commas_in_brackets_in_the_value() -> None:
     assert pairs("a=1, b=[2,3],c = x=y,") == {"a": "1", "b": "2,3", "c": "x=y"}
     with pytest.raises(ConfigurationError, match="'b'"):
         pairs("a=1,b")
@@ -215,35 +215,35 @@ def test_commas_in_brackets_belong_to_the_value() -> None:
     ("value", "text"),
     [(0.0, "0.0"), (1024.0, "1024.0"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.0, "1.2345678E7")],
 )
-def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
+def test_java_double_formats_numbers_as_java(value: float, text: str) -> None:
     assert java_double(value) == text
     assert java_double(0.0005) == "5.0E-4"
 
 
-def test_config_that_is_not_set_is_named_when_it_is_removed(configs: Configs, topic: str) -> None:
-    named = ("--alter", "--entity-type", "topics", "--entity-name", topic)
-    code, output, complaint = configs(*named, "--delete-config", "retention.ms,retentoin.ms")
+def test_delete_config_reports_configs_that_are_not_set(configs: Configs, topic: str) -> None:
+    topic_arguments = ("--alter", "--entity-type", "topics", "--entity-name", topic)
+    code, output, error = configs(*topic_arguments, "--delete-config", "retention.ms,retentoin.ms")
     assert (code, output) == (0, f"Completed updating config for topic {topic}.\n")
-    assert complaint == "Not set, so not removed: retention.ms, retentoin.ms\n"
-    assert configs(*named, "--add-config", "retention.ms=1")[0] == 0
-    assert configs(*named, "--delete-config", "retention.ms")[::2] == (0, "")
+    assert error == "Not set, so not removed: retention.ms, retentoin.ms\n"
+    assert configs(*topic_arguments, "--add-config", "retention.ms=1")[0] == 0
+    assert configs(*topic_arguments, "--delete-config", "retention.ms")[::2] == (0, "")
 
 
-def test_configs_through_zookeeper_name_the_option_to_use(configs: Configs) -> None:
-    code, _, complaint = configs("--zookeeper", "localhost:2181", "--describe", "--entity-type", "topics")
+def test_zookeeper_option_is_rejected_with_the_option_to_use_instead(configs: Configs) -> None:
+    code, _, error = configs("--zookeeper", "localhost:2181", "--describe", "--entity-type", "topics")
     assert code == 1
-    (line,) = complaint.splitlines()
+    (line,) = error.splitlines()
     assert line.endswith("Use --bootstrap-server HOST:PORT")
 
 
-def test_configs_that_could_only_mislead_are_refused(configs: Configs, topic: str) -> None:
-    code, _, complaint = configs(
+def test_unsupported_configs_are_rejected(configs: Configs, topic: str) -> None:
+    code, _, error = configs(
         "--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", "remote.storage.enable=true"
     )
     assert code == 1
-    assert "Tiered Storage functionality is disabled in the broker." in complaint
-    code, _, complaint = configs(
+    assert "Tiered Storage functionality is disabled in the broker." in error
+    code, _, error = configs(
         *("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "cordoned.log.dirs=*")
     )
     assert code == 1
-    assert "Cannot update these configs at default cluster level: cordoned.log.dirs" in complaint
+    assert "Cannot update these configs at default cluster level: cordoned.log.dirs" in error

@@ -1,4 +1,4 @@
-"""`ottla console-producer`: line readers, their configs, and options that stand for producer configs."""
+"""`ottla console-producer`: line readers and their configs, options for producer configs, and failed records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from ottla.cli.main import main
 
 
 class Reversed:
-    """A line reader of a user."""
+    """A custom line reader that reverses each line."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.key = values["key"].encode()
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the line backwards."""
         return self.key, line[::-1], [("line", b"%d" % number)]
 
 
@@ -30,7 +29,7 @@ def send(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str, lines: byt
     return main(["console-producer", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic, *more])
 
 
-def test_line_reader_of_a_user_gets_the_properties_and_each_line(
+def test_custom_line_reader_receives_its_properties_and_each_line(
     ottla_broker: Broker, ottla_topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console_producer, "Reversed", Reversed, raising=False)
@@ -49,14 +48,14 @@ def test_line_reader_of_a_user_gets_the_properties_and_each_line(
     ]
 
 
-def test_line_reader_that_does_not_exist_is_refused(
+def test_missing_line_reader_is_rejected(
     ottla_broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert send(monkeypatch, ottla_broker, "t", b"", "--line-reader", "missing.Reader") == 1
     assert "--line-reader: missing.Reader cannot be created" in capsys.readouterr().err
 
 
-def test_options_stand_for_producer_configs() -> None:
+def test_options_are_mapped_to_producer_configs() -> None:
     options = "--max-block-ms 1 --max-memory-bytes 2 --request-timeout-ms 3 --retry-backoff-ms 4 "
     options += "--message-send-max-retries 5 --metadata-expiry-ms 6 --socket-buffer-size 7"
     line = ["--bootstrap-server", "127.0.0.1:1", "--topic", "t", *options.split()]
@@ -72,13 +71,13 @@ def test_options_stand_for_producer_configs() -> None:
     }
 
 
-def test_error_is_printed_while_the_input_goes_on(
+def test_send_errors_are_printed_before_the_input_ends(
     ottla_broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed: list[str] = []
 
     class Input:
-        """An input that notes what was printed before its last line."""
+        """Input that captures what the tool has printed before the last line."""
 
         def __iter__(self) -> Iterator[bytes]:
             yield from [b"x" * 2_000_000 + b"\n"] * (console_producer.MAX_ERRORS + 2)

@@ -15,13 +15,15 @@ COUNT = 1200
 
 @pytest.fixture
 def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
-    """A topic with records of ten bytes, key and value together."""
+    """Arguments of the command, and a topic with records of ten bytes, key and value together."""
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         producer.send_batch(topic, values=[b"sevenby"] * COUNT, keys=[b"%03d" % (i % 1000) for i in range(COUNT)])
     return "consumer-perf-test", "--bootstrap-server", ottla_broker.bootstrap_servers
 
 
-def test_a_run_is_one_line(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_is_printed_as_a_header_and_one_line(
+    at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*at, "--topic", topic, "--num-records", str(COUNT)]) == 0
     header, line = capsys.readouterr().out.splitlines()
     assert header == HEADER
@@ -30,7 +32,7 @@ def test_a_run_is_one_line(at: tuple[str, ...], topic: str, capsys: pytest.Captu
     assert (output[2], output[4]) == (f"{COUNT * 10 / 1024 / 1024:.4f}", str(COUNT))
 
 
-def test_matching_topics_are_read_and_reported_in_json(
+def test_include_reads_matching_topics_and_prints_json(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--include", f"x|{topic}", "--num-records", str(COUNT), "--json", "--print-metrics"]) == 0
@@ -40,14 +42,14 @@ def test_matching_topics_are_read_and_reported_in_json(
     assert any("client-id=perf-consumer-client" in name for name in output["metrics"])
 
 
-def test_a_pattern_has_to_match_the_whole_name(
+def test_include_pattern_matches_whole_topic_names(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--include", topic[:-1], "--num-records", "1", "--timeout", "300", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 0
 
 
-def test_what_is_missing_is_warned_of_after_the_timeout(
+def test_missing_records_print_a_warning_after_the_timeout(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("--topic", topic, "--messages", str(COUNT + 1), "--timeout", "300", "--hide-header")
@@ -58,14 +60,16 @@ def test_what_is_missing_is_warned_of_after_the_timeout(
     assert line.split(", ")[4] == str(COUNT)
 
 
-def test_nothing_is_read_from_the_latest_on(
+def test_from_latest_reads_no_earlier_records(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--topic", topic, "--from-latest", "--num-records", "1", "--timeout", "300", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == 0
 
 
-def test_intervals_have_lines_of_their_own(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_detailed_stats_print_a_line_per_interval(
+    at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     details = ("--show-detailed-stats", "--reporting-interval", "1", "--date-format", "'now'")
     assert main([*at, "--topic", topic, "--num-records", str(COUNT), *details]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
@@ -88,10 +92,10 @@ def test_intervals_have_lines_of_their_own(at: tuple[str, ...], topic: str, caps
         (("--topic", "t", "--num-records", "1", "--command-config", "a", "--consumer.config", "a"), "together"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["consumer-perf-test", "--bootstrap-server", "127.0.0.1:1", *arguments]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""What consumer-perf-test says of times that are given."""
+"""The report of consumer-perf-test for fixed times."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
 PLAIN = DateFormat("SSS", "--date-format")
 
 
-def test_a_run_is_reported_with_and_without_the_time_of_joining() -> None:
+def test_run_is_reported_with_and_without_the_rebalance_time() -> None:
     run = Span(Progress(1000), Progress(3001, 4002, 4 * MIB, 1001))
     assert run.line(PLAIN) == "000, 001, 4.0000, 1.9990, 4002, 2000.0000, 1001, 1000, 4.0000, 4002.0000"
 
 
-def test_a_run_without_time_has_no_rates() -> None:
+def test_run_of_zero_duration_has_no_rates() -> None:
     run = Span(Progress(1000), Progress(1000, 1, MIB))
     assert run.line(PLAIN) == "000, 000, 1.0000, Infinity, 1, Infinity, 0, 0, Infinity, Infinity"
     assert run.as_json()["records_per_second"] is None
 
 
-def test_an_interval_is_reported_with_all_that_was_read_before() -> None:
+def test_interval_line_includes_the_totals_read_before() -> None:
     interval = Span(Progress(1000, 100, MIB, 50), Progress(2000, 300, 3 * MIB, 550))
     assert interval.detail(PLAIN) == "000, 0, 3.0000, 2.0000, 300, 200.0000, 500, 500, 4.0000, 400.0000"
 
 
-def test_an_interval_of_joining_only_has_no_rates_of_fetching() -> None:
+def test_interval_of_rebalance_only_has_no_fetch_rates() -> None:
     assert Span(Progress(0), Progress(1000, 10, 0, 1000)).detail(PLAIN).endswith(", 1000, 0, 0.0000, 0.0000")
 
 
-def test_joining_ends_with_the_first_partition_and_begins_after_the_last() -> None:
+def test_rebalance_timer_runs_while_no_partition_is_assigned() -> None:
     clock = SimpleNamespace(now=0)
-    joining = RebalanceTimer(lambda: clock.now)
+    timer = RebalanceTimer(lambda: clock.now)
     for clock.now, change, partition, total in (
-        (10, joining.on_partitions_assigned, ONE, 10),
-        (20, joining.on_partitions_assigned, TWO, 10),
-        (30, joining.on_partitions_revoked, ONE, 10),
-        (35, joining.on_partitions_assigned, ONE, 10),
-        (38, joining.on_partitions_revoked, ONE, 10),
-        (40, joining.on_partitions_revoked, TWO, 10),
-        (45, joining.on_partitions_assigned, ONE, 15),
+        (10, timer.on_partitions_assigned, ONE, 10),
+        (20, timer.on_partitions_assigned, TWO, 10),
+        (30, timer.on_partitions_revoked, ONE, 10),
+        (35, timer.on_partitions_assigned, ONE, 10),
+        (38, timer.on_partitions_revoked, ONE, 10),
+        (40, timer.on_partitions_revoked, TWO, 10),
+        (45, timer.on_partitions_assigned, ONE, 15),
     ):
         change({partition})
-        assert joining.ms == total
+        assert timer.ms == total
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_joining_ends_with_the_first_partition_and_begins_after_the_last() -> No
         ("'at' HH 'o''clock' ''Z", "at 00 o'clock '+0000"),
     ],
 )
-def test_dates_are_written_as_java_writes_them(pattern: str, text: str) -> None:
+def test_date_format_formats_dates_as_java(pattern: str, text: str) -> None:
     assert DateFormat(pattern, "--date-format", UTC).text(1_772_582_767_089) == text
 
 
 @pytest.mark.parametrize(("pattern", "words"), [("yyyy 'x", "a quote is not closed"), ("jj", "'j' is not a letter")])
-def test_a_pattern_that_java_does_not_know_is_refused(pattern: str, words: str) -> None:
+def test_date_pattern_that_java_rejects_is_rejected(pattern: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=f"--date-format .*{words}"):
         DateFormat(pattern, "--date-format")

@@ -1,4 +1,4 @@
-"""`ottla create-topic`, the command of Kafka 0.8, and what is said where there is no ZooKeeper."""
+"""`ottla create-topic`, the command of Kafka 0.8, and errors for unreachable and malformed ZooKeeper addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def partitions(broker: Broker, topic: str) -> int:
     ("arguments", "count"),
     [(("--replica", "1", "--partition", "5"), 5), ((), 1), (("--replica-assignment-list", "0,0,0"), 3)],
 )
-def test_it_creates_a_topic(
+def test_create_topic_creates_a_topic_once(
     ottla_broker: Broker, ottla_topic: str, arguments: tuple[str, ...], count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"{ottla_topic}-{count}"
@@ -30,7 +30,7 @@ def test_it_creates_a_topic(
     assert capsys.readouterr().err.startswith("creation failed because of ")
 
 
-def test_more_replicas_than_brokers_are_refused(
+def test_replication_factor_larger_than_the_cluster_is_rejected(
     ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ("--bootstrap-server", ottla_broker.bootstrap_servers)
@@ -39,12 +39,12 @@ def test_more_replicas_than_brokers_are_refused(
 
 
 @pytest.mark.parametrize("address", ["host:abc", "127.0.0.1:1,:2"])
-def test_what_is_no_address_of_a_zookeeper_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_zookeeper_address_is_rejected_in_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kazoo")
     assert main(["topics", "--list", "--zookeeper", address]) == 1
-    said = capsys.readouterr().err
-    assert f"{address!r} is not allowed: expected host:port" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"{address!r} is not allowed: expected host:port" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_what_is_no_address_of_a_zookeeper_is_one_line(address: str, capsys: pyt
         "topics --list --zookeeper 127.0.0.1:1",
     ],
 )
-def test_no_zookeeper_is_one_line(
+def test_unreachable_zookeeper_is_reported_in_one_line(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("kazoo")
     monkeypatch.setattr(connection, "ZOOKEEPER_MS", 200)
     assert main(command.split()) == 1
-    said = capsys.readouterr().err
-    assert "ZooKeeper at 127.0.0.1:1 does not answer" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "ZooKeeper at 127.0.0.1:1 does not answer" in error
+    assert error.count("\n") == 1

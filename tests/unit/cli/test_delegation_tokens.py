@@ -1,4 +1,4 @@
-"""`ottla delegation-tokens` with an admin client that answers from memory."""
+"""`ottla delegation-tokens` with a fake admin client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROW = (
 
 
 class Admin:
-    """Answers with one token, and records the calls."""
+    """Returns one token, and records the calls."""
 
     calls: list[tuple[Any, ...]]
 
@@ -76,7 +76,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> type[Admin]:
     return Admin
 
 
-def test_created_token_is_printed_as_kafkas_tool_prints_it(
+def test_create_prints_the_output_of_kafka_delegation_tokens(
     admin: type[Admin], capsys: pytest.CaptureFixture[str]
 ) -> None:
     renewers = ("--renewer-principal", "User:carol", "--renewer-principal", "User:dave")
@@ -92,7 +92,7 @@ def test_created_token_is_printed_as_kafkas_tool_prints_it(
     assert admin.calls == [(["User:carol", "User:dave"], -1, "User:alice")]
 
 
-def test_renewal_prints_the_expiry(admin: type[Admin], capsys: pytest.CaptureFixture[str]) -> None:
+def test_renew_prints_the_new_expiry_date(admin: type[Admin], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, "--renew", "--hmac", HMAC, "--renew-time-period", "5"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"Calling renew token operation with hmac :{HMAC} , renew-time-period :5",
@@ -101,7 +101,7 @@ def test_renewal_prints_the_expiry(admin: type[Admin], capsys: pytest.CaptureFix
     assert admin.calls == [(TOKEN.hmac, 5)]
 
 
-def test_failure_is_one_line(admin: type[Admin], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_expiry_is_printed_in_one_line(admin: type[Admin], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, "--expire", "--hmac", HMAC, "--expiry-time-period", "-1"]) == 1
     assert capsys.readouterr().err.startswith("ottla: ")
     assert admin.calls == [(TOKEN.hmac, -1)]
@@ -114,7 +114,7 @@ def test_failure_is_one_line(admin: type[Admin], capsys: pytest.CaptureFixture[s
         (["User:a", "User:b"], "Calling describe token operation for owners: [User:a, User:b]"),
     ],
 )
-def test_described_tokens_are_a_table(
+def test_describe_prints_tokens_as_a_table(
     owners: list[str], line: str, admin: type[Admin], capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [word for owner in owners for word in ("--owner-principal", owner)]
@@ -124,7 +124,7 @@ def test_described_tokens_are_a_table(
     assert admin.calls == [(owners or None,)]
 
 
-def test_json_has_the_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_describe_prints_tokens_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, "--describe", "--json"]) == 0
     first, _ = json.loads(capsys.readouterr().out)
     assert (first["token_id"], first["hmac"], first["max_timestamp"]) == (TOKEN.token_id, HMAC, 24 * HOUR_MS)

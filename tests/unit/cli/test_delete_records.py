@@ -21,7 +21,7 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def filled(ottla_broker: Broker, topic: str) -> str:
+def filled_topic(ottla_broker: Broker, topic: str) -> str:
     """A topic with three records in partition 0, and three in 1."""
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         for future in [producer.send(topic, b"x", partition=i % 2) for i in range(6)]:
@@ -39,45 +39,43 @@ def first_offset(broker: Broker, tp: TopicPartition) -> int:
         return admin.list_offsets({tp: OffsetSpec.earliest()})[tp].offset
 
 
-def test_records_before_an_offset_go(
-    at: tuple[str, ...], ottla_broker: Broker, filled: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_records_before_an_offset_are_deleted(
+    at: tuple[str, ...], ottla_broker: Broker, filled_topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*at, offsets_file(tmp_path / "two.json", (filled, 1, -1), (filled, 0, 2))]) == 0
+    assert main([*at, offsets_file(tmp_path / "two.json", (filled_topic, 1, -1), (filled_topic, 0, 2))]) == 0
     assert capsys.readouterr().out == (
         "Executing records delete operation\n"
         "Records delete operation completed:\n"
-        f"partition: {filled}-0\tlow_watermark: 2\n"
-        f"partition: {filled}-1\tlow_watermark: 3\n"
+        f"partition: {filled_topic}-0\tlow_watermark: 2\n"
+        f"partition: {filled_topic}-1\tlow_watermark: 3\n"
     )
-    assert [first_offset(ottla_broker, TopicPartition(filled, number)) for number in (0, 1)] == [2, 3]
+    assert [first_offset(ottla_broker, TopicPartition(filled_topic, number)) for number in (0, 1)] == [2, 3]
 
 
 def test_failed_partition_is_reported_and_others_succeed(
-    at: tuple[str, ...], ottla_broker: Broker, filled: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    at: tuple[str, ...], ottla_broker: Broker, filled_topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = offsets_file(tmp_path / "two.json", (filled, 1, 1), (filled, 0, 9))
+    file = offsets_file(tmp_path / "two.json", (filled_topic, 1, 1), (filled_topic, 0, 9))
     assert main([*at, file]) == 0
-    *_, wrong, done = capsys.readouterr().out.splitlines()
-    assert wrong.startswith(f"partition: {filled}-0\terror: ")
-    assert done == f"partition: {filled}-1\tlow_watermark: 1"
+    *_, failed, deleted = capsys.readouterr().out.splitlines()
+    assert failed.startswith(f"partition: {filled_topic}-0\terror: ")
+    assert deleted == f"partition: {filled_topic}-1\tlow_watermark: 1"
     assert main([*at, file, "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
-    assert output["partitions"] == [{"topic": filled, "partition": 1, "low_watermark": 1}]
+    assert output["partitions"] == [{"topic": filled_topic, "partition": 1, "low_watermark": 1}]
     ((error),) = output["errors"]
     assert (error["partition"], error["error"]) == (0, "OffsetOutOfRangeError")
-    assert first_offset(ottla_broker, TopicPartition(filled, 0)) == 0
+    assert first_offset(ottla_broker, TopicPartition(filled_topic, 0)) == 0
 
 
-def test_nothing_is_deleted_where_nothing_is_named(
+def test_empty_offsets_file_deletes_nothing(
     at: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, offsets_file(tmp_path / "none.json")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Records delete operation completed:"
 
 
-def test_a_broker_that_does_not_answer_is_an_error_of_the_tool(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_broker_fails_the_command_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = tmp_path / "fast.properties"
     fast.write_text("default.api.timeout.ms=300\nrequest.timeout.ms=200\n")
     assert main([*NOWHERE, offsets_file(tmp_path / "one.json", ("t", 0, 0)), "--command-config", str(fast)]) == 1
@@ -103,22 +101,22 @@ def test_a_broker_that_does_not_answer_is_an_error_of_the_tool(
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_reported_in_one_line(
+def test_malformed_offsets_file_is_rejected_in_one_line(
     content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.json"
     file.write_text(content)
     assert main([*NOWHERE, str(file)]) == 1
-    said = capsys.readouterr().err
-    assert f"{file}: " in said
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"{file}: " in error
+    assert words in error
+    assert error.count("\n") == 1
 
 
-def test_file_may_be_a_pipe(at: tuple[str, ...], filled: str, ottla_broker: Broker) -> None:
+def test_offsets_file_may_be_a_pipe(at: tuple[str, ...], filled_topic: str, ottla_broker: Broker) -> None:
     reader, writer = os.pipe()
-    os.write(writer, b'{"partitions": [{"topic": "%b", "partition": 0, "offset": 2}]}' % filled.encode())
+    os.write(writer, b'{"partitions": [{"topic": "%b", "partition": 0, "offset": 2}]}' % filled_topic.encode())
     os.close(writer)
     assert main([*at, f"/dev/fd/{reader}"]) == 0
     os.close(reader)
-    assert first_offset(ottla_broker, TopicPartition(filled, 0)) == 2
+    assert first_offset(ottla_broker, TopicPartition(filled_topic, 0)) == 2

@@ -1,3 +1,5 @@
+"""`ottla dump-log`: segments, indexes, producer snapshots and their errors."""
+
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ def dump(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> tuple[in
     return code, result.out.splitlines(), result.err
 
 
-def test_log_is_printed_as_kafka_prints_it(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_is_printed_as_by_kafka_dump_log(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, _ = dump(capsys, "--print-data-log", "--files", segment)
     assert code == 0
     assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 0"]
@@ -49,7 +51,7 @@ def test_log_is_printed_as_kafka_prints_it(segment: Path, capsys: pytest.Capture
     assert lines[5].endswith("headerKeys: [h,i] key: key-1 payload: value")
 
 
-def test_records_are_left_out_without_deep_iteration(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_omitted_without_deep_iteration(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(dump(capsys, "--files", segment)[1]) == 5
     assert len(dump(capsys, "--deep-iteration", "--files", segment)[1]) == 8
     _, lines, _ = dump(capsys, "--print-data-log", "--skip-record-metadata", "--files", segment)
@@ -70,7 +72,7 @@ def test_transaction_records_are_printed_as_json(tmp_path: Path, capsys: pytest.
     assert lines[4] == key + " payload: <DELETE>"
 
 
-def test_several_files_of_all_kinds(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_files_of_different_types_are_printed(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [segment.with_suffix(s) for s in (".index", ".timeindex")] + [segment.with_name(f"{3:020d}.snapshot")]
     code, lines, errors = dump(capsys, "--files", ",".join(map(str, names)))
     assert (code, errors) == (0, "")
@@ -81,7 +83,7 @@ def test_several_files_of_all_kinds(segment: Path, capsys: pytest.CaptureFixture
     )
 
 
-def test_wrong_index_is_reported_on_stderr(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_mismatch_is_reported_on_stderr(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = segment.with_suffix(".index")
     data = bytearray(index.read_bytes())
     data[3] ^= 1
@@ -92,7 +94,7 @@ def test_wrong_index_is_reported_on_stderr(segment: Path, capsys: pytest.Capture
     assert "  Index offset: 0, log offset: 1" in errors
 
 
-def test_torn_end_is_reported(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_partial_record_at_the_end_is_reported(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with segment.open("ab") as file:
         file.write(b"torn")
     assert dump(capsys, "--files", segment)[1][-1] == f"Found 4 invalid bytes at the end of {segment.name}"
@@ -104,7 +106,7 @@ def test_malformed_remote_log_metadata_is_skipped(segment: Path, capsys: pytest.
     assert any("Error at offset 0, skipping." in line for line in lines)
 
 
-def test_files_are_not_changed(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_does_not_modify_files(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in segment.parent.iterdir()}
     names = [str(segment.with_suffix(s)) for s in (".log", ".index", ".timeindex")]
     dump(capsys, "--index-sanity-check", "--files", ",".join(names))
@@ -120,7 +122,7 @@ def test_files_are_not_changed(segment: Path, capsys: pytest.CaptureFixture[str]
         ("name.log", 1, "is the offset of its first record"),
     ],
 )
-def test_what_cannot_be_printed_is_reported_in_one_line(
+def test_file_that_cannot_be_dumped_is_reported_in_one_line(
     segment: Path, capsys: pytest.CaptureFixture[str], name: str, code: int, message: str
 ) -> None:
     (segment.parent / "name.log").write_bytes(b"x")

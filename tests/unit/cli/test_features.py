@@ -1,4 +1,7 @@
-"""`ottla features`: what Apache Kafka's releases set. The expected texts are those of Kafka 4.3.1's tool."""
+"""`ottla features`: the feature levels of Apache Kafka's releases.
+
+The expected texts are those of Kafka 4.3.1's tool.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def test_dependencies_of_features_are_printed(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_json_has_the_levels(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_mapping_prints_levels_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, "version-mapping", "--release-version", "3.9", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kraft.version"] == 1
 
@@ -65,12 +68,14 @@ def test_json_has_the_levels(capsys: pytest.CaptureFixture[str]) -> None:
         (("downgrade",), "You must specify at least one feature to downgrade"),
     ],
 )
-def test_wrong_use_is_rejected(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_rejected(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, *arguments]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_update_to_a_release_names_its_features(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_upgrade_and_downgrade_to_a_release_update_its_features(
+    ottla_broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
     at = ("features", "--bootstrap-server", ottla_broker.bootstrap_servers)
     for action, names in (
         ("upgrade", {"metadata.version", "kraft.version", "transaction.version", "group.version"}),

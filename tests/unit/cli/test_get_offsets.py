@@ -1,4 +1,4 @@
-"""`ottla get-offsets` against a broker in this process: which partitions are meant, and which moment."""
+"""`ottla get-offsets` against a broker in this process: selection of partitions and times."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ottla.errors import KafkaError, LeaderNotAvailableError
 from ottla.model import CONSUMER_OFFSETS
 
 NOON = 1_700_000_000_000
-"""Of a day in 2023."""
+"""A time on a day in 2023."""
 PARTITIONS = 11
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
 @pytest.fixture(scope="module")
 def visits(ottla_broker: Broker) -> Iterator[str]:
-    """A topic whose partition 2 has records of noon, of a second after, and of half a second after; 10 has one."""
+    """A topic whose partition 2 has records of noon, 1 s later and 0.5 s later; partition 10 has one record."""
     name = f"visits-{uuid.uuid4().hex[:8]}"
     at = ottla_broker.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=at) as admin, KafkaProducer(bootstrap_servers=at) as producer:
         admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs={"retention.ms": "-1"})])
-        for late in (0, 1000, 500):
-            producer.send(name, b"x", partition=2, timestamp_ms=NOON + late).get(10)
+        for delay_ms in (0, 1000, 500):
+            producer.send(name, b"x", partition=2, timestamp_ms=NOON + delay_ms).get(10)
         producer.send(name, b"x", partition=10, timestamp_ms=NOON).get(10)
         yield name
 
@@ -42,9 +42,7 @@ def partitions_printed(printed: str) -> list[int]:
     return [int(line.split(":")[1]) for line in printed.splitlines()]
 
 
-def test_partitions_stand_in_the_order_of_their_texts(
-    at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_partitions_are_sorted_as_text(at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--topic", visits]) == 0
     ends = {2: 3, 10: 1}
     numbers = (0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -63,7 +61,7 @@ def test_partitions_stand_in_the_order_of_their_texts(
         ("--topic-partitions nowhere,{}", [0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9]),
     ],
 )
-def test_partitions_are_chosen_by_number_and_range(
+def test_partitions_are_selected_by_number_and_range(
     arguments: str, numbers: list[int], at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests = arguments.replace("{}", visits).replace("{tail}", visits[-4:])
@@ -83,7 +81,7 @@ def test_partitions_are_chosen_by_number_and_range(
         ("latest-tiered", {}),
     ],
 )
-def test_a_moment_has_a_name_a_number_or_is_a_time(
+def test_time_is_a_name_a_number_or_a_timestamp(
     time: str, offsets: dict[str, int], at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--topic-partitions", f"{visits}:2,{visits}:9-", "--time", time]) == 0
@@ -91,7 +89,7 @@ def test_a_moment_has_a_name_a_number_or_is_a_time(
     assert {number: int(offset) for number, offset in output.items()} == offsets
 
 
-def test_json_has_timestamp_and_leader_epoch(
+def test_json_output_has_timestamp_and_leader_epoch(
     at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests = ("--topic", visits, "--partitions", "2", "--json")
@@ -103,7 +101,7 @@ def test_json_has_timestamp_and_leader_epoch(
     assert (output["offset"], output["timestamp"]) == (3, None)
 
 
-def test_internal_topics_can_be_left_out(
+def test_exclude_internal_topics_omits_internal_topics(
     at: tuple[str, ...], ottla_broker: Broker, visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests = ("--topic", f"{CONSUMER_OFFSETS},{visits}", "--partitions", "0")
@@ -115,17 +113,17 @@ def test_internal_topics_can_be_left_out(
     assert capsys.readouterr().out == f"{visits}:0:0\n"
 
 
-def test_a_partition_that_cannot_be_looked_up_is_reported_and_left_out(
+def test_partition_without_leader_is_reported_and_skipped(
     at: tuple[str, ...], visits: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list_offsets = KafkaAdminClient.list_offsets
 
     def without_third(
-        self: KafkaAdminClient, expected: dict[TopicPartition, OffsetSpec], errors: dict[TopicPartition, KafkaError]
+        self: KafkaAdminClient, specs: dict[TopicPartition, OffsetSpec], errors: dict[TopicPartition, KafkaError]
     ) -> object:
         third = TopicPartition(visits, 3)
         errors[third] = LeaderNotAvailableError(f"{third} has no leader")
-        return list_offsets(self, {tp: spec for tp, spec in expected.items() if tp != third}, errors=errors)
+        return list_offsets(self, {tp: spec for tp, spec in specs.items() if tp != third}, errors=errors)
 
     monkeypatch.setattr(KafkaAdminClient, "list_offsets", without_third)
     assert main([*at, "--topic", visits, "--partitions", "2,3"]) == 0
@@ -136,10 +134,10 @@ def test_a_partition_that_cannot_be_looked_up_is_reported_and_left_out(
     )
 
 
-def test_no_partition_at_all_is_an_error(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_matching_partition_is_an_error(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--topic", "nowhere"]) == 1
-    said = capsys.readouterr().err
-    assert said == "Error occurred: Could not match any topic-partitions with the specified filters\n"
+    error = capsys.readouterr().err
+    assert error == "Error occurred: Could not match any topic-partitions with the specified filters\n"
 
 
 @pytest.mark.parametrize(
@@ -158,9 +156,11 @@ def test_no_partition_at_all_is_an_error(at: tuple[str, ...], capsys: pytest.Cap
         (f"--time {2**63}", "Malformed time argument 9223372036854775808. "),
     ],
 )
-def test_what_is_unclear_is_refused_in_one_line(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_rejected_in_one_line(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["get-offsets", *NOWHERE, *arguments.split()]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("Error occurred: ")
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Error occurred: ")
+    assert words in error
+    assert error.count("\n") == 1

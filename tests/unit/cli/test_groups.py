@@ -1,4 +1,4 @@
-"""`ottla groups`, `share-groups`, `client-metrics`, `features` and the actions of `ottla cluster` on any cluster."""
+"""`ottla groups`, `share-groups`, `client-metrics`, `features`, and actions of `ottla cluster` on any cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
     return capsys.readouterr().out
 
 
-def test_groups_lists_all_types_and_filters_them(
+def test_groups_list_prints_all_types_and_filters_by_type(
     at: tuple[str, str], name: str, member: KafkaShareConsumer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with KafkaAdminClient(bootstrap_servers=at[1]) as admin:
@@ -80,28 +80,28 @@ def test_groups_lists_all_types_and_filters_them(
     assert {"group": name, "type": "Share", "protocol": "share"} in rows
 
 
-def test_share_groups_describes_offsets_members_and_state(
+def test_share_groups_describe_prints_offsets_members_and_state(
     at: tuple[str, str], name: str, member: KafkaShareConsumer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = ("share-groups", *at, "--describe", "--group", name)
-    assert run(capsys, *of) == (
+    group_arguments = ("share-groups", *at, "--describe", "--group", name)
+    assert run(capsys, *group_arguments) == (
         "\nGROUP           TOPIC           PARTITION  START-OFFSET  LAG\n"
         f"{name}  {name}  0          3             0\n{name}  {name}  1          3             0\n"
     )
-    header, row = run(capsys, *of, "--members").splitlines()[1:]
+    header, row = run(capsys, *group_arguments, "--members").splitlines()[1:]
     assert header.split() == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
     assert row.split()[3:] == ["me", "2", f"{name}:0,1"]
-    assert re.search(r"\(0\) +Stable +1 +1 +1\n", run(capsys, *of, "--state", "--verbose"))
+    assert re.search(r"\(0\) +Stable +1 +1 +1\n", run(capsys, *group_arguments, "--state", "--verbose"))
     assert name in run(capsys, "share-groups", *at, "--list", "--state", "stable").split()
 
 
 def test_share_group_with_members_is_neither_reset_nor_deleted(
     at: tuple[str, str], name: str, member: KafkaShareConsumer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = ("share-groups", *at, "--group", name)
-    assert main([*of, "--delete"]) == 1
+    group_arguments = ("share-groups", *at, "--group", name)
+    assert main([*group_arguments, "--delete"]) == 1
     assert f"* Group '{name}' could not be deleted due to: " in capsys.readouterr().err
-    assert main([*of, "--reset-offsets", "--all-topics", "--to-earliest", "--execute"]) == 1
+    assert main([*group_arguments, "--reset-offsets", "--all-topics", "--to-earliest", "--execute"]) == 1
     assert f"Share group '{name}' is not empty." in capsys.readouterr().err
 
 
@@ -109,17 +109,19 @@ def test_share_group_without_members_is_reset_and_deleted(
     at: tuple[str, str], name: str, member: KafkaShareConsumer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     member.close()
-    of = ("share-groups", *at, "--group", name)
-    planned = run(capsys, *of, "--reset-offsets", "--all-topics", "--to-earliest", "--dry-run")
+    group_arguments = ("share-groups", *at, "--group", name)
+    planned = run(capsys, *group_arguments, "--reset-offsets", "--all-topics", "--to-earliest", "--dry-run")
     assert planned.endswith(f"PARTITION  NEW-OFFSET\n{name}  {name}  0          0\n{name}  {name}  1          0\n")
-    assert "3             0" in run(capsys, *of, "--describe")
-    run(capsys, *of, "--reset-offsets", "--topic", f"{name}:0", "--to-earliest", "--execute")
-    rows = json.loads(run(capsys, *of, "--describe", "--json"))[0]["offsets"]
+    assert "3             0" in run(capsys, *group_arguments, "--describe")
+    run(capsys, *group_arguments, "--reset-offsets", "--topic", f"{name}:0", "--to-earliest", "--execute")
+    rows = json.loads(run(capsys, *group_arguments, "--describe", "--json"))[0]["offsets"]
     assert [(row["start_offset"], row["lag"]) for row in rows] == [(0, 3), (3, 0)]
-    assert run(capsys, *of, "--delete-offsets", "--topic", name).endswith(f"{name}  Successful\n")
-    assert run(capsys, *of, "--delete") == f"Deletion of requested share groups ('{name}') was successful.\n"
+    assert run(capsys, *group_arguments, "--delete-offsets", "--topic", name).endswith(f"{name}  Successful\n")
+    assert (
+        run(capsys, *group_arguments, "--delete") == f"Deletion of requested share groups ('{name}') was successful.\n"
+    )
     assert name not in run(capsys, "share-groups", *at, "--list").split()
-    assert main([*of, "--describe"]) == 1
+    assert main([*group_arguments, "--describe"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_share_group_without_members_is_reset_and_deleted(
         (("--delete", "--group", "g", "--to-latest"), "--to-latest cannot be used with --delete"),
     ],
 )
-def test_share_groups_refuses_contradictions(
+def test_share_groups_rejects_contradictory_options(
     at: tuple[str, str], arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["share-groups", *at, *arguments]) == 1
@@ -158,7 +160,9 @@ def test_client_metrics_are_created_described_and_deleted(
     run(capsys, *tool, "--alter", "--name", "m", "--interval", "soon", code=1)
 
 
-def test_features_are_described_and_changed(at: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_features_are_described_upgraded_and_downgraded(
+    at: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     described = run(capsys, "features", *at, "describe").splitlines()
     assert re.fullmatch(
         r"Feature: transaction.version {23}SupportedMinVersion: 0 {16}SupportedMaxVersion: 2 {16}"
@@ -169,13 +173,13 @@ def test_features_are_described_and_changed(at: tuple[str, str], capsys: pytest.
     assert run(capsys, *change, "--dry-run") == "transaction.version can be downgraded to 1.\n"
     assert run(capsys, *change) == "transaction.version was downgraded to 1.\n"
     run(capsys, "features", *at, "upgrade", "--feature", "transaction.version=2")
-    refused = run(capsys, "features", *at, "upgrade", "--feature", "nothing=1", code=1)
-    assert refused.startswith("Could not upgrade nothing to 1. Invalid update version")
+    rejected = run(capsys, "features", *at, "upgrade", "--feature", "nothing=1", code=1)
+    assert rejected.startswith("Could not upgrade nothing to 1. Invalid update version")
     run(capsys, "features", *at, "upgrade", code=1)
     run(capsys, "features", *at, "upgrade", "--feature", "transaction.version", code=1)
 
 
-def test_cluster_prints_id_and_endpoints_of_any_cluster(
+def test_cluster_command_prints_cluster_id_and_endpoints(
     at: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert re.fullmatch(r"Cluster ID: \S{22}\n", run(capsys, "cluster", "cluster-id", *at))
@@ -187,7 +191,7 @@ def test_cluster_prints_id_and_endpoints_of_any_cluster(
     assert "does not support" in run(capsys, "cluster", "unregister", "--id", "7", *at, code=1)
 
 
-def test_consumer_groups_are_listed_with_their_types(
+def test_consumer_groups_list_prints_types_and_states(
     at: tuple[str, str], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with KafkaAdminClient(bootstrap_servers=at[1]) as admin:
@@ -200,9 +204,7 @@ def test_consumer_groups_are_listed_with_their_types(
 
 
 @pytest.mark.parametrize(("regex", "words"), [("a.*", "` is valid."), ("a(", "` is invalid: missing )")])
-def test_regular_expressions_are_validated_without_a_broker(
-    regex: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_regex_requires_no_broker(regex: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["consumer-groups", "--validate-regex", regex])
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""Names of errors' classes in Java."""
+"""Names of Java's exception classes for errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ottla.cli.framework.java_errors import OTHERS, java_class
         (errors.KafkaTimeoutError(), "TimeoutException"),
     ],
 )
-def test_an_error_has_the_class_that_java_has_for_it(error: errors.KafkaError, name: str) -> None:
+def test_error_is_mapped_to_its_java_exception_class(error: errors.KafkaError, name: str) -> None:
     assert java_class(error) == f"org.apache.kafka.common.errors.{name}"
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_called_otherwise_is_an_error_of_ours(name: str) -> None:
+def test_java_class_with_another_name_belongs_to_an_existing_error(name: str) -> None:
     assert java_class(getattr(errors, f"{name}Error")()) == OTHERS[name]

@@ -1,4 +1,4 @@
-"""`ottla leader-election` against a broker in this process, where the right one leads already."""
+"""`ottla leader-election` against a broker in this process, which leads all partitions already."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def partitions_file(path: Path, *partitions: tuple[str, int]) -> str:
     return str(path)
 
 
-def test_a_right_leader_stays(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_preferred_leader_that_leads_already_is_reported(
+    at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*at, "preferred", "--topic", topic, "--partition", "1"]) == 0
     assert capsys.readouterr().out == f"Valid replica already elected for partitions {topic}-1\n"
     assert main([*at, "PREFERRED", "--all-topic-partitions"]) == 0
 
 
-def test_partitions_of_a_file_fare_each_for_itself(
+def test_each_partition_of_a_file_is_reported_separately(
     at: tuple[str, ...], topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = partitions_file(tmp_path / "some.json", (topic, 1), (topic, 0), (topic, 7))
@@ -40,8 +42,8 @@ def test_partitions_of_a_file_fare_each_for_itself(
     assert main([*at, "UNCLEAN", "--path-to-json-file", file, "--json"]) == 1
     output = json.loads(capsys.readouterr().out)
     assert output["unchanged"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
-    ((wrong,), elected) = output["errors"], output["elected"]
-    assert (wrong["partition"], wrong["error"], elected) == (7, "UnknownTopicOrPartitionError", [])
+    ((failed,), elected) = output["errors"], output["elected"]
+    assert (failed["partition"], failed["error"], elected) == (7, "UnknownTopicOrPartitionError", [])
 
 
 @pytest.mark.parametrize(
@@ -55,13 +57,13 @@ def test_partitions_of_a_file_fare_each_for_itself(
         (("--path-to-json-file", "nowhere.json"), "nowhere.json: cannot be read"),
     ],
 )
-def test_what_is_unclear_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["leader-election", *NOWHERE, "--election-type", "PREFERRED", *arguments]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -74,13 +76,13 @@ def test_what_is_unclear_is_refused_in_one_line(
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "duplicate partitions: t-0"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_reported_with_its_place(
+def test_malformed_json_file_is_reported_with_the_location(
     content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.json"
     file.write_text(content)
     arguments = ("--election-type", "PREFERRED", "--path-to-json-file", str(file))
     assert main(["leader-election", *NOWHERE, *arguments]) == 1
-    said = capsys.readouterr().err
-    assert str(file) in said
-    assert words in said
+    error = capsys.readouterr().err
+    assert str(file) in error
+    assert words in error

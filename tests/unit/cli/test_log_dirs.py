@@ -41,7 +41,7 @@ def two_brokers(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return requests
 
 
-def test_a_directory_has_the_bytes_of_its_partitions(
+def test_log_dir_is_described_with_the_size_of_its_partitions(
     at: tuple[str, ...], ottla_broker: Broker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
@@ -62,7 +62,7 @@ def test_a_directory_has_the_bytes_of_its_partitions(
     assert size > 100
 
 
-def test_brokers_directories_and_partitions_are_in_order(
+def test_brokers_log_dirs_and_partitions_are_sorted(
     two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*NOWHERE]) == 0
@@ -77,24 +77,28 @@ def test_brokers_directories_and_partitions_are_in_order(
     ]
 
 
-def test_json_has_the_size_of_directories(two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_size_of_log_dirs(two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NOWHERE, "--topic-list", "u,v", "--json"]) == 0
     second, eleventh = json.loads(capsys.readouterr().out)["brokers"]
     assert second["log_dirs"][0]["partitions"] == [
         {"topic": "u", "partition": 0, "size": 1, "offset_lag": 0, "is_future": False}
     ]
-    whole, broken = eleventh["log_dirs"]
-    assert (whole["total_bytes"], whole["usable_bytes"], whole["partitions"]) == (1000, 200, [])
+    healthy, broken = eleventh["log_dirs"]
+    assert (healthy["total_bytes"], healthy["usable_bytes"], healthy["partitions"]) == (1000, 200, [])
     assert (broken["error"], broken["total_bytes"]) == ("it is gone", None)
 
 
-@pytest.mark.parametrize(("arguments", "meant"), [("", [2, 11]), ("11", [11]), ("11,,2,11,", [2, 11])])
-def test_only_brokers_of_the_list_are_asked(arguments: str, meant: list[int], two_brokers: list[list[int]]) -> None:
+@pytest.mark.parametrize(("arguments", "brokers"), [("", [2, 11]), ("11", [11]), ("11,,2,11,", [2, 11])])
+def test_broker_list_limits_the_described_brokers(
+    arguments: str, brokers: list[int], two_brokers: list[list[int]]
+) -> None:
     assert main([*NOWHERE, "--broker-list", arguments]) == 0
-    assert two_brokers == [meant]
+    assert two_brokers == [brokers]
 
 
-def test_brokers_that_are_not_there_are_named(two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_brokers_of_broker_list_are_named(
+    two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*NOWHERE, "--broker-list", "7,11,5"]) == 1
     assert capsys.readouterr() == (
         "",
@@ -102,6 +106,6 @@ def test_brokers_that_are_not_there_are_named(two_brokers: list[list[int]], caps
     )
 
 
-def test_what_is_no_broker_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_broker_list_is_rejected_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NOWHERE, "--broker-list", "1,b"]) == 1
     assert capsys.readouterr().err == "ottla: --broker-list: '1,b' is not allowed: expected broker,broker,…\n"

@@ -1,4 +1,4 @@
-"""`ottla metadata` on the store that several brokers share."""
+"""`ottla metadata` on a metadata store that several brokers share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ottla import Broker
 from ottla.cli.main import main
 
 
-def test_dump_of_a_shared_store_works_while_its_brokers_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_of_a_shared_metadata_store_works_while_brokers_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Broker(data_dir=tmp_path, brokers=2):
         assert main(["metadata", "dump", "--data", str(tmp_path / "metadata")]) == 0
         nodes = json.loads(capsys.readouterr().out)
@@ -24,7 +26,7 @@ def test_dump_of_a_shared_store_works_while_its_brokers_run(tmp_path: Path, caps
     assert not (tmp_path / "metadata" / "meta.properties").exists()
 
 
-def test_dump_of_a_node_names_the_directory_of_its_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_of_a_node_directory_names_the_shared_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Broker(data_dir=tmp_path, brokers=2):
         assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
     assert f"that of several brokers is in {tmp_path / 'metadata'}" in capsys.readouterr().err

@@ -17,13 +17,13 @@ from ottla import Broker, KafkaProducer
 from ottla.cli.main import main
 
 
-def written(path: Path, properties: dict[str, str]) -> str:
+def write_properties(path: Path, properties: dict[str, str]) -> str:
     path.write_text("".join(f"{name} = {value}\n" for name, value in properties.items()))
     return str(path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_progress_is_printed_until_a_signal(
+def test_mirror_maker_prints_progress_until_a_signal(
     ottla_broker: Broker, topic: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
@@ -32,7 +32,7 @@ def test_progress_is_printed_until_a_signal(
     with Broker() as target:
         address = target.bootstrap_servers
         configs = {"topics": topic, "emit_heartbeats_enabled": "false"}
-        file = written(tmp_path / "mm2", mm2_properties(ottla_broker.bootstrap_servers, address, **configs))
+        file = write_properties(tmp_path / "mm2", mm2_properties(ottla_broker.bootstrap_servers, address, **configs))
         arguments = (
             "mirror-maker",
             file,
@@ -64,25 +64,31 @@ def test_progress_is_printed_until_a_signal(
         ({"A__B_enabled": "false"}, "no flow is enabled"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_configs_are_rejected_in_one_line(
     configs: dict[str, str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
-        main(["mirror-maker", written(tmp_path / "mm2", mm2_properties("127.0.0.1:1", "127.0.0.1:1", **configs))]) == 1
+        main(
+            [
+                "mirror-maker",
+                write_properties(tmp_path / "mm2", mm2_properties("127.0.0.1:1", "127.0.0.1:1", **configs)),
+            ]
+        )
+        == 1
     )
     output = capsys.readouterr()
     assert words in output.err
     assert (output.err.count("\n"), output.out) == (1, "")
 
 
-def test_cluster_that_cannot_be_reached_ends_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_cluster_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unreachable = mm2_properties("127.0.0.1:1", "127.0.0.1:1")
     limits = {f"{alias}.default.api.timeout.ms": "300" for alias in "AB"}
     limits |= {f"{alias}.request.timeout.ms": "200" for alias in "AB"}
-    assert main(["mirror-maker", written(tmp_path / "mm2", unreachable | limits), "--log-level", "error"]) == 1
+    assert main(["mirror-maker", write_properties(tmp_path / "mm2", unreachable | limits), "--log-level", "error"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_properties_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mirror-maker", "/nowhere/mm2.properties"]) == 1
     assert "/nowhere/mm2.properties" in capsys.readouterr().err

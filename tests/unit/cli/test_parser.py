@@ -1,4 +1,4 @@
-"""What all commands have: `--version`, no abbreviations, suggestions for mistyped names, completion in shells."""
+"""Features of every command: `--version`, no abbreviations, suggestions for mistyped names, shell completion."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from ottla.cli.main import COMMANDS, CommandEntry, main
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The last line of the error for a wrong command line."""
+def usage_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the last line of the error for a wrong command line."""
     with pytest.raises(SystemExit) as ended:
         main(list(arguments))
     assert ended.value.code == 2
@@ -39,18 +39,18 @@ def test_every_command_prints_its_version_and_has_help(entry: CommandEntry, caps
         (("leader-election", "--nothing-like-it"), "unrecognized arguments: --nothing-like-it"),
     ],
 )
-def test_mistyped_and_abbreviated_names_are_refused_with_the_nearest_one(
+def test_mistyped_and_abbreviated_names_are_rejected_with_a_suggestion(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refused(capsys, *arguments).endswith(words)
+    assert usage_error(capsys, *arguments).endswith(words)
 
 
-def test_missing_option_is_reported_if_all_others_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "required" in refused(capsys, "topics", "--list")
+def test_missing_required_option_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "required" in usage_error(capsys, "topics", "--list")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_knows_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_script_has_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("shtab")
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
@@ -66,7 +66,7 @@ def test_completion_without_shtab_names_the_extra(
     assert capsys.readouterr().err == "ottla completion needs the package shtab: pip install 'ottla[completion]'\n"
 
 
-def test_tools_that_are_left_out_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_kafka_tool_prints_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metadata-quorum", "--bootstrap-server", "h:1", "describe", "--status"]) == 2
     assert capsys.readouterr().err == (
         "ottla: metadata-quorum is left out: there is no KRaft quorum; ottla metadata dump prints the metadata of a "

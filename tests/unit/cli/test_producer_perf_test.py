@@ -13,7 +13,7 @@ from ottla import Broker, KafkaConsumer, TopicPartition
 from ottla.cli.main import main
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
-COUNTED = re.compile(r"^\d+(?: steady state)? records sent", re.MULTILINE)
+SUMMARY_LINE = re.compile(r"^\d+(?: steady state)? records sent", re.MULTILINE)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
 
 
 def values(broker: Broker, topic: str, **options: Any) -> list[bytes]:
-    """All that lies in a topic of two partitions."""
+    """Return the values of all records in a topic of two partitions."""
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, **options) as consumer:
         consumer.assign(partitions)
@@ -35,34 +35,34 @@ def values(broker: Broker, topic: str, **options: Any) -> list[bytes]:
     return result
 
 
-def test_as_many_records_of_the_size_are_sent_and_counted(
+def test_records_of_the_given_number_and_size_are_sent(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--num-records", "5000", "--record-size", "100"]) == 0
-    assert COUNTED.findall(capsys.readouterr().out) == ["5000 records sent"]
+    assert SUMMARY_LINE.findall(capsys.readouterr().out) == ["5000 records sent"]
     assert [len(value) for value in values(ottla_broker, topic)] == [100] * 5000
 
 
-def test_a_warm_up_has_a_summary_of_its_own(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_warmup_has_a_separate_summary(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--num-records", "300", "--payload-monotonic", "--warmup-records", "100"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Warmup first 100 records. Steady state results will print after")
-    assert COUNTED.findall(out) == ["300 records sent", "200 steady state records sent"]
+    assert SUMMARY_LINE.findall(out) == ["300 records sent", "200 steady state records sent"]
 
 
-def test_transactions_are_committed_all_of_them(
+def test_all_transactions_are_committed(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rate = ("--throughput", "2000", "--transaction-duration-ms", "10")
     assert main([*at, "--num-records", "200", "--payload-monotonic", *rate, "--reporting-interval", "50"]) == 0
-    seen = values(ottla_broker, topic, isolation_level="read_committed")
-    assert sorted(map(int, seen)) == list(range(200))
-    *windows, total = [int(line.split()[0]) for line in COUNTED.findall(capsys.readouterr().out)]
+    committed = values(ottla_broker, topic, isolation_level="read_committed")
+    assert sorted(map(int, committed)) == list(range(200))
+    *windows, total = [int(line.split()[0]) for line in SUMMARY_LINE.findall(capsys.readouterr().out)]
     assert total == 200
     assert 0 < sum(windows) <= 200
 
 
-def test_a_rate_is_not_passed(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_throughput_is_not_exceeded(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--num-records", "50", "--payload-monotonic", "--throughput", "500", "--json"]) == 0
     total = json.loads(capsys.readouterr().out)["total"]
     assert total["records"] == 50
@@ -70,7 +70,7 @@ def test_a_rate_is_not_passed(at: tuple[str, ...], capsys: pytest.CaptureFixture
     assert total["elapsed_ms"] >= 95
 
 
-def test_refused_records_are_no_sent_ones(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_records_are_not_counted_as_sent(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     limit = ("--command-property", "max.request.size=1000", "client.id=small")
     assert main([*at, "--num-records", "3", "--record-size", "2000", *limit]) == 1
     printed = capsys.readouterr()
@@ -80,7 +80,7 @@ def test_refused_records_are_no_sent_ones(at: tuple[str, ...], capsys: pytest.Ca
     assert printed.err.count("\n") == 2
 
 
-def test_payloads_and_metrics_are_reported(
+def test_payload_file_is_sent_and_metrics_are_printed(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "words.txt"
@@ -96,7 +96,7 @@ def test_payloads_and_metrics_are_reported(
     assert output["metrics"]["producer-metrics:record-send-total:{client-id=perf-producer-client}"] == 1
 
 
-def test_old_names_are_accepted_with_a_warning(
+def test_deprecated_options_are_accepted_with_a_warning(
     ottla_broker: Broker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "producer.properties"
@@ -126,17 +126,17 @@ def test_old_names_are_accepted_with_a_warning(
         (("--command-property", "max.block.ms=500"), "127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual = ("--topic", "t", "--num-records", "10", "--record-size", "10", "--throughput", "-1")
-    assert main(["producer-perf-test", *NOWHERE, *usual, *arguments]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert words in said[-1]
-    assert [line for line in said[:-1] if not line.startswith("Option ")] == []
+    required = ("--topic", "t", "--num-records", "10", "--record-size", "10", "--throughput", "-1")
+    assert main(["producer-perf-test", *NOWHERE, *required, *arguments]) == 1
+    error_lines = capsys.readouterr().err.splitlines()
+    assert words in error_lines[-1]
+    assert [line for line in error_lines[:-1] if not line.startswith("Option ")] == []
 
 
-def test_without_an_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    usual = ("--topic", "t", "--num-records", "10", "--record-size", "10", "--throughput", "-1")
-    assert main(["producer-perf-test", *usual]) == 1
+def test_missing_bootstrap_server_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    required = ("--topic", "t", "--num-records", "10", "--record-size", "10", "--throughput", "-1")
+    assert main(["producer-perf-test", *required]) == 1
     assert "--bootstrap-server is missing" in capsys.readouterr().err

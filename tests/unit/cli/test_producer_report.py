@@ -1,4 +1,4 @@
-"""What producer-perf-test says of latencies that are given, and what it sends."""
+"""The report of producer-perf-test for fixed latencies, and the payloads that it sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.metrics.metrics import Metrics
 INTERVAL = 5000
 
 
-def test_last_line_has_all_records_as_kafkas_tool() -> None:
+def test_last_line_is_the_summary_of_kafka_producer_perf_test() -> None:
     report = Report(1000, INTERVAL, print)
     report.add(dict.fromkeys(range(1, 1001), 1), 1024 * 1024, 2000)
     report.add({4: 1000}, 1024 * 1024, 3000)
@@ -27,49 +27,49 @@ def test_last_line_has_all_records_as_kafkas_tool() -> None:
     )
 
 
-def test_nothing_sent_has_no_average() -> None:
+def test_summary_without_records_has_no_average() -> None:
     assert Report(1000, INTERVAL, print).line(2000) == (
         "0 records sent, 0.000000 records/sec (0.00 MB/sec), NaN ms avg latency, 0.00 ms max latency, "
         "0 ms 50th, 0 ms 95th, 0 ms 99th, 0 ms 99.9th."
     )
 
 
-def test_each_interval_is_reported_alone() -> None:
-    said: list[str] = []
-    report = Report(0, INTERVAL, said.append)
+def test_each_interval_is_reported_separately() -> None:
+    lines: list[str] = []
+    report = Report(0, INTERVAL, lines.append)
     report.add({10: 50}, 50, 4999)
-    assert said == []
+    assert lines == []
     report.add({20: 50}, 50, 5000)
     report.add({30: 10}, 10, 10_000)
-    assert said == [
+    assert lines == [
         "100 records sent, 20.0 records/sec (0.00 MB/sec), 15.0 ms avg latency, 20.0 ms max latency.",
         "10 records sent, 2.0 records/sec (0.00 MB/sec), 30.0 ms avg latency, 30.0 ms max latency.",
     ]
 
 
-def test_after_a_warm_up_only_the_steady_state_is_reported() -> None:
-    said: list[str] = []
-    total, steady = Report(0, INTERVAL, said.append), Report(0, INTERVAL, said.append, steady=True)
+def test_only_the_steady_state_is_reported_after_the_warmup() -> None:
+    lines: list[str] = []
+    total, steady = Report(0, INTERVAL, lines.append), Report(0, INTERVAL, lines.append, steady=True)
     total.mute()
     for now in (6000, 12_000):
         for report in (total, steady):
             report.add({1: 6}, 6, now)
-    assert [line.partition(" sent")[0] for line in said] == ["In steady state.", "6 records", "6 records"]
+    assert [line.partition(" sent")[0] for line in lines] == ["In steady state.", "6 records", "6 records"]
     assert steady.line(12_000).startswith("12 steady state records sent, 1.000000 records/sec")
 
 
-def test_json_has_no_number_where_there_is_none() -> None:
+def test_json_report_without_records_has_null_rates() -> None:
     output = Report(1000, INTERVAL, print).as_json(1000)
     assert (output["records"], output["records_per_second"], output["average_latency_ms"]) == (0, None, None)
 
 
-def test_numbers_are_javas() -> None:
+def test_decimals_are_formatted_as_java() -> None:
     assert [decimal(v, 2) for v in (math.nan, math.inf, -math.inf, 1.0)] == ["NaN", "Infinity", "-Infinity", "1.00"]
     assert [ratio(1, 2), ratio(1, 0)] == [0.5, math.inf]
     assert math.isnan(ratio(0, 0))
 
 
-def test_metrics_stand_in_a_table() -> None:
+def test_metrics_are_printed_as_a_table() -> None:
     metrics = Metrics(tags={"client-id": "me"})
     metrics.add_metric(metrics.name("rate", "group"), lambda: 2.5)
     metrics.add_metric(metrics.name("version", "app-info"), lambda: "4.3")
@@ -82,19 +82,19 @@ def test_metrics_stand_in_a_table() -> None:
     ]
 
 
-def test_letters_have_the_requested_size() -> None:
-    some = list(islice(payloads.letters(7), 20_000))
-    assert {len(payload) for payload in some} == {7}
-    assert len(set(some)) > 19_000
-    assert set(b"".join(some)) == set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+def test_random_letter_payloads_have_the_requested_size() -> None:
+    sample = list(islice(payloads.letters(7), 20_000))
+    assert {len(payload) for payload in sample} == {7}
+    assert len(set(sample)) > 19_000
+    assert set(b"".join(sample)) == set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     assert len(next(payloads.letters(payloads.BLOCK_BYTES + 1))) == payloads.BLOCK_BYTES + 1
 
 
-def test_numbers_begin_with_nothing() -> None:
+def test_monotonic_payloads_start_at_zero() -> None:
     assert list(islice(payloads.numbers(), 3)) == [b"0", b"1", b"2"]
 
 
-def test_choices_are_of_those_that_are_there() -> None:
+def test_random_payloads_are_chosen_from_the_file() -> None:
     assert set(islice(payloads.choices([b"a", b"b"]), 1000)) == {b"a", b"b"}
 
 
@@ -108,7 +108,7 @@ def test_choices_are_of_those_that_are_there() -> None:
         ("äö", ",", ["äö"]),
     ],
 )
-def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, result: list[str], tmp_path: Path) -> None:
+def test_payload_file_is_split_as_by_java(text: str, delimiter: str, result: list[str], tmp_path: Path) -> None:
     file = tmp_path / "payloads.txt"
     file.write_text(text)
     assert payloads.read(str(file), delimiter) == [part.encode() for part in result]
@@ -123,9 +123,7 @@ def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, result: lis
         (None, "x", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_reported(
-    text: str | bytes | None, delimiter: str, words: str, tmp_path: Path
-) -> None:
+def test_invalid_payload_file_is_rejected(text: str | bytes | None, delimiter: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "payloads.txt"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())

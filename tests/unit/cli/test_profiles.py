@@ -1,4 +1,4 @@
-"""Default connections of all tools: profiles, OTTLA_BOOTSTRAP_SERVERS, and what comes before what."""
+"""Default connections of all tools: profiles, OTTLA_BOOTSTRAP_SERVERS and their precedence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_servers_of_the_environment_replace_those_of_the_default_profile(environ
     assert profiles.configs("local", environment) == {"bootstrap.servers": "localhost:9092"}
 
 
-def test_unknown_profiles_and_unreadable_files_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
+def test_unknown_profile_and_unreadable_file_are_rejected(environment: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no profile 'producton'; did you mean production?"):
         profiles.configs("producton", environment)
     with pytest.raises(ConfigurationError, match="there is no file"):
@@ -55,13 +55,13 @@ def test_unknown_profiles_and_unreadable_files_are_refused(environment: dict[str
         profiles.configs(None, {"OTTLA_CONFIG": str(broken)})
 
 
-def test_nothing_is_configured_without_file_and_environment(tmp_path: Path) -> None:
+def test_connection_is_empty_without_file_and_environment(tmp_path: Path) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path)}
     assert not profiles.has_connection(environment)
     assert profiles.configs(None, environment) == {}
 
 
-def test_tools_connect_without_an_option_and_the_command_line_comes_first(
+def test_command_line_takes_precedence_over_profile_and_environment(
     ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.toml"

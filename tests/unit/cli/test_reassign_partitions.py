@@ -28,35 +28,38 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def topic(name: str, *replicas: tuple[int, ...]) -> TopicInfo:
-    partitions = tuple(PartitionInfo(name, i, own[0], 0, own, own, ()) for i, own in enumerate(replicas))
+    partitions = tuple(
+        PartitionInfo(name, i, replica_ids[0], 0, replica_ids, replica_ids, ())
+        for i, replica_ids in enumerate(replicas)
+    )
     return TopicInfo(name, UUID(int=1), False, partitions)
 
 
 # Proposals
 
 
-def test_leaders_go_on_in_turn_from_topic_to_topic() -> None:
+def test_proposal_assigns_leaders_round_robin_across_topics() -> None:
     result = proposed([topic("b", (1,)), topic("a", (1,))], dict.fromkeys((4, 5, 6)))
     assert result == {TopicPartition("a", 0): (4,), TopicPartition("b", 0): (5,)}
 
 
-def test_each_partition_keeps_its_number_of_replicas() -> None:
+def test_proposal_keeps_the_replication_factor_of_each_partition() -> None:
     result = proposed([topic("t", (1, 2), (1, 2, 3), (1,))], dict.fromkeys((4, 5, 6)))
     assert [len(result[TopicPartition("t", p)]) for p in range(3)] == [2, 3, 1]
 
 
-def test_replicas_are_on_different_racks() -> None:
+def test_proposal_spreads_replicas_over_racks() -> None:
     racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b"}
     result = proposed([topic("t", *[(1, 2)] * 8)], racks)
     assert all(racks[first] != racks[second] for first, second in result.values())
 
 
-def test_too_few_brokers_are_named_with_the_topic() -> None:
+def test_proposal_with_too_few_brokers_names_the_topic() -> None:
     with pytest.raises(InvalidReplicationFactorError, match="Topic t: replication factor 2"):
         proposed([topic("t", (1, 2))], {3: None})
 
 
-def test_racks_count_where_all_of_the_brokers_have_one() -> None:
+def test_rack_awareness_requires_a_rack_of_every_broker() -> None:
     nodes = [Node(1, "h", 1, "a"), Node(2, "h", 2, "b"), Node(3, "h", 3, None)]
     assert racks_of(nodes, [2, 1], aware=True) == {2: "b", 1: "a"}
     assert racks_of(nodes, [3], aware=True) == {3: None}
@@ -70,7 +73,7 @@ def test_racks_count_where_all_of_the_brokers_have_one() -> None:
 # Throttles
 
 
-def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
+def test_leader_and_follower_throttles_name_sources_and_destinations() -> None:
     result = throttles.routes({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
     assert throttles.topic_configs(result) == {
         "t": {throttles.LEADERS: "0:1,0:2,1:1,1:2", throttles.FOLLOWERS: "0:3"},
@@ -78,7 +81,7 @@ def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
     assert throttles.brokers_of(result) == {1, 2, 3}
 
 
-def test_sources_of_a_partition_that_moves_already_are_those_of_its_first_move() -> None:
+def test_throttle_sources_of_a_moving_partition_are_those_of_its_first_move() -> None:
     moving = {T0: PartitionReassignment((3, 1), (3,), (1,)), T1: PartitionReassignment((1, 2), (2,), ())}
     result = throttles.routes(moving, {T0: (4,)}, {T0: (3, 1)})
     assert result == {
@@ -87,7 +90,7 @@ def test_sources_of_a_partition_that_moves_already_are_those_of_its_first_move()
     }
 
 
-def test_throttled_followers_of_earlier_moves_are_removed_where_there_are_none() -> None:
+def test_follower_throttle_is_removed_if_no_replica_is_added() -> None:
     result = throttles.routes({}, {T0: (2, 1)}, {T0: (1, 2)})
     assert throttles.topic_configs(result)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
 
@@ -95,7 +98,7 @@ def test_throttled_followers_of_earlier_moves_are_removed_where_there_are_none()
 # Output
 
 
-def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
+def test_partition_reassignment_is_completed_in_progress_or_inactive() -> None:
     moves = [Move(TopicPartition("t", p), (1, 2), ("any", "any"), "") for p in (3, 2, 1, 0)]
     moving = {T1: PartitionReassignment((1, 2, 3), (1, 2), (3,))}
     states = partition_states(moves, moving, {"t": topic("t", (1, 2), (3,), (2, 1))})
@@ -115,7 +118,7 @@ def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "output"),
+    ("info", "output"),
     [
         (None, "Partition t-0 cannot be found in any live log directory on broker 7."),
         (ReplicaLogDirInfo(), "Partition t-0 is not found in any live log dir on broker 7. There is likely an offline"),
@@ -125,10 +128,10 @@ def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
         (ReplicaLogDirInfo("/a", 0, "/c", 9), "Partition t-0 on broker 7 is being moved to log dir /c instead of /b."),
     ],
 )
-def test_replicas_are_in_their_directory_or_on_the_way(place: ReplicaLogDirInfo | None, output: str) -> None:
-    state = ReplicaState(TopicPartitionReplica("t", 0, 7), "/b", place)
+def test_replica_log_dir_move_is_completed_or_in_progress(info: ReplicaLogDirInfo | None, output: str) -> None:
+    state = ReplicaState(TopicPartitionReplica("t", 0, 7), "/b", info)
     assert str(state).startswith(output)
-    assert state.is_moving is (place is not None and place.future_log_dir is not None)
+    assert state.is_moving is (info is not None and info.future_log_dir is not None)
 
 
 # Rejected files
@@ -146,27 +149,27 @@ def test_replicas_are_in_their_directory_or_on_the_way(place: ReplicaLogDirInfo 
         (("--execute", "--reassignment-json-file", "nowhere.json"), "nowhere.json: cannot be read"),
     ],
 )
-def test_wrong_arguments_are_one_line(
+def test_wrong_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*NOWHERE, *arguments]) == 1
-    said = capsys.readouterr()
-    assert words in said.err
-    assert (said.err.count("\n"), said.out) == (1, "")
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.err.count("\n"), printed.out) == (1, "")
 
 
 @pytest.mark.parametrize("actions", [(), ("--list", "--verify")])
-def test_there_is_exactly_one_action(actions: tuple[str, ...]) -> None:
+def test_exactly_one_action_is_required(actions: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*NOWHERE, *actions])
     assert ended.value.code == 2
 
 
-# A broker with two data directories
+# A broker with two log directories
 
 
 class Tool:
-    """The command, at a broker, with files of its own."""
+    """Runs the command against a broker, with JSON files in a directory."""
 
     def __init__(self, broker: Broker, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
@@ -176,8 +179,8 @@ class Tool:
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         self._capsys.readouterr()
         code = main([*self._at, *arguments])
-        said = self._capsys.readouterr()
-        return code, said.out, said.err
+        printed = self._capsys.readouterr()
+        return code, printed.out, printed.err
 
     def file(self, text: str) -> str:
         path = self.directory / "file.json"
@@ -203,14 +206,14 @@ def tool(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     return Tool(broker, tmp_path, capsys)
 
 
-def throttled(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
-    """What is set of throttles, on the topic and on the broker."""
+def throttle_configs(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
+    """Return the throttle configs that are set on the topic and on the broker."""
     resources = [ConfigResource(TOPIC, topic), ConfigResource(BROKER, "0")]
     entries = [e for result in admin.describe_configs(resources).values() for e in result.values() if e.is_modified]
     return {e.name: e.value for e in entries if "throttled" in e.name or e.name == throttles.LOG_DIR_RATE}
 
 
-def test_a_proposal_is_a_file_that_can_be_executed_and_verified(tool: Tool, admin: KafkaAdminClient) -> None:
+def test_generated_proposal_can_be_executed_and_verified(tool: Tool, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("proposed", 2, 1)])
     topics = tool.file('{"version":1,"topics":[{"topic":"proposed"}]}')
     code, out, _ = tool("--generate", "--topics-to-move-json-file", topics, "--broker-list", "0")
@@ -243,11 +246,11 @@ def test_a_proposal_is_a_file_that_can_be_executed_and_verified(tool: Tool, admi
     ]
 
 
-@pytest.mark.parametrize(("options", "may_change"), [((), True), (("--disallow-replication-factor-change",), False)])
-def test_change_of_the_replication_factor_can_be_disallowed(
-    tool: Tool, admin: KafkaAdminClient, options: tuple[str, ...], may_change: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("options", "is_allowed"), [((), True), (("--disallow-replication-factor-change",), False)])
+def test_replication_factor_change_can_be_disallowed(
+    tool: Tool, admin: KafkaAdminClient, options: tuple[str, ...], is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"factor-{may_change}"
+    name = f"factor-{is_allowed}"
     admin.create_topics([NewTopic(name, 1, 1)])
     requests = []
 
@@ -257,12 +260,10 @@ def test_change_of_the_replication_factor_can_be_disallowed(
     monkeypatch.setattr(KafkaAdminClient, "alter_partition_reassignments", alter)
     moves = tool.file(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[0]}}]}}')
     assert tool("--execute", "--reassignment-json-file", moves, *options)[0] == 0
-    assert requests == [may_change]
+    assert requests == [is_allowed]
 
 
-def test_a_replica_goes_to_another_directory_and_its_throttle_with_the_next_verification(
-    tool: Tool, admin: KafkaAdminClient
-) -> None:
+def test_log_dir_move_is_throttled_until_it_is_verified(tool: Tool, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("moved", 1, 1)])
     replica = TopicPartitionReplica("moved", 0, 0)
     before = admin.describe_replica_log_dirs([replica])[replica].current_log_dir
@@ -282,18 +283,18 @@ def test_a_replica_goes_to_another_directory_and_its_throttle_with_the_next_veri
         f"Successfully started moving log directory to {target} for replica moved-0 with broker 0",
     ]
     rate = {throttles.LEADERS: "0:0", **dict.fromkeys(throttles.RATES, "1000"), throttles.LOG_DIR_RATE: "5000000"}
-    assert throttled(admin, "moved") == rate
-    preserving = ("--verify", "--reassignment-json-file", moves, "--preserve-throttles", "--json")
-    eventually(lambda: json.loads(tool(*preserving)[1])["log_dirs"][0]["log_dir"] == target, seconds=30)
-    assert throttled(admin, "moved") == rate
+    assert throttle_configs(admin, "moved") == rate
+    verify_preserving = ("--verify", "--reassignment-json-file", moves, "--preserve-throttles", "--json")
+    eventually(lambda: json.loads(tool(*verify_preserving)[1])["log_dirs"][0]["log_dir"] == target, seconds=30)
+    assert throttle_configs(admin, "moved") == rate
     code, out, _ = tool("--verify", "--reassignment-json-file", moves)
     assert code == 0
     assert "Reassignment of replica moved-0-0 completed successfully." in out
     assert admin.describe_replica_log_dirs([replica])[replica].current_log_dir == target
-    assert throttled(admin, "moved") == {}
+    assert throttle_configs(admin, "moved") == {}
 
 
-def test_nothing_to_list_and_nothing_to_cancel(tool: Tool, admin: KafkaAdminClient) -> None:
+def test_list_and_cancel_without_reassignments(tool: Tool, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("quiet", 1, 1)])
     assert tool("--list") == (0, "No partition reassignments found.\n", "")
     assert tool("--list", "--json") == (0, '{"reassignments": []}\n', "")
@@ -314,7 +315,7 @@ def test_nothing_to_list_and_nothing_to_cancel(tool: Tool, admin: KafkaAdminClie
         ('{"topic":"known","partition":0,"replicas":[9]}', "partitions[0]: Unknown broker id 9; brokers are 0"),
     ],
 )
-def test_what_the_cluster_does_not_have_is_named_before_anything_is_done(
+def test_execute_rejects_unknown_topics_partitions_and_brokers_before_any_change(
     tool: Tool, admin: KafkaAdminClient, partition: str, words: str
 ) -> None:
     if "known" not in admin.list_topics():
@@ -322,10 +323,10 @@ def test_what_the_cluster_does_not_have_is_named_before_anything_is_done(
     moves = tool.file(f'{{"partitions":[{partition}]}}')
     code, out, err = tool("--execute", "--reassignment-json-file", moves, "--throttle", "1000")
     assert (code, out, err) == (1, "", f"Error: {moves}: {words}\n")
-    assert throttled(admin, "known") == {}
+    assert throttle_configs(admin, "known") == {}
 
 
-def test_a_topic_that_is_gone_does_not_keep_the_throttles_of_others(tool: Tool, admin: KafkaAdminClient) -> None:
+def test_verify_clears_throttles_although_a_topic_is_deleted(tool: Tool, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("left", 1, 1)])
     moves = tool.file(
         '{"partitions":[{"topic":"gone","partition":0,"replicas":[0]},{"topic":"left","partition":0,"replicas":[0]}]}'
@@ -338,9 +339,7 @@ def test_a_topic_that_is_gone_does_not_keep_the_throttles_of_others(tool: Tool, 
     assert out.splitlines()[-1] == "Clearing topic-level throttles on topic left"
 
 
-def test_a_directory_that_the_broker_does_not_have_is_an_error_after_what_has_begun(
-    tool: Tool, admin: KafkaAdminClient
-) -> None:
+def test_execute_reports_unknown_log_dir_after_starting_reassignments(tool: Tool, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("stays", 1, 1)])
     moves = tool.file('{"partitions":[{"topic":"stays","partition":0,"replicas":[0],"log_dirs":["/nowhere"]}]}')
     code, out, err = tool("--execute", "--reassignment-json-file", moves, "--json")
@@ -349,7 +348,7 @@ def test_a_directory_that_the_broker_does_not_have_is_an_error_after_what_has_be
     assert err.startswith("Error: Failed to alter dir for stays-0-0 to /nowhere: ")
 
 
-def test_a_topic_and_a_broker_that_are_not_there_are_not_proposed(tool: Tool) -> None:
+def test_generate_rejects_unknown_topics_and_brokers(tool: Tool) -> None:
     topics = tool.file('{"topics":[{"topic":"unknown"}]}')
     generate = ("--generate", "--topics-to-move-json-file", topics, "--broker-list")
     assert tool(*generate, "0") == (1, "", f"Error: {topics}: topics[0].topic: Topic unknown not found.\n")

@@ -1,4 +1,4 @@
-"""Records of internal topics, as the decoders of `ottla dump-log` and formatters of the console consumer print them.
+"""Records of internal topics as text, from the decoders of `ottla dump-log` and formatters of the console consumer.
 
 The expected texts are those of Kafka 4.3.1's tools.
 """
@@ -41,7 +41,7 @@ def record(key: bytes | None, value: bytes | None) -> Record:
     return Record(4, 0, 0, key, value, [])
 
 
-def test_members_of_consumer_groups_are_printed() -> None:
+def test_consumer_group_member_is_printed_as_json() -> None:
     key = consumer.ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
     value = consumer.ConsumerGroupMemberMetadataValue(
         instance_id=None,
@@ -62,7 +62,7 @@ def test_members_of_consumer_groups_are_printed() -> None:
     assert GROUPS(record(row.key, None))[1] == "<DELETE>"
 
 
-def test_state_of_share_groups_is_printed() -> None:
+def test_share_group_metadata_is_printed_as_json() -> None:
     key = encode_versioned(share.ShareGroupMetadataKey(group_id="s"), 0, share.STATE_PARTITIONS_KEY)
     value = share.ShareGroupStatePartitionMetadataValue(
         initialized_topics=[share.NamedTopicPartitions(topic_id=TOPIC, topic_name="t", partitions=[0, 1])]
@@ -74,7 +74,7 @@ def test_state_of_share_groups_is_printed() -> None:
     )
 
 
-def test_state_of_streams_groups_is_printed() -> None:
+def test_streams_group_assignment_is_printed_as_json() -> None:
     key = encode_versioned(streams.StreamsGroupMemberMetadataKey(group_id="s", member_id="m"), 0, 22)
     tasks = streams.CurrentTaskIds(subtopology_id="0", partitions=[1], assignment_epochs=[3])
     value = streams.StreamsGroupCurrentMemberAssignmentValue(member_epoch=3, state=1, active_tasks=[tasks])
@@ -87,7 +87,7 @@ def test_state_of_streams_groups_is_printed() -> None:
 
 
 @pytest.mark.parametrize(("count", "printed"), [(-1, ""), (6, '"deliveryCompleteCount":6,')])
-def test_progress_of_share_partitions_is_printed(count: int, printed: str) -> None:
+def test_share_partition_update_is_printed_as_json(count: int, printed: str) -> None:
     key = share.SharePartitionKey(group_id="s", topic_id=TOPIC, partition=1)
     batch = share.StateBatch(first_offset=0, last_offset=4, delivery_state=2, delivery_count=1)
     value = share.ShareUpdateValue(start_offset=-1, state_batches=[batch], delivery_complete_count=count)
@@ -98,7 +98,7 @@ def test_progress_of_share_partitions_is_printed(count: int, printed: str) -> No
     )
 
 
-def test_records_that_cannot_be_decoded_are_reported() -> None:
+def test_group_records_that_cannot_be_decoded_are_reported() -> None:
     assert GROUPS(record(b"\0\x63", b"?")) == ("Unknown record type 99 at offset 4, skipping.", None)
     for key in (None, b"\0", OFFSET_KEY[:-1]):
         with pytest.raises(CorruptMessageError, match="offset 4"):
@@ -112,7 +112,7 @@ def metadata_value(kind: int, message: Data, version: int) -> bytes:
     return bytes(encode(message, version, value))
 
 
-def test_metadata_of_kafkas_controllers_is_printed() -> None:
+def test_kraft_metadata_record_is_printed_as_json() -> None:
     broker = metadata.RegisterBrokerRecord(
         broker_id=1,
         incarnation_id=TOPIC,
@@ -137,13 +137,13 @@ def test_metadata_of_kafkas_controllers_is_printed() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x63\x00", b"\x01\x02\x00\x05a"])
-def test_metadata_that_cannot_be_decoded_is_reported(value: bytes | None) -> None:
+def test_kraft_metadata_record_that_cannot_be_decoded_is_reported(value: bytes | None) -> None:
     _, text = texts.metadata_texts(record(None, value))
     assert text is not None
     assert text.startswith("Error at 4, skipping. ")
 
 
-def test_control_records_of_the_metadata_quorum_are_printed() -> None:
+def test_kraft_control_record_is_printed() -> None:
     change = metadata.LeaderChangeMessage(leader_id=1, voters=[metadata.QuorumVoter(voter_id=1)])
     for kind, message, text in (
         (2, change, ' LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}],"grantingVoters":[]}'),
@@ -156,38 +156,42 @@ def test_control_records_of_the_metadata_quorum_are_printed() -> None:
         texts.control_text(record(b"\0\0\0\x03", b"\0"))
 
 
-def line(name: str, key: bytes | None, value: bytes | None) -> str:
-    """What a formatter of the console consumer prints."""
+def formatted(name: str, key: bytes | None, value: bytes | None) -> str:
+    """Return the output of a formatter of the console consumer."""
     options: dict[str, Any] = {
         "formatter_config": None,
         "property": [],
         "key_deserializer": None,
         "value_deserializer": None,
     }
-    chosen = formatter(argparse.Namespace(formatter=f"org.apache.kafka.tools.consumer.{name}", **options))
+    message_formatter = formatter(argparse.Namespace(formatter=f"org.apache.kafka.tools.consumer.{name}", **options))
     printed: Any = SimpleNamespace(key=key, value=value, offset=4)
-    return chosen.line(printed).decode()
+    return message_formatter.line(printed).decode()
 
 
-def test_formatter_of_offsets_prints_offsets_only() -> None:
-    assert line("OffsetsMessageFormatter", OFFSET_KEY, OFFSET) == (
+def test_offsets_formatter_prints_only_offset_commits() -> None:
+    assert formatted("OffsetsMessageFormatter", OFFSET_KEY, OFFSET) == (
         '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":3}},"value":{"version":3,"data":{"offset":7,'
         '"leaderEpoch":-1,"metadata":"é","commitTimestamp":5}}}\n'
     )
-    assert line("OffsetsMessageFormatter", OFFSET_KEY, None).endswith('"partition":3}},"value":null}\n')
+    assert formatted("OffsetsMessageFormatter", OFFSET_KEY, None).endswith('"partition":3}},"value":null}\n')
     for key in (GROUP_KEY, b"\0\x63", None):
-        assert line("OffsetsMessageFormatter", key, None) == ""
+        assert formatted("OffsetsMessageFormatter", key, None) == ""
 
 
-def test_formatters_print_the_records_of_their_topics() -> None:
-    groups = partial(line, "GroupMetadataMessageFormatter")
+def test_formatters_print_the_records_of_their_internal_topics() -> None:
+    groups = partial(formatted, "GroupMetadataMessageFormatter")
     assert groups(OFFSET_KEY, OFFSET) == ""
     assert groups(GROUP_KEY, None) == '{"key":{"type":2,"data":{"group":"g"}},"value":null}\n'
     key = encode_versioned(TransactionLogKey(transactional_id="x"), 0)
-    transaction = line("TransactionLogMessageFormatter", key, encode_versioned(TransactionLogValue(producer_id=7), 0))
+    transaction = formatted(
+        "TransactionLogMessageFormatter", key, encode_versioned(TransactionLogValue(producer_id=7), 0)
+    )
     assert json.loads(transaction)["value"]["data"]["producerId"] == 7
     key = encode_versioned(share.SharePartitionKey(group_id="s"), 0, share.SNAPSHOT_KEY)
-    shared = line("group.share.ShareGroupStateMessageFormatter", key, encode_versioned(share.ShareSnapshotValue(), 0))
+    shared = formatted(
+        "group.share.ShareGroupStateMessageFormatter", key, encode_versioned(share.ShareSnapshotValue(), 0)
+    )
     assert json.loads(shared)["key"] == {
         "type": 0,
         "data": {"groupId": "s", "topicId": "A" * 22, "partition": 0},
@@ -196,4 +200,4 @@ def test_formatters_print_the_records_of_their_topics() -> None:
 
 def test_formatter_rejects_damaged_records() -> None:
     with pytest.raises(CorruptMessageError, match="Could not read record at offset 4"):
-        line("OffsetsMessageFormatter", OFFSET_KEY, OFFSET[:-3])
+        formatted("OffsetsMessageFormatter", OFFSET_KEY, OFFSET[:-3])

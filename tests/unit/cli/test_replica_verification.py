@@ -1,4 +1,4 @@
-"""`ottla replica-verification`: what differs between replicas, and how far they were compared."""
+"""`ottla replica-verification`: differences between replicas, and the offset up to which they are compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Fetched = dict[TopicPartitionReplica, ReplicaRecords]
 
 
 def records(*values: bytes, base: int = 0, high_watermark: int | None = None) -> ReplicaRecords:
-    """One batch for each value."""
+    """Return one batch for each value."""
     data = b""
     for offset, value in enumerate(values, base):
         one = batch(value, timestamp=5)
@@ -39,7 +39,7 @@ def verifier(offset: int = 0) -> ReplicaVerifier:
     return ReplicaVerifier([TWO, ONE], {TP: offset})
 
 
-def test_equal_replicas_are_compared_up_to_the_smaller_high_watermark() -> None:
+def test_equal_replicas_are_compared_up_to_the_lowest_high_watermark() -> None:
     compared = verifier()
     fetched = {ONE: records(b"a", b"b", b"c"), TWO: records(b"a", b"b", b"c", high_watermark=2)}
     assert list(compared.verify(fetched)) == []
@@ -50,7 +50,7 @@ def test_equal_replicas_are_compared_up_to_the_smaller_high_watermark() -> None:
     assert compared.lag(behind) == (1, TP, 2)
 
 
-def test_checksum_that_differs_is_reported_and_the_rest_compared() -> None:
+def test_different_checksum_is_reported_and_later_batches_are_compared() -> None:
     compared = verifier()
     first, second = records(b"a", b"b", b"c"), records(b"a", b"x", b"c")
     (line,) = compared.verify({ONE: first, TWO: second})
@@ -59,13 +59,13 @@ def test_checksum_that_differs_is_reported_and_the_rest_compared() -> None:
     assert compared.next_offsets()[ONE] == 3
 
 
-def test_offset_that_differs_ends_the_verification() -> None:
+def test_different_offset_ends_the_verification() -> None:
     compared = verifier()
     with pytest.raises(CommandFailedError, match="replica 1's offset 0 doesn't match replica 2's offset 1"):
         list(compared.verify({ONE: records(b"a", b"b"), TWO: records(b"b", base=1)}))
 
 
-def test_partition_waits_for_a_replica_that_is_away() -> None:
+def test_partition_waits_for_an_unavailable_replica() -> None:
     compared = verifier()
     assert list(compared.verify({ONE: records(b"a")})) == []
     assert compared.next_offsets() == {ONE: 0, TWO: 0}
@@ -73,9 +73,9 @@ def test_partition_waits_for_a_replica_that_is_away() -> None:
 
 
 class Admin:
-    """A topic with two replicas; each fetch answers with the next of `answers`, the last one fails."""
+    """A topic with two replicas. Each fetch returns the next of `responses`, then fetches fail."""
 
-    answers: Iterator[Fetched]
+    responses: Iterator[Fetched]
     failures: dict[Any, KafkaError]
 
     def __init__(self, configs: dict[str, Any]) -> None:
@@ -100,10 +100,10 @@ class Admin:
 
     def fetch_replicas(self, offsets: Fetched, *, errors: dict[Any, KafkaError], **limits: int) -> Fetched:
         errors.update(self.failures)
-        answer = next(self.answers, None)
-        if answer is None:
+        response = next(self.responses, None)
+        if response is None:
             raise BrokerNotAvailableError(f"the end at {set(offsets.values())}")
-        return answer
+        return response
 
 
 Run = Callable[..., tuple[int, list[str], str]]
@@ -113,8 +113,8 @@ Run = Callable[..., tuple[int, list[str], str]]
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.setattr(admin_command, "KafkaAdminClient", Admin)
 
-    def call(*arguments: str, answers: list[Fetched], failures: dict[Any, KafkaError] | None = None) -> Any:
-        Admin.answers, Admin.failures = iter(answers), failures or {}
+    def call(*arguments: str, responses: list[Fetched], failures: dict[Any, KafkaError] | None = None) -> Any:
+        Admin.responses, Admin.failures = iter(responses), failures or {}
         code = main(["replica-verification", "--broker-list", "127.0.0.1:1", "--max-wait-ms", "1", *arguments])
         printed = capsys.readouterr()
         lines = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}: ", "", line) for line in printed.out.splitlines()]
@@ -126,7 +126,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_verification_reports_lag_and_differences(run: Run) -> None:
     equal, other = {ONE: records(b"a"), TWO: records(b"a")}, {ONE: records(b"b", base=1), TWO: records(b"c", base=1)}
     topics = ("--topics-include", "t", "--time", "-2", "--report-interval-ms", "0")
-    code, lines, error = run(*topics, answers=[equal, other, {}])
+    code, lines, error = run(*topics, responses=[equal, other, {}])
     _, first, difference, second, third = lines
     assert lines[0] == "verification process is started"
     assert first == "max lag is 0 for partition t-0 at offset 1 among 1 partitions"
@@ -137,20 +137,20 @@ def test_verification_reports_lag_and_differences(run: Run) -> None:
 
 
 @pytest.mark.parametrize("time", ["-1", "1700000000000"])
-def test_verification_begins_at_the_end_unless_a_record_is_later(time: str, run: Run) -> None:
-    code, _, error = run("--topics-include", "t", "--time", time, answers=[])
+def test_verification_starts_at_the_end_for_times_after_the_last_record(time: str, run: Run) -> None:
+    code, _, error = run("--topics-include", "t", "--time", time, responses=[])
     assert (code, "the end at {2}" in error) == (1, True)
 
 
-def test_replicas_with_other_offsets_end_the_command(run: Run) -> None:
-    answers = [{ONE: records(b"a"), TWO: records(b"b", base=1)}]
-    code, lines, error = run("--topics-include", "t", "--time", "-2", answers=answers)
+def test_replicas_with_different_offsets_end_the_command(run: Run) -> None:
+    responses = [{ONE: records(b"a"), TWO: records(b"b", base=1)}]
+    code, lines, error = run("--topics-include", "t", "--time", "-2", responses=responses)
     assert (code, lines) == (1, ["verification process is started"])
     assert "doesn't match" in error
 
 
 def test_failures_are_reported_once(run: Run) -> None:
-    _, _, error = run("--topics-include", "t", answers=[{}, {}], failures={TWO: BrokerNotAvailableError("away")})
+    _, _, error = run("--topics-include", "t", responses=[{}, {}], failures={TWO: BrokerNotAvailableError("away")})
     assert error.count("away") == 1
 
 
@@ -162,6 +162,6 @@ def test_failures_are_reported_once(run: Run) -> None:
         (("--fetch-size", "0"), "--fetch-size should be greater than zero"),
     ],
 )
-def test_wrong_use_is_rejected(arguments: tuple[str, ...], message: str, run: Run) -> None:
-    code, _, error = run(*arguments, answers=[])
+def test_wrong_usage_is_rejected(arguments: tuple[str, ...], message: str, run: Run) -> None:
+    code, _, error = run(*arguments, responses=[])
     assert (code, message in error) == (1, True)

@@ -1,4 +1,4 @@
-"""Plans of new offsets, without a broker."""
+"""Plans for `consumer-groups --reset-offsets`, without a broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ottla.errors import ConfigurationError
 V0, V1 = TopicPartition("v", 0), TopicPartition("v", 1)
 
 
-def test_topics_are_whole_or_some_of_their_partitions() -> None:
+def test_scope_has_partitions_and_whole_topics() -> None:
     assert resets.scope(["v:1,0", "w", "v:1"]) == ([V1, V0], ["w"])
 
 
 @pytest.mark.parametrize("text", ["v:", ":1", "v:1:2", "v:x", "v:1,,2", "v:-1", "v:2147483648"])
-def test_a_wrong_scope_is_refused(text: str) -> None:
+def test_malformed_scope_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError):
         resets.scope([text])
 
@@ -31,12 +31,12 @@ def test_a_wrong_scope_is_refused(text: str) -> None:
         ("1969-12-31T23:59:59.999", -1),
     ],
 )
-def test_a_time_is_of_utc_unless_it_says_so(text: str, ms: int) -> None:
+def test_datetime_without_offset_is_utc(text: str, ms: int) -> None:
     assert resets.time_of(text) == ms
 
 
 @pytest.mark.parametrize("text", ["2023-11-14", "2023-11-14 22:13:20.000", "2023-13-14T22:13:20.000", "soon"])
-def test_a_wrong_time_is_refused(text: str) -> None:
+def test_malformed_datetime_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--to-datetime"):
         resets.time_of(text)
 
@@ -52,17 +52,17 @@ def test_a_wrong_time_is_refused(text: str) -> None:
         ("P1DT-1H", 82_800_000),
     ],
 )
-def test_a_duration_has_parts_with_signs(text: str, ms: int) -> None:
+def test_duration_parts_may_have_signs(text: str, ms: int) -> None:
     assert resets.duration_ms(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1H", "P1Y", "PT1.5H"])
-def test_a_wrong_duration_is_refused(text: str) -> None:
+def test_malformed_duration_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--by-duration"):
         resets.duration_ms(text)
 
 
-def test_offsets_stay_within_the_log() -> None:
+def test_offsets_are_clamped_to_the_log_with_a_warning() -> None:
     ends = {V0: 9, V1: 9}
     new, warnings = resets.clamped({V0: 12, V1: 1}, {V0: 3, V1: 3}, ends)
     assert new == {V0: 9, V1: 3}
@@ -73,13 +73,13 @@ def test_offsets_stay_within_the_log() -> None:
     assert resets.clamped({V0: 9, V1: 3}, {V0: 3, V1: 3}, ends) == ({V0: 9, V1: 3}, [])
 
 
-def test_only_what_is_committed_can_be_shifted() -> None:
+def test_shift_requires_a_committed_offset() -> None:
     assert resets.shifted([V0], {V0: 5, V1: 1}, -7) == {V0: -2}
     with pytest.raises(ConfigurationError, match="partition v-1 since there is no current committed offset"):
         resets.shifted([V0, V1], {V0: 5}, 1)
 
 
-def test_a_plan_that_was_exported_is_read_again() -> None:
+def test_exported_plan_can_be_read_again() -> None:
     plan = {"a, b": {V0: 1}, "g" * 25: {V1: 2, V0: 7}}
     text = resets.exported(plan, alone=False)
     assert text == f'"a, b",v,0,1\n"{"g" * 25}",v,0,7\n"{"g" * 25}",v,1,2\n'
@@ -96,12 +96,12 @@ def test_a_plan_that_was_exported_is_read_again() -> None:
         ("g,v,x,1\n", [], "f: line 1: 'x' is not allowed"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_line(text: str, groups: list[str], words: str) -> None:
+def test_malformed_plan_is_rejected_with_its_line_number(text: str, groups: list[str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         resets.read_plan("f", text, groups)
 
 
-def test_the_table_is_as_wide_as_it_has_to_be() -> None:
+def test_table_columns_fit_long_names() -> None:
     assert resets.table({"g" * 17: {V0: 3}}) == (
         f"\n{'GROUP':<17} {'TOPIC':<15} PARTITION  NEW-OFFSET\n{'g' * 17} {'v':<15} 0          3"
     )

@@ -21,7 +21,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def name(broker: Broker) -> str:
-    """A topic with the records 0 to 4, and a share group of its name that begins with the first one."""
+    """A topic with the records 0 to 4, and a share group of its name that starts at the earliest offset."""
     name = f"share-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])
@@ -45,8 +45,8 @@ def read(at: tuple[str, str], name: str, *more: str) -> int:
 def test_console_share_consumer_releases_and_accepts_records(
     at: tuple[str, str], name: str, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    shown = [f"--property=print.{part}=true" for part in ("key", "delivery", "epoch", "offset", "partition")]
-    assert read(at, name, "--max-messages", "2", "--release", "--key-deserializer", "long", *shown) == 0
+    print_options = [f"--property=print.{part}=true" for part in ("key", "delivery", "epoch", "offset", "partition")]
+    assert read(at, name, "--max-messages", "2", "--release", "--key-deserializer", "long", *print_options) == 0
     output = capsysbinary.readouterr()
     assert output.out == (
         b"Partition:0\tOffset:0\tDelivery:1\tEpoch:NOT_PRESENT\t0\t0\n"
@@ -62,10 +62,10 @@ def test_console_share_consumer_releases_and_accepts_records(
 def test_console_share_consumer_rejects_records_that_cannot_be_printed(
     at: tuple[str, str], name: str, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    broken = ("--value-deserializer", "long")
-    assert read(at, name, "--max-messages", "1", *broken) == 1
+    long_values = ("--value-deserializer", "long")
+    assert read(at, name, "--max-messages", "1", *long_values) == 1
     capsysbinary.readouterr()
-    assert read(at, name, "--max-messages", "5", "--reject-message-on-error", *broken) == 0
+    assert read(at, name, "--max-messages", "5", "--reject-message-on-error", *long_values) == 0
     assert capsysbinary.readouterr().err.count(b"Rejected ") == 5
     assert read(at, name, "--timeout-ms", "200") == 0
     assert capsysbinary.readouterr().out == b""
@@ -102,8 +102,10 @@ def test_e2e_latency_creates_the_topic_and_prints_percentiles(
     assert "requires synchronous acknowledgement" in capsys.readouterr().err
 
 
-def test_share_groups_on_three_brokers(ottla_cluster: Broker, capsys: pytest.CaptureFixture[str]) -> None:
-    """The coordinator of the group, the leaders and the share coordinators are different brokers."""
+def test_share_group_on_three_brokers_is_read_reset_and_deleted(
+    ottla_cluster: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The group coordinator, the partition leaders and the share coordinators are different brokers."""
     servers = ottla_cluster.bootstrap_servers
     at = ("--bootstrap-server", servers)
     with KafkaAdminClient(bootstrap_servers=servers) as admin:

@@ -1,4 +1,4 @@
-"""Signals end tools in order: they commit, leave their group, send what they hold, and exit as Kafka's tools do."""
+"""Graceful shutdown of tools on signals: they commit, leave their group, send buffered records and exit as Kafka's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicP
 from ottla.cli.framework.signals import GraceExpired, heeded_signals, stopping
 from ottla.cli.main import main
 
-ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+TERMINATING_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 def _accept_hangup() -> None:
-    """A program that is started with SIGHUP ignored keeps it so, as nohup wants; these tests may run under nohup."""
+    """Restore the default of SIGHUP: programs under nohup inherit that it is ignored, and these tests may run so."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -36,7 +36,7 @@ def started(*arguments: str, **more: int) -> Iterator[subprocess.Popen[bytes]]:
             tool.kill()
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", TERMINATING_SIGNALS)
 def test_console_consumer_on_signal_commits_and_leaves_its_group(
     ottla_broker: Broker, topic: str, number: signal.Signals
 ) -> None:
@@ -45,26 +45,28 @@ def test_console_consumer_on_signal_commits_and_leaves_its_group(
     with KafkaProducer(bootstrap_servers=at) as producer:
         for value in (b"one", b"two"):
             producer.send(topic, value, partition=1)
-    reading = ("console-consumer", "--bootstrap-server", at, "--topic", topic, "--group", group, "--from-beginning")
-    with started(*reading) as tool:
+    arguments = ("console-consumer", "--bootstrap-server", at, "--topic", topic, "--group", group, "--from-beginning")
+    with started(*arguments) as tool:
         assert tool.stdout is not None
         assert [tool.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
         tool.send_signal(number)
-        _, said = tool.communicate(timeout=30)
+        _, error = tool.communicate(timeout=30)
         assert tool.returncode == 128 + number
-        assert said == b"Processed a total of 2 messages\n"
+        assert error == b"Processed a total of 2 messages\n"
     with KafkaAdminClient(bootstrap_servers=at) as admin:
         assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 1)].offset == 2
         described = admin.describe_consumer_groups([group])[group]
         assert (described.state, list(described.members)) == ("Empty", [])
 
 
-def test_console_producer_on_sigterm_sends_what_it_holds(ottla_broker: Broker, topic: str) -> None:
+def test_console_producer_on_sigterm_sends_buffered_records(ottla_broker: Broker, topic: str) -> None:
     at = ottla_broker.bootstrap_servers
-    never = ("--timeout", "60000", "--batch-size", "200")
-    with started("console-producer", "--bootstrap-server", at, "--topic", topic, *never, stdin=subprocess.PIPE) as tool:
+    no_linger_timeout = ("--timeout", "60000", "--batch-size", "200")
+    with started(
+        "console-producer", "--bootstrap-server", at, "--topic", topic, *no_linger_timeout, stdin=subprocess.PIPE
+    ) as tool:
         assert tool.stdin is not None
-        # the batch has no room for the second, so that the first is sent and the second is held
+        # The second record does not fit into the batch, so that the first is sent and the second is buffered.
         tool.stdin.write(b"x" * 100 + b"\n" + b"y" * 50 + b"\n")
         tool.stdin.flush()
         with KafkaConsumer(topic, bootstrap_servers=at, auto_offset_reset="earliest") as consumer:
@@ -84,8 +86,8 @@ def test_ignored_signal_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_broker_on_signal_shuts_down_in_order(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", TERMINATING_SIGNALS)
+def test_broker_on_signal_shuts_down_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     options = ("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"log.dirs={tmp_path}")
     with started("broker", *options, "--override", "ottla.http.listener=") as broker:
         assert broker.stderr is not None
@@ -95,7 +97,7 @@ def test_broker_on_signal_shuts_down_in_order(tmp_path: Path, number: signal.Sig
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_work_that_does_not_end_after_a_signal_is_interrupted() -> None:
+def test_work_that_exceeds_the_grace_period_is_interrupted() -> None:
     stopped = threading.Event()
     with pytest.raises(GraceExpired), stopping(stopped.set, 0.1):
         signal.raise_signal(signal.SIGTERM)
@@ -103,10 +105,10 @@ def test_work_that_does_not_end_after_a_signal_is_interrupted() -> None:
         try:
             time.sleep(60)
         finally:
-            with pytest.raises(GraceExpired):  # what closes the clients does not wait for ever, either
+            with pytest.raises(GraceExpired):  # closing the clients does not wait forever, either
                 time.sleep(60)
     with stopping(stopped.set, 60) as stop:
         signal.raise_signal(signal.SIGTERM)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "nothing is left that could be interrupted"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "the timer must be stopped"
     stop.expire(signal.SIGALRM, None)  # the timer has expired while it was stopped
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "SIGALRM would end the process"

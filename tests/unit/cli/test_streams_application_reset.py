@@ -29,7 +29,7 @@ def reset(broker: Broker, application: str, *more: str) -> int:
     return main(["streams-application-reset", *at, *more])
 
 
-def test_dry_run_changes_nothing(
+def test_dry_run_prints_the_reset_and_changes_nothing(
     ottla_broker: Broker, ottla_topic: str, application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert reset(ottla_broker, application, "--input-topics", ottla_topic, "--to-latest", "--dry-run") == 0
@@ -61,14 +61,14 @@ def test_offsets_are_reset_and_internal_topics_deleted(
     assert {f"{application}-counts-changelog", f"{application}-output", ottla_topic} <= {*topics}
 
 
-def test_topics_that_do_not_exist_are_skipped_and_the_exit_code_is_1(
+def test_missing_input_topics_are_skipped_and_the_exit_code_is_1(
     ottla_broker: Broker, application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert reset(ottla_broker, application, "--input-topics", "nowhere", "--dry-run") == 1
     assert "Following input topics are not found, skipping them\nTopic: nowhere\n" in capsys.readouterr().out
 
 
-def test_running_application_is_refused_without_force(
+def test_reset_of_a_running_application_requires_force(
     ottla_broker: Broker, ottla_topic: str, application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     servers = ottla_broker.bootstrap_servers

@@ -1,4 +1,4 @@
-"""`ottla streams-groups` and the admin client's calls about streams groups."""
+"""`ottla streams-groups` and the admin client's methods for streams groups."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def thread(broker: Broker, name: str) -> Iterator[StreamsThread]:
 
 
 @pytest.fixture
-def left(broker: Broker, name: str) -> str:
-    """The name of a group whose member has left, with a committed offset in both partitions of the topic."""
+def empty_group(broker: Broker, name: str) -> str:
+    """The name of a group without members, with a committed offset in both partitions of the topic."""
     with StreamsThread(broker.bootstrap_servers, name, name):
         pass
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -62,26 +62,26 @@ def table(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def test_members_lag_and_state_are_described(
+def test_describe_prints_members_lag_and_state(
     at: tuple[str, str], name: str, thread: StreamsThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = (*at, "--describe", "--group", name)
+    group_arguments = (*at, "--describe", "--group", name)
     repartition = f"{name}-words-repartition"
-    assert sorted(table(run(capsys, *of))) == sorted(
+    assert sorted(table(run(capsys, *group_arguments))) == sorted(
         [
             ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"],
             *([name, name, str(n), "3"] for n in range(2)),
             *([name, repartition, str(n), "0"] for n in range(2)),
         ]
     )
-    assert [name, name, "0", "-", "-", "3", "3"] in table(run(capsys, *of, "--verbose"))
-    members = run(capsys, *of, "--members")
+    assert [name, name, "0", "-", "-", "3", "3"] in table(run(capsys, *group_arguments, "--verbose"))
+    members = run(capsys, *group_arguments, "--members")
     assert "ACTIVE: 0:[0,1]; 1:[0,1]; \n" in members
     assert thread.member_id in members
-    assert "TARGET-ACTIVE: 0:[0,1]; 1:[0,1]; " in run(capsys, *of, "--members", "--verbose")
-    state, epoch, target_epoch, count = table(run(capsys, *of, "--state", "--verbose"))[1][-4:]
+    assert "TARGET-ACTIVE: 0:[0,1]; 1:[0,1]; " in run(capsys, *group_arguments, "--members", "--verbose")
+    state, epoch, target_epoch, count = table(run(capsys, *group_arguments, "--state", "--verbose"))[1][-4:]
     assert (state, epoch, count) == ("Stable", target_epoch, "1")
-    (document,) = json.loads(run(capsys, *of, "--members", "--json"))
+    (document,) = json.loads(run(capsys, *group_arguments, "--members", "--json"))
     assert document["members"][0]["assignment"]["active"] == {"0": [0, 1], "1": [0, 1]}
     assert name in run(capsys, *at, "--list").split()
     assert [name, "Stable"] in table(run(capsys, *at, "--list", "--state", "stable,empty"))
@@ -90,55 +90,68 @@ def test_members_lag_and_state_are_described(
 def test_group_with_members_is_neither_reset_nor_deleted(
     at: tuple[str, str], name: str, thread: StreamsThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = (*at, "--group", name)
-    assert f"* Group '{name}' could not be deleted due to: " in run(capsys, *of, "--delete")
-    output = run(capsys, *of, "--reset-offsets", "--all-input-topics", "--to-earliest", "--execute")
+    group_arguments = (*at, "--group", name)
+    assert f"* Group '{name}' could not be deleted due to: " in run(capsys, *group_arguments, "--delete")
+    output = run(capsys, *group_arguments, "--reset-offsets", "--all-input-topics", "--to-earliest", "--execute")
     assert "Assignments can only be reset if the group" in output
     assert "Error: Encountered some partition-level error" in run(
-        capsys, *of, "--delete-offsets", "--input-topic", name
+        capsys, *group_arguments, "--delete-offsets", "--input-topic", name
     )
 
 
-def test_offsets_are_reset_and_internal_topics_deleted(
-    broker: Broker, at: tuple[str, str], left: str, capsys: pytest.CaptureFixture[str]
+def test_reset_sets_offsets_and_deletes_internal_topics(
+    broker: Broker, at: tuple[str, str], empty_group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = (*at, "--group", left, "--reset-offsets")
+    group_arguments = (*at, "--group", empty_group, "--reset-offsets")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        output = run(capsys, *of, "--all-input-topics", "--to-latest", "--dry-run")
+        output = run(capsys, *group_arguments, "--all-input-topics", "--to-latest", "--dry-run")
         assert table(output) == [
             ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"],
-            *([left, left, str(n), "3"] for n in range(2)),
+            *([empty_group, empty_group, str(n), "3"] for n in range(2)),
         ]
-        assert admin.list_streams_group_offsets(left)[TopicPartition(left, 0)].offset == 1
-        run(capsys, *of, "--input-topic", f"{left}:1", "--shift-by", "-2", "--execute", "--delete-all-internal-topics")
-        committed = {tp: entry.offset for tp, entry in admin.list_streams_group_offsets(left).items()}
-        assert committed == {TopicPartition(left, 0): 1, TopicPartition(left, 1): 0}
-        assert not [topic for topic in admin.list_topics() if topic.startswith(f"{left}-")]
-    assert f"{left},1,0" in run(capsys, *of, "--all-input-topics", "--to-current", "--dry-run", "--export")
-    run(capsys, *of, "--input-topic", f"{left}:7", "--to-latest", "--dry-run", code=1)
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(f"{left}.other", 1, 1)])
-    assert "not part of the group" in run(capsys, *of, "--input-topic", f"{left}.other", "--to-latest", "--dry-run")
-
-
-def test_offsets_and_group_are_deleted_with_internal_topics(
-    broker: Broker, at: tuple[str, str], left: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    of = (*at, "--group", left)
-    assert "has no active members" in run(capsys, *of, "--describe", "--state")
-    output = run(capsys, *of, "--delete-offsets", "--input-topic", f"{left}:0")
-    assert output.startswith(f"Request succeeded for deleting offsets from group {left}.")
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        assert [*admin.list_streams_group_offsets(left)] == [TopicPartition(left, 1)]
-        run(capsys, *of, "--delete-offsets", "--all-input-topics")
-        assert admin.list_streams_group_offsets(left) == {}
-        assert run(capsys, *of, "--delete", "--delete-all-internal-topics") == (
-            f"Deletion of requested streams groups ('{left}') was successful.\n"
-            f"Deletion of associated internal topics of the streams groups ('{left}') was successful.\n"
+        assert admin.list_streams_group_offsets(empty_group)[TopicPartition(empty_group, 0)].offset == 1
+        run(
+            capsys,
+            *group_arguments,
+            "--input-topic",
+            f"{empty_group}:1",
+            "--shift-by",
+            "-2",
+            "--execute",
+            "--delete-all-internal-topics",
         )
-        assert left not in [group.group_id for group in admin.list_streams_groups()]
-    assert "does not exist or is not a streams group" in run(capsys, *of, "--delete")
-    run(capsys, *of, "--describe", code=1)
+        committed = {tp: entry.offset for tp, entry in admin.list_streams_group_offsets(empty_group).items()}
+        assert committed == {TopicPartition(empty_group, 0): 1, TopicPartition(empty_group, 1): 0}
+        assert not [topic for topic in admin.list_topics() if topic.startswith(f"{empty_group}-")]
+    assert f"{empty_group},1,0" in run(
+        capsys, *group_arguments, "--all-input-topics", "--to-current", "--dry-run", "--export"
+    )
+    run(capsys, *group_arguments, "--input-topic", f"{empty_group}:7", "--to-latest", "--dry-run", code=1)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"{empty_group}.other", 1, 1)])
+    assert "not part of the group" in run(
+        capsys, *group_arguments, "--input-topic", f"{empty_group}.other", "--to-latest", "--dry-run"
+    )
+
+
+def test_delete_removes_offsets_group_and_internal_topics(
+    broker: Broker, at: tuple[str, str], empty_group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_arguments = (*at, "--group", empty_group)
+    assert "has no active members" in run(capsys, *group_arguments, "--describe", "--state")
+    output = run(capsys, *group_arguments, "--delete-offsets", "--input-topic", f"{empty_group}:0")
+    assert output.startswith(f"Request succeeded for deleting offsets from group {empty_group}.")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert [*admin.list_streams_group_offsets(empty_group)] == [TopicPartition(empty_group, 1)]
+        run(capsys, *group_arguments, "--delete-offsets", "--all-input-topics")
+        assert admin.list_streams_group_offsets(empty_group) == {}
+        assert run(capsys, *group_arguments, "--delete", "--delete-all-internal-topics") == (
+            f"Deletion of requested streams groups ('{empty_group}') was successful.\n"
+            f"Deletion of associated internal topics of the streams groups ('{empty_group}') was successful.\n"
+        )
+        assert empty_group not in [group.group_id for group in admin.list_streams_groups()]
+    assert "does not exist or is not a streams group" in run(capsys, *group_arguments, "--delete")
+    run(capsys, *group_arguments, "--describe", code=1)
 
 
 def test_admin_client_describes_topology_and_tasks(broker: Broker, name: str, thread: StreamsThread) -> None:
@@ -177,7 +190,7 @@ def test_admin_client_describes_topology_and_tasks(broker: Broker, name: str, th
         ("--delete", "--group", "g", "--input-topic", "t"),
     ],
 )
-def test_contradictions_are_refused(
+def test_contradictory_options_are_rejected(
     at: tuple[str, str], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["streams-groups", *at, *arguments]) == 1

@@ -1,4 +1,4 @@
-"""`ottla spark-submit`: what spark-submit is given."""
+"""`ottla spark-submit`: the arguments and the environment of spark-submit."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ottla.cli.spark import submit
 
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spark-submit that writes down its arguments and its environment."""
-    home, seen = tmp_path / "pyspark", tmp_path / "seen"
+    """A fake spark-submit that writes its arguments and its environment to files."""
+    home, arguments_file = tmp_path / "pyspark", tmp_path / "seen"
     (home / "bin").mkdir(parents=True)
     script = home / "bin" / "spark-submit"
-    script.write_text(f'#!/bin/sh\nenv > {seen}.env\nfor a do echo "$a"; done > {seen}\nexit 3\n')
+    script.write_text(f'#!/bin/sh\nenv > {arguments_file}.env\nfor a do echo "$a"; done > {arguments_file}\nexit 3\n')
     script.chmod(0o755)
     monkeypatch.setattr("pyspark.__file__", str(home / "__init__.py"))
     monkeypatch.setattr("ottla.java.java_home", lambda _: Path("/a/java"))
     monkeypatch.setenv(submit.ARCHIVE, "hdfs:///made/before.zip")
-    return seen
+    return arguments_file
 
 
-def test_everything_goes_to_spark_submit_with_what_ships_the_code(submitted: Path) -> None:
+def test_arguments_are_passed_to_spark_submit_with_the_archive(submitted: Path) -> None:
     assert main(["spark-submit", "--master", "spark://h:7077", "--help", "job.py", "-x"]) == 3
     arguments = submitted.read_text().splitlines()
     assert arguments[-5:] == ["--master", "spark://h:7077", "--help", "job.py", "-x"]
@@ -35,7 +35,7 @@ def test_everything_goes_to_spark_submit_with_what_ships_the_code(submitted: Pat
     assert "spark.executorEnv.PYTHONPATH=./ottla-env" in arguments
 
 
-def test_driver_and_executors_get_their_pythons(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_and_executors_have_their_own_python(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python3.99")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     main(["spark-submit", "job.py"])
@@ -45,12 +45,12 @@ def test_driver_and_executors_get_their_pythons(submitted: Path, monkeypatch: py
     assert str(Path(submit.__file__).parents[3]) in paths
 
 
-def test_a_driver_in_the_cluster_gets_no_path_of_ours(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_in_cluster_mode_has_no_local_python_path(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     main(["spark-submit", "--deploy-mode", "cluster", "job.py"])
     assert "PYSPARK_DRIVER_PYTHON" not in submitted.with_suffix(".env").read_text()
 
 
-def test_without_a_job_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_submit_without_a_job_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark-submit"]) == 2
     assert "name a job" in capsys.readouterr().err

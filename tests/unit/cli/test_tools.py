@@ -1,4 +1,4 @@
-"""The tools against a broker in this process: what they print, and how they end."""
+"""Topics, console clients and consumer groups on the command line, against a broker in this process."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def type_in(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text), isatty=lambda: False))
 
 
-def test_a_topic_is_created_described_altered_and_deleted(
+def test_topic_is_created_described_altered_and_deleted(
     at: tuple[str, str], ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = (*at, "--topic", ottla_topic)
-    assert main(["topics", *named, "--create", "--partitions", "2", "--config", "retention.ms=5000"]) == 0
+    topic_arguments = (*at, "--topic", ottla_topic)
+    assert main(["topics", *topic_arguments, "--create", "--partitions", "2", "--config", "retention.ms=5000"]) == 0
     assert f"Created topic {ottla_topic}." in capsys.readouterr().out
-    assert main(["topics", *named, "--describe"]) == 0
+    assert main(["topics", *topic_arguments, "--describe"]) == 0
     output = capsys.readouterr().out.splitlines()
     assert output[0].startswith(f"Topic: {ottla_topic}\tTopicId: ")
     assert output[0].endswith("PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5000")
     assert output[1].startswith(f"\tTopic: {ottla_topic}\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
-    assert main(["topics", *named, "--alter", "--partitions", "3"]) == 0
+    assert main(["topics", *topic_arguments, "--alter", "--partitions", "3"]) == 0
     capsys.readouterr()
-    assert main(["topics", *named, "--describe", "--json"]) == 0
+    assert main(["topics", *topic_arguments, "--describe", "--json"]) == 0
     (described,) = json.loads(capsys.readouterr().out)
     assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
     assert main(["topics", *at, "--list"]) == 0
     assert ottla_topic in capsys.readouterr().out.split()
-    assert main(["topics", *named, "--delete"]) == 0
+    assert main(["topics", *topic_arguments, "--delete"]) == 0
     assert main(["topics", *at, "--list"]) == 0
     assert ottla_topic not in capsys.readouterr().out.split()
 
@@ -70,28 +70,34 @@ def test_a_topic_is_created_described_altered_and_deleted(
         (("--alter", "--topic", "nowhere"), 1, "--partitions"),
     ],
 )
-def test_what_is_refused_is_one_line_and_an_exit_code(
+def test_rejected_topics_command_prints_one_line_and_sets_the_exit_code(
     at: tuple[str, str], arguments: tuple[str, ...], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["topics", *at, *arguments]) == code
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
-def test_creating_twice_is_an_error_unless_asked_otherwise(at: tuple[str, str], ottla_topic: str) -> None:
+def test_create_of_an_existing_topic_fails_without_if_not_exists(at: tuple[str, str], ottla_topic: str) -> None:
     create = ["topics", *at, "--create", "--topic", ottla_topic]
     assert main(create) == 0
     assert main(create) == 1
     assert main([*create, "--if-not-exists"]) == 0
 
 
-def test_lines_become_records_with_keys_and_headers(
+def test_console_producer_parses_keys_and_headers_of_lines(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, b"h1:x,h2:y|k1=one\n|k2=NULL\n")
-    reading = ("parse.key=true", "key.separator==", "parse.headers=true", "headers.delimiter=|", "null.marker=NULL")
-    properties = [word for text in reading for word in ("--property", text)]
+    reader_properties = (
+        "parse.key=true",
+        "key.separator==",
+        "parse.headers=true",
+        "headers.delimiter=|",
+        "null.marker=NULL",
+    )
+    properties = [word for text in reader_properties for word in ("--property", text)]
     assert main(["console-producer", *at, "--topic", ottla_topic, *properties]) == 0
     with KafkaConsumer(
         ottla_topic,
@@ -104,7 +110,7 @@ def test_lines_become_records_with_keys_and_headers(
     assert (second.key, second.value, second.headers) == (b"k2", None, [])
 
 
-def test_a_line_without_its_separator_is_named(
+def test_console_producer_names_a_line_without_key_separator(
     at: tuple[str, str], ottla_topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_in(monkeypatch, b"k\tv\nno separator\n")
@@ -112,14 +118,23 @@ def test_a_line_without_its_separator_is_named(
     assert "No key separator found on line number 2: 'no separator'" in capsys.readouterr().err
 
 
-def test_records_are_printed_as_asked(
+def test_console_consumer_prints_the_requested_parts_of_records(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"one", b"two", b"three"])
-    shown = [
+    print_options = [
         word for text in ("print.key=true", "print.offset=true", "key.separator=|") for word in ("--property", text)
     ]
-    command = ["console-consumer", *at, "--topic", ottla_topic, "--from-beginning", "--max-messages", "2", *shown]
+    command = [
+        "console-consumer",
+        *at,
+        "--topic",
+        ottla_topic,
+        "--from-beginning",
+        "--max-messages",
+        "2",
+        *print_options,
+    ]
     assert main(command) == 0
     out = capsysbinary.readouterr()
     assert out.out == b"Offset:0|k0|one\nOffset:1|k1|two\n"
@@ -129,7 +144,7 @@ def test_records_are_printed_as_asked(
     assert capsysbinary.readouterr().out == b"three\n"
 
 
-def test_records_that_were_not_printed_are_not_committed(
+def test_console_consumer_commits_only_printed_records(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"one", b"two", b"three"])
@@ -140,12 +155,12 @@ def test_records_that_were_not_printed_are_not_committed(
 
 
 @pytest.mark.parametrize("offset", ["2", "EARLIEST", "latest"])
-def test_a_partition_is_read_from_an_offset(
+def test_console_consumer_reads_a_partition_from_an_offset(
     offset: str, at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"0", b"1", b"2"])
-    reading = ("--topic", ottla_topic, "--partition", "0", "--offset", offset, "--timeout-ms", "300")
-    assert main(["console-consumer", *at, *reading]) == 0
+    reader_arguments = ("--topic", ottla_topic, "--partition", "0", "--offset", offset, "--timeout-ms", "300")
+    assert main(["console-consumer", *at, *reader_arguments]) == 0
     assert capsys.readouterr().out.split() == {"2": ["2"], "EARLIEST": ["0", "1", "2"], "latest": []}[offset]
 
 
@@ -161,18 +176,18 @@ def test_a_partition_is_read_from_an_offset(
         ("--skip-message-on-error", "--skip-message-on-error needs --zookeeper"),
     ],
 )
-def test_a_consumer_is_not_started_with_options_that_it_would_ignore(
+def test_console_consumer_rejects_options_without_effect(
     arguments: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["console-consumer", "--bootstrap-server", "127.0.0.1:1", "--topic", "t"]
     assert main([*command, *arguments.replace("--offset -", "--offset=-").split()]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", ["--isolation-level read_committed", "--partition 0"])
-def test_the_consumer_on_zookeeper_has_no_options_of_the_new_one(
+def test_console_consumer_on_zookeeper_rejects_options_of_the_new_consumer(
     arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["console-consumer", "--zookeeper", "127.0.0.1:1", "--topic", "t", *arguments.split()]
@@ -183,28 +198,28 @@ def test_the_consumer_on_zookeeper_has_no_options_of_the_new_one(
 @pytest.mark.parametrize("command", ["topics --list", "create-topic --topic t", "console-consumer --topic t"])
 @pytest.mark.parametrize("empty", ["", " ", ","])
 @pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
-def test_an_empty_address_is_one_line(
+def test_empty_server_address_is_rejected_in_one_line(
     command: str, option: str, empty: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command.split(), option, empty]) == 1
-    said = capsys.readouterr().err
-    assert f"{option}: {empty!r} names no server" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"{option}: {empty!r} names no server" in error
+    assert error.count("\n") == 1
 
 
-def test_unknown_host_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unresolvable_host_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092"]) == 1
     assert "no host name of no-such-host.invalid:9092 can be resolved" in capsys.readouterr().err
 
 
-def test_a_producer_takes_brokers_by_their_old_name(
+def test_console_producer_accepts_broker_list(
     ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_in(monkeypatch, b"one\n")
     at = ottla_broker.bootstrap_servers
     assert main(["console-producer", "--broker-list", at, "--topic", ottla_topic]) == 0
-    reading = ("--topic", ottla_topic, "--from-beginning", "--max-messages", "1")
-    assert main(["console-consumer", "--bootstrap-server", at, *reading]) == 0
+    reader_arguments = ("--topic", ottla_topic, "--from-beginning", "--max-messages", "1")
+    assert main(["console-consumer", "--bootstrap-server", at, *reader_arguments]) == 0
     assert capsys.readouterr().out == "one\n"
 
 
@@ -216,31 +231,31 @@ def test_a_producer_takes_brokers_by_their_old_name(
         ("--describe --group g --state Stable", "--state takes no value with --describe"),
     ],
 )
-def test_a_state_that_no_group_is_in_is_refused(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_consumer_groups_rejects_unknown_states(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["consumer-groups", "--bootstrap-server", "127.0.0.1:1", *arguments.split()]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
-def test_groups_are_chosen_by_state(
+def test_consumer_groups_list_filters_by_state(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"1"])
-    reading = ("--topic", ottla_topic, "--group", ottla_topic, "--from-beginning", "--max-messages", "1")
-    assert main(["console-consumer", *at, *reading]) == 0
-    for states, there in (("empty", True), ("Stable, EMPTY", True), ("Stable", False)):
+    reader_arguments = ("--topic", ottla_topic, "--group", ottla_topic, "--from-beginning", "--max-messages", "1")
+    assert main(["console-consumer", *at, *reader_arguments]) == 0
+    for states, is_listed in (("empty", True), ("Stable, EMPTY", True), ("Stable", False)):
         capsys.readouterr()
         assert main(["consumer-groups", *at, "--list", "--state", states]) == 0
-        assert (ottla_topic in capsys.readouterr().out) is there
+        assert (ottla_topic in capsys.readouterr().out) is is_listed
 
 
-def test_groups_are_listed_and_described_with_their_lag(
+def test_consumer_groups_are_listed_and_described_with_their_lag(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"1", b"2", b"3"])
     group = f"g-{ottla_topic}"
-    reading = [
+    reader_arguments = [
         "console-consumer",
         *at,
         "--topic",
@@ -251,7 +266,7 @@ def test_groups_are_listed_and_described_with_their_lag(
         "--max-messages",
         "3",
     ]
-    assert main(reading) == 0
+    assert main(reader_arguments) == 0
     fill(ottla_broker, ottla_topic, [b"4", b"5"])
     capsys.readouterr()
     assert main(["consumer-groups", *at, "--list"]) == 0
@@ -269,7 +284,7 @@ def test_groups_are_listed_and_described_with_their_lag(
     assert main(["consumer-groups", *at, "--delete", "--group", group]) == 1
 
 
-def test_members_and_states_of_a_group(
+def test_consumer_groups_describe_prints_members_and_state(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(ottla_broker, ottla_topic, [b"1"])
@@ -313,21 +328,21 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: ottla {command}" in capsys.readouterr().out
 
 
-def test_separators_may_be_escaped_and_errors_ignored() -> None:
+def test_key_separators_may_be_escaped_and_errors_ignored() -> None:
     assert Lines.from_properties({"parse.key": "true", "key.separator": "\\t"}).parse(b"a\tb", 1) == (b"a", b"b", [])
     assert Lines.from_properties({"parse.key": "true", "ignore.error": "true"}).parse(b"ab", 1) == (None, b"ab", [])
     with pytest.raises(ConfigurationError, match="line number 7"):
         Lines.from_properties({"parse.key": "true"}).parse(b"ab", 7)
 
 
-def test_a_record_is_printed_with_all_its_parts() -> None:
+def test_record_is_printed_with_all_its_parts() -> None:
     record = ConsumerRecord("t", 1, 0, 2, 3, 1, None, b"v", [("h", None)])
-    everything = {f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")}
-    line = Format.from_properties({**everything, "null.literal": "-"}).line(record)
+    print_all = {f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")}
+    line = Format.from_properties({**print_all, "null.literal": "-"}).line(record)
     assert line == b"LogAppendTime:3\tPartition:1\tOffset:2\th:-\t-\tv\n"
 
 
-def test_columns_are_as_wide_as_kafkas_or_their_widest_cell() -> None:
+def test_table_columns_have_kafkas_width_or_that_of_the_widest_cell() -> None:
     header, row = lines(("A", "B"), [("x" * 20, None)])
     assert header == "A" + " " * 20 + "B"
     assert row == "x" * 20 + " -"

@@ -1,4 +1,4 @@
-"""Regular expressions for topics, read as Kafka's tools read them."""
+"""Regular expressions for topics, interpreted as by Kafka's tools."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from ottla.errors import ConfigurationError
         (".*e", {"one", "three"}),
     ],
 )
-def test_an_expression_has_to_match_the_whole_name(text: str, matching: set[str]) -> None:
-    expected = topic_filter("--topic", text)
-    assert {name for name in ("one", "two", "three") if expected.fullmatch(name)} == matching
+def test_topic_filter_matches_whole_names(text: str, matching: set[str]) -> None:
+    pattern = topic_filter("--topic", text)
+    assert {name for name in ("one", "two", "three") if pattern.fullmatch(name)} == matching
 
 
 @pytest.mark.parametrize("text", ["o(", "[a-z&&[^x]]"])
-def test_what_is_no_expression_is_reported_with_its_option(text: str) -> None:
+def test_invalid_regex_is_reported_with_its_option(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^--topic: .* is an invalid regex: "):
         topic_filter("--topic", text)
 
 
-def test_ottla_topics_says_so_in_one_line(capsys: pytest.CaptureFixture[str], ottla_broker: Broker) -> None:
+def test_ottla_topics_reports_an_invalid_regex_in_one_line(
+    capsys: pytest.CaptureFixture[str], ottla_broker: Broker
+) -> None:
     at = ("--bootstrap-server", ottla_broker.bootstrap_servers)
     assert main(["topics", *at, "--list", "--topic", "o("]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("Error while executing topic command : --topic: o( is an invalid regex")
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Error while executing topic command : --topic: o( is an invalid regex")
+    assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`ottla topics`: filters, and options of actions."""
+"""`ottla topics`: filters of described topics, and the options of each action."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def describe(cluster: Any, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "left"),
+    ("flags", "expected"),
     [
         ((), {"moved": [0, 1], "short": [0, 1], "unled": [0, 1], "whole": [0, 1]}),
         (("--under-replicated-partitions",), {"short": [1]}),
@@ -74,46 +74,48 @@ def describe(cluster: Any, *arguments: str) -> None:
         (("--topics-with-overrides",), {"whole": [0, 1]}),
     ],
 )
-def test_filters_hold_in_json_as_in_text(
-    flags: tuple[str, ...], left: dict[str, list[int]], capsys: pytest.CaptureFixture[str]
+def test_describe_filters_apply_to_json_and_text(
+    flags: tuple[str, ...], expected: dict[str, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster: Any = Cluster()
     describe(cluster, *flags, "--json")
     report = json.loads(capsys.readouterr().out)
-    assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in report} == left
+    assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in report} == expected
     describe(cluster, *flags)
     lines = capsys.readouterr().out.splitlines()
-    assert {line.split("\t")[line.startswith("\t")].removeprefix("Topic: ") for line in lines} == set(left)
+    assert {line.split("\t")[line.startswith("\t")].removeprefix("Topic: ") for line in lines} == set(expected)
     if "--topics-with-overrides" not in flags:
         numbered = [line.split("\t")[1:3] for line in lines if line.startswith("\t")]
-        assert numbered == [[f"Topic: {name}", f"Partition: {n}"] for name, numbers in left.items() for n in numbers]
+        assert numbered == [
+            [f"Topic: {name}", f"Partition: {n}"] for name, numbers in expected.items() for n in numbers
+        ]
 
 
-def test_reassignments_are_printed_and_an_unresponsive_controller_hides_nothing_else(
+def test_describe_prints_reassignments_and_works_without_the_controller(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster: Any = Cluster()
     describe(cluster)
     assert "Isr: 0\tAdding Replicas: 1\tRemoving Replicas: 0\tElr: " in capsys.readouterr().out
 
-    def no_answer(*_: Any, **__: Any) -> Any:
+    def time_out(*_: Any, **__: Any) -> Any:
         raise KafkaTimeoutError
 
-    cluster.list_partition_reassignments = no_answer
+    cluster.list_partition_reassignments = time_out
     describe(cluster, "--under-replicated-partitions")
     report = capsys.readouterr().out
     assert "Adding" not in report
     assert [line.split("\t")[1] for line in report.splitlines()] == ["Topic: moved", "Topic: short"]
 
 
-def test_what_was_changed_is_reported_in_json(
+def test_json_output_lists_the_changed_topics(
     ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = ("--bootstrap-server", ottla_broker.bootstrap_servers, "--json", "--topic", f"{ottla_topic}.x")
+    topic_arguments = ("--bootstrap-server", ottla_broker.bootstrap_servers, "--json", "--topic", f"{ottla_topic}.x")
 
     def report(*arguments: str) -> Any:
         capsys.readouterr()
-        assert main(["topics", *named, *arguments]) == 0
+        assert main(["topics", *topic_arguments, *arguments]) == 0
         return json.loads(capsys.readouterr().out)
 
     assert report("--create") == [f"{ottla_topic}.x"]
@@ -149,16 +151,14 @@ def test_what_was_changed_is_reported_in_json(
         ("--describe --topics-with-overrides --at-min-isr-partitions", "cannot be used together"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_refused(
-    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_option_without_effect_is_rejected(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", *NOWHERE, "--topic", "t", *arguments.split()]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
-def test_partitions_are_selected_by_their_minimum_isr_and_topics_by_id(
+def test_describe_selects_partitions_by_min_isr_and_topics_by_id(
     ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     servers = ottla_broker.bootstrap_servers
@@ -168,11 +168,11 @@ def test_partitions_are_selected_by_their_minimum_isr_and_topics_by_id(
             [NewTopic(f"{ottla_topic}-under", 1, 1, topic_configs=configs), NewTopic(ottla_topic, 1, 1)]
         )
         topic_id = uuid_text(admin.describe_topics([ottla_topic])[ottla_topic].topic_id)
-    named = ("topics", "--bootstrap-server", servers, "--describe")
+    describe_topics = ("topics", "--bootstrap-server", servers, "--describe")
 
     def described(*arguments: str, code: int = 0) -> list[str]:
         capsys.readouterr()
-        assert main([*named, *arguments]) == code
+        assert main([*describe_topics, *arguments]) == code
         return [line.split("\t")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("\t")]
 
     topics = ("--topic", f"{ottla_topic}.*")
@@ -182,7 +182,7 @@ def test_partitions_are_selected_by_their_minimum_isr_and_topics_by_id(
     assert described("--topic-id", "x" * 22, code=1) == []
 
 
-def test_every_option_belongs_to_actions_or_to_all() -> None:
+def test_every_option_belongs_to_some_actions_or_to_all() -> None:
     of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config", "profile"}
     of_some = {option.dest for option in topics.COMMAND.options if isinstance(option, Option) and option.actions}
     assert set(vars(parsed("--list"))) == of_all | of_some

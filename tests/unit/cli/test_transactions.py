@@ -1,4 +1,4 @@
-"""`ottla transactions` against a broker in this process, with a transaction that is open."""
+"""`ottla transactions` against a broker in this process, with an open transaction."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
 
 @pytest.fixture
 def producer(ottla_broker: Broker, topic: str) -> Iterator[KafkaProducer]:
-    """With a transaction open in partition 1, from offset 1 on; its id is the topic's name."""
+    """A producer with an open transaction in partition 1 from offset 1. The topic is its transactional id."""
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as plain:
         plain.send(topic, b"before", partition=1).get(timeout=30)
-    opened = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers, transactional_id=topic)
-    opened.init_transactions()
-    opened.begin_transaction()
-    opened.send(topic, b"open", partition=1).get(timeout=30)
-    yield opened
-    opened.close(timeout=0)
+    transactional_producer = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers, transactional_id=topic)
+    transactional_producer.init_transactions()
+    transactional_producer.begin_transaction()
+    transactional_producer.send(topic, b"open", partition=1).get(timeout=30)
+    yield transactional_producer
+    transactional_producer.close(timeout=0)
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -40,12 +40,12 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def start_offsets(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> list[object]:
-    """Where the producers of partition 1 have begun a transaction."""
+    """Return the start offsets of the transactions of partition 1's producers."""
     assert main([*at, "describe-producers", "--topic", topic, "--partition", "1", "--json"]) == 0
     return [row["start_offset"] for row in rows(capsys)]
 
 
-def test_an_open_transaction_is_listed(
+def test_list_prints_an_open_transaction(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "list", "--transactional-id-pattern", topic]) == 0
@@ -63,7 +63,7 @@ def test_an_open_transaction_is_listed(
     assert topic not in [row["transactional_id"] for row in rows(capsys)]
 
 
-def test_a_transactional_id_is_described_with_its_partitions(
+def test_describe_prints_state_and_partitions_of_a_transactional_id(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "describe", "--transactional-id", topic, "--json"]) == 0
@@ -76,35 +76,35 @@ def test_a_transactional_id_is_described_with_its_partitions(
     assert (state.strip(), timeout.strip(), partitions.strip(), end) == ("CompleteCommit", "60000", "", "")
 
 
-def test_a_transaction_is_aborted_where_it_begins(
+def test_abort_by_start_offset_aborts_the_transaction(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ("--topic", topic, "--partition", "1")
+    partition_arguments = ("--topic", topic, "--partition", "1")
     assert sorted(map(str, start_offsets(at, topic, capsys))) == ["1", "None"]
-    assert main([*at, "abort", *where, "--start-offset", "0"]) == 1
+    assert main([*at, "abort", *partition_arguments, "--start-offset", "0"]) == 1
     assert f"any open transactions starting at offset 0 on partition {topic}-1" in capsys.readouterr().err
-    assert main([*at, "abort", *where, "--start-offset", "1"]) == 0
+    assert main([*at, "abort", *partition_arguments, "--start-offset", "1"]) == 0
     assert start_offsets(at, topic, capsys) == [None, None]
 
 
-def test_a_transaction_is_aborted_by_its_producer(
+def test_abort_by_producer_id_aborts_the_transaction(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ("--topic", topic, "--partition", "1")
-    assert main([*at, "describe-producers", *where, "--json"]) == 0
-    (open_one,) = [row for row in rows(capsys) if row["start_offset"] == 1]
+    partition_arguments = ("--topic", topic, "--partition", "1")
+    assert main([*at, "describe-producers", *partition_arguments, "--json"]) == 0
+    (open_transaction,) = [row for row in rows(capsys) if row["start_offset"] == 1]
     names = {
         "--producer-id": "producer_id",
         "--producer-epoch": "producer_epoch",
         "--coordinator-epoch": "coordinator_epoch",
     }
-    value = [text for option, name in names.items() for text in (option, str(open_one[name]))]
-    assert main([*at, "abort", *where, *value]) == 0
+    value = [text for option, name in names.items() for text in (option, str(open_transaction[name]))]
+    assert main([*at, "abort", *partition_arguments, *value]) == 0
     assert start_offsets(at, topic, capsys) == [None, None]
 
 
 @pytest.mark.parametrize(("output", "sent"), [("-1", 0), ("3", 3)])
-def test_partition_without_markers_has_coordinator_epoch_zero(
+def test_abort_replaces_coordinator_epoch_minus_one_by_zero(
     at: tuple[str, ...], output: str, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs: list[AbortTransactionSpec] = []
@@ -114,7 +114,7 @@ def test_partition_without_markers_has_coordinator_epoch_zero(
     assert specs == [AbortTransactionSpec(TopicPartition("t", 2), 7, 1, sent)]
 
 
-def test_a_transactional_id_is_ended_by_force(
+def test_force_terminate_fences_the_producer(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "forceTerminateTransaction", "--transactionalId", topic]) == 0
@@ -123,7 +123,7 @@ def test_a_transactional_id_is_ended_by_force(
         producer.commit_transaction()
 
 
-def test_what_its_coordinator_knows_of_does_not_hang(
+def test_find_hanging_omits_transactions_known_to_the_coordinator(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for scope in (("--topic", topic), ("--topic", topic, "--partition", "1"), ("--broker-id", "0")):
@@ -133,7 +133,7 @@ def test_what_its_coordinator_knows_of_does_not_hang(
         assert topic not in out
 
 
-def test_what_its_coordinator_has_lost_is_reported(
+def test_find_hanging_reports_transactions_unknown_to_the_coordinator(
     at: tuple[str, ...],
     topic: str,
     producer: KafkaProducer,
@@ -155,22 +155,27 @@ def test_what_its_coordinator_has_lost_is_reported(
     assert rows(capsys) == []
 
 
-def test_what_no_coordinator_counts_hangs() -> None:
-    def opened(number: int) -> OpenTransaction:
+def test_hanging_transaction_lacks_a_coordinator_entry_for_its_partition() -> None:
+    def open_transaction_of(number: int) -> OpenTransaction:
         return OpenTransaction(TopicPartition("t", number), ProducerState(number, 0, 0, 0, None, 5))
 
     def described(*numbers: int) -> TransactionDescription:
         partitions = frozenset(TopicPartition("t", n) for n in numbers)
         return TransactionDescription(0, "Ongoing", 1, 0, 60_000, 1, partitions)
 
-    existing, other_partition, removed, without_id = opened(1), opened(2), opened(3), opened(4)
+    existing, other_partition, removed, without_id = (
+        open_transaction_of(1),
+        open_transaction_of(2),
+        open_transaction_of(3),
+        open_transaction_of(4),
+    )
     ids = {1: "one", 2: "two", 3: "three"}
     descriptions = {"one": described(0, 1), "two": described(1)}
     result = hanging([existing, other_partition, removed, without_id], ids, descriptions)
     assert result == [other_partition, removed, without_id]
 
 
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
+def test_table_columns_have_the_width_of_the_widest_cell() -> None:
     assert tabbed(("Id", "State"), [("123", "x")]) == ["Id \tState\t", "123\tx    \t"]
 
 
@@ -189,16 +194,16 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         (("describe", "--transactional-id", "nowhere"), "nowhere"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     at: tuple[str, ...], arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, *arguments]) == 1
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
 
 
-def test_followers_describe_producers_of_their_replicas(
+def test_describe_producers_of_a_follower_uses_its_replica(
     ottla_cluster: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ("transactions", "--bootstrap-server", ottla_cluster.bootstrap_servers)

@@ -20,7 +20,7 @@ COUNT = 10
 
 @pytest.fixture
 def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
-    """A topic with ten records in its partition 1, the first of them with a key and no text; the group is new."""
+    """Arguments of the command with a new group. Partition 1 has ten records; the first has a key and invalid UTF-8."""
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         values = [b"\xff", None, *(b"%d" % number for number in range(2, COUNT))]
         producer.send_batch(topic, values=values, keys=[b"k", *[None] * (COUNT - 1)], partition=1).get(timeout=10)
@@ -48,7 +48,7 @@ def test_requested_number_of_records_is_reported_and_committed(
     ]
     both = [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
     assert events[1]["partitions"] == events[4]["partitions"] == both
-    # As with Kafka's tool, all of the poll count here, and only the wanted ones below.
+    # As in Kafka's tool, this counts all records of the poll; the partitions below count the requested ones.
     assert events[2]["count"] == COUNT
     assert events[2]["partitions"] == [{"topic": topic, "partition": 1, "count": 4, "minOffset": 0, "maxOffset": 3}]
     assert events[3]["offsets"] == [{"topic": topic, "partition": 1, "offset": 4}]
@@ -72,7 +72,9 @@ def test_verbose_reports_each_record(
     assert not [event for event in events if event["name"] == "offsets_committed"]
 
 
-def test_a_file_and_options_are_taken(at: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_config_and_options_are_applied(
+    at: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = tmp_path / "consumer.properties"
     config.write_text(
         "max.poll.records=3\nauto.offset.reset=latest\ngroup.id=other\nvalue.deserializer=no.such.Class\n"
@@ -85,7 +87,7 @@ def test_a_file_and_options_are_taken(at: tuple[str, ...], tmp_path: Path, capsy
     assert [e["count"] for e in map(json.loads, lines) if e["name"] == "records_consumed"] == [3, 3]
 
 
-def test_a_commit_that_fails_is_reported(
+def test_failed_commit_is_reported(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_consumer: KafkaConsumer, _offsets: object) -> None:
@@ -99,7 +101,7 @@ def test_a_commit_that_fails_is_reported(
     assert event["offsets"] == [{"topic": topic, "partition": 1, "offset": 1}]
 
 
-def test_who_is_fenced_ends_in_order(
+def test_fenced_consumer_shuts_down_cleanly(
     at: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_consumer: KafkaConsumer, _offsets: object) -> None:
@@ -114,7 +116,7 @@ def test_who_is_fenced_ends_in_order(
     assert names[-2:] == ["shutdown_complete", "shutdown_requested"]
 
 
-def test_a_commit_that_a_signal_interrupts_is_made_again(
+def test_commit_interrupted_by_a_signal_is_retried(
     ottla_broker: Broker,
     at: tuple[str, ...],
     topic: str,
@@ -138,7 +140,7 @@ def test_a_commit_that_a_signal_interrupts_is_made_again(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order(at: tuple[str, ...], number: signal.Signals) -> None:
+def test_signal_shuts_the_consumer_down_cleanly(at: tuple[str, ...], number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-m", "ottla", *at], stdout=subprocess.PIPE) as tool:
         assert tool.stdout is not None
         while json.loads(tool.stdout.readline())["name"] != "offsets_committed":
@@ -149,7 +151,7 @@ def test_a_signal_ends_it_in_order(at: tuple[str, ...], number: signal.Signals) 
     assert tool.returncode == 128 + number
 
 
-def test_without_an_offset_or_a_policy_it_ends_in_order(
+def test_reset_policy_none_without_offset_ends_the_consumer_with_an_error(
     at: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--reset-policy", "none"]) == 1
@@ -159,7 +161,7 @@ def test_without_an_offset_or_a_policy_it_ends_in_order(
     assert json.loads(printed.out.splitlines()[-1])["name"] == "shutdown_requested"
 
 
-def test_no_broker_is_an_error_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_broker_fails_after_the_api_timeout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "consumer.properties"
     config.write_text("default.api.timeout.ms=100\n")
     requests = ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--group-id", "g", "--command-config", str(config))
@@ -175,11 +177,11 @@ def test_no_broker_is_an_error_in_time(tmp_path: Path, capsys: pytest.CaptureFix
         (("--command-config", "a", "--consumer.config", "a"), "together"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--group-id", "g")
     assert main(["verifiable-consumer", *at, *arguments]) == 1
-    said = capsys.readouterr()
-    assert words in said.err
-    assert (said.err.count("\n"), said.out) == (1, "")
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.err.count("\n"), printed.out) == (1, "")

@@ -26,7 +26,7 @@ def output(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_each_record_is_reported_and_lies_where_it_is_said_to_lie(
+def test_each_record_is_reported_with_its_partition_and_offset(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--value-prefix", "7", "--repeating-keys", "3", "--message-create-time", str(NOON))
@@ -47,7 +47,7 @@ def test_each_record_is_reported_and_lies_where_it_is_said_to_lie(
 
 
 def records(broker: Broker, topic: str) -> list[tuple[int, int, Any]]:
-    """All that lies in a topic of two partitions."""
+    """Return partition, offset and record for all records of a topic of two partitions."""
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         consumer.assign(partitions)
@@ -59,7 +59,7 @@ def records(broker: Broker, topic: str) -> list[tuple[int, int, Any]]:
     return result
 
 
-def test_refused_records_are_reported_by_the_names_of_java(
+def test_failed_record_is_reported_with_javas_exception_class(
     at: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "producer.properties"
@@ -67,34 +67,32 @@ def test_refused_records_are_reported_by_the_names_of_java(
     assert main([*at, "--max-messages", "1", "--producer.config", str(config)]) == 0
     deprecated, *lines = capsys.readouterr().out.splitlines()
     assert deprecated.startswith("Option --producer.config has been deprecated")
-    _, refused, _, data = map(json.loads, lines)
-    assert list(refused)[1:] == ["name", "topic", "key", "value", "exception", "message"]
-    assert refused["exception"] == "class org.apache.kafka.common.errors.RecordTooLargeException"
-    assert (refused["name"], refused["key"], refused["value"]) == ("producer_send_error", None, "0")
+    _, failed, _, data = map(json.loads, lines)
+    assert list(failed)[1:] == ["name", "topic", "key", "value", "exception", "message"]
+    assert failed["exception"] == "class org.apache.kafka.common.errors.RecordTooLargeException"
+    assert (failed["name"], failed["key"], failed["value"]) == ("producer_send_error", None, "0")
     assert (data["sent"], data["acked"], data["avg_throughput"]) == (1, 0, 0.0)
 
 
-def test_a_topic_that_cannot_be_is_reported_by_each_record(
-    ottla_broker: Broker, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_topic_is_reported_for_each_record(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
     address = ottla_broker.bootstrap_servers
     assert main(["verifiable-producer", "--bootstrap-server", address, "--topic", "a b", "--max-messages", "2"]) == 0
-    refused = [event for event in output(capsys) if event["name"] == "producer_send_error"]
-    assert [event["value"] for event in refused] == ["0", "1"]
-    assert {event["exception"] for event in refused} == {"class org.apache.kafka.common.errors.InvalidTopicException"}
+    failed = [event for event in output(capsys) if event["name"] == "producer_send_error"]
+    assert [event["value"] for event in failed] == ["0", "1"]
+    assert {event["exception"] for event in failed} == {"class org.apache.kafka.common.errors.InvalidTopicException"}
 
 
-def test_a_rate_is_not_passed(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_throughput_is_not_exceeded(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--max-messages", "21", "--throughput", "200"]) == 0
     events = output(capsys)
-    # The one after the 20th waits until 20 / 200 s have gone by.
+    # The record after the 20th waits until 20 / 200 s have passed.
     assert events[-2]["timestamp"] - events[0]["timestamp"] >= 95
     assert events[-1]["target_throughput"] == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_a_summary(at: tuple[str, ...], number: signal.Signals) -> None:
-    # After two records it waits for ever.
+def test_signal_ends_the_producer_with_a_summary(at: tuple[str, ...], number: signal.Signals) -> None:
+    # After two records it waits forever.
     with started(*at, "--throughput", "0", "--acks", "1") as tool:
         assert tool.stdout is not None
         names = [json.loads(tool.stdout.readline())["name"] for _ in range(3)]
@@ -105,7 +103,7 @@ def test_a_signal_ends_it_with_a_summary(at: tuple[str, ...], number: signal.Sig
     assert tool.returncode == 128 + number
 
 
-def test_a_signal_ends_it_while_no_broker_can_be_reached() -> None:
+def test_signal_ends_the_producer_while_no_broker_is_reachable() -> None:
     with started("verifiable-producer", "--bootstrap-server", "127.0.0.1:1", "--topic", "t") as tool:
         assert tool.stdout is not None
         tool.stdout.readline()
@@ -135,10 +133,10 @@ def test_closed_pipe_ends_the_tool(at: tuple[str, ...]) -> None:
         (("--bootstrap-server", "127.0.0.1:1", "--command-config", "a", "--producer.config", "a"), "together"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(
+def test_invalid_arguments_are_rejected_in_one_line(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["verifiable-producer", "--topic", "t", *arguments]) == 1
-    said = capsys.readouterr()
-    assert words in said.err
-    assert (said.err.count("\n"), said.out) == (1, "")
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.err.count("\n"), printed.out) == (1, "")

@@ -13,7 +13,7 @@ from ottla.cli.storage import zookeeper_shell
 
 
 class Znodes:
-    """The calls of ZkClient that the tool needs."""
+    """The methods of ZkClient that the command needs, on a dictionary."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, bytes] = {
@@ -77,7 +77,7 @@ def test_zookeeper_shell_runs_the_commands_of_standard_input(
 
 
 @pytest.mark.usefixtures("znodes")
-def test_zookeeper_shell_refuses_unknown_commands_and_addresses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zookeeper_shell_rejects_unknown_commands_and_addresses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zookeeper-shell", "localhost:2181", "rmr", "/"]) == 1
     assert "expected one of ls PATH" in capsys.readouterr().err
     assert main(["zookeeper-shell", "localhost:x"]) == 1

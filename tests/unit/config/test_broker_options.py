@@ -1,4 +1,4 @@
-"""The broker's options where they depend on each other."""
+"""Broker configs that depend on each other: listeners, inter-broker connections, ZooKeeper and authorization."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import ConfigurationError
 
 
-def test_the_default_is_one_node_on_loopback() -> None:
+def test_default_broker_config_is_one_node_on_loopback() -> None:
     config = BrokerConfig.from_kafka({})
     assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     assert config.data_dirs == ("./ottla-data",)
@@ -23,22 +23,22 @@ def test_the_default_is_one_node_on_loopback() -> None:
         ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
     ],
 )
-def test_listeners_are_read_as_kafka_reads_them(text: str, endpoint: Endpoint) -> None:
+def test_listeners_are_parsed_as_by_kafka(text: str, endpoint: Endpoint) -> None:
     assert BrokerConfig.from_kafka({"listeners": text}).listeners == (endpoint,)
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "PLAINTEXT://host", "PLAINTEXT://h:99999", "A://h:1,A://h:2"])
-def test_a_wrong_listener_is_refused_with_its_text(text: str) -> None:
+def test_malformed_listener_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="listeners"):
         BrokerConfig.from_kafka({"listeners": text})
 
 
-def test_a_protocol_that_is_not_served_is_named() -> None:
+def test_unknown_security_protocol_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"listener\.security\.protocol\.map.*TLS is none of"):
         BrokerConfig.from_kafka({"listener.security.protocol.map": "A:TLS"})
 
 
-def test_options_of_one_listener_beat_those_of_all() -> None:
+def test_listener_configs_override_broker_configs() -> None:
     config = BrokerConfig.from_kafka(
         {
             "listeners": "SSL://h:1,INSIDE://h:2",
@@ -66,7 +66,7 @@ def test_options_of_one_listener_beat_those_of_all() -> None:
         ({"inter.broker.listener.name": "inside"}, "INSIDE", "SSL"),
     ],
 )
-def test_brokers_meet_on_the_listener_that_is_named_or_speaks_their_protocol(
+def test_inter_broker_listener_is_chosen_by_name_or_protocol(
     options: dict[str, str], name: str | None, protocol: str
 ) -> None:
     listeners = "INSIDE://h:1,SSL://h:2,PLAINTEXT://h:3"
@@ -93,12 +93,12 @@ def test_brokers_meet_on_the_listener_that_is_named_or_speaks_their_protocol(
         ),
     ],
 )
-def test_brokers_that_could_not_meet_do_not_start(options: dict[str, str], message: str) -> None:
+def test_missing_inter_broker_listener_is_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         BrokerConfig(options)
 
 
-def test_an_advertised_listener_must_be_a_listener_that_can_be_reached() -> None:
+def test_advertised_listener_must_be_a_listener_and_reachable() -> None:
     with pytest.raises(ConfigurationError, match="OUTSIDE is not among listeners"):
         BrokerConfig.from_kafka(
             {
@@ -110,13 +110,13 @@ def test_an_advertised_listener_must_be_a_listener_that_can_be_reached() -> None
         BrokerConfig.from_kafka({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"})
 
 
-def test_node_id_and_log_dirs_win_over_their_older_names() -> None:
+def test_node_id_and_log_dirs_override_broker_id_and_log_dir() -> None:
     config = BrokerConfig.from_kafka({"broker.id": 1, "node.id": 2, "log.dir": "/a", "log.dirs": "/b,/c"})
     assert config.id == 2
     assert config.data_dirs == ("/b", "/c")
 
 
-def test_acls_need_a_zookeeper_that_knows_the_broker() -> None:
+def test_zookeeper_set_acl_requires_a_client_certificate() -> None:
     with pytest.raises(ConfigurationError, match=r"zookeeper\.set\.acl.*zookeeper\.ssl\.keystore\.location"):
         BrokerConfig({"zookeeper.set.acl": "true"})
     secured = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "broker.pem"}
@@ -130,11 +130,11 @@ def test_invalid_zookeeper_address_is_reported(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "meant"),
+    ("value", "connect_string"),
     [("h:2181,", "h:2181"), ("a:1, b:2/kafka/prod", "a:1,b:2/kafka/prod"), ("[::1]:2181", "[::1]:2181")],
 )
-def test_addresses_of_zookeeper_are_those_of_its_clients(value: str, meant: str) -> None:
-    assert BrokerConfig({"zookeeper.connect": value}).zookeeper_connect == meant
+def test_zookeeper_connect_is_normalized(value: str, connect_string: str) -> None:
+    assert BrokerConfig({"zookeeper.connect": value}).zookeeper_connect == connect_string
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,17 @@ def test_addresses_of_zookeeper_are_those_of_its_clients(value: str, meant: str)
         "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     ],
 )
-def test_kafkas_authorizers_are_one_here(name: str) -> None:
+def test_authorizer_classes_of_kafka_are_accepted(name: str) -> None:
     assert BrokerConfig({"authorizer.class.name": name}).authorizer_class_name == "AclAuthorizer"
 
 
-def test_broker_does_not_start_with_an_unknown_authorizer() -> None:
+def test_unknown_authorizer_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"'org\.example\.MyAuthorizer' .*: expected one of AclAuthorizer"):
         BrokerConfig({"authorizer.class.name": "org.example.MyAuthorizer"})
     assert not BrokerConfig({"authorizer.class.name": ""}).authorizer_class_name
 
 
-def test_super_users_stand_between_semicolons_as_their_names_have_commas() -> None:
+def test_super_users_are_separated_by_semicolons() -> None:
     config = BrokerConfig({"super.users": "User:CN=admin,O=x; User:bob;"})
     assert config.super_users == ("User:CN=admin,O=x", "User:bob")
     for value in ("admin", "User:", ":admin", "User:admin,User:bob", "user:admin"):

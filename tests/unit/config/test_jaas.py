@@ -1,3 +1,5 @@
+"""JAAS lines in configs: parsing, logins of clients and brokers, and SASL listeners."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,29 +23,29 @@ OPTION = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
         (f"{PLAIN} required", {}),
     ],
 )
-def test_lines_are_read_as_java_reads_them(line: str, options: dict[str, str]) -> None:
+def test_jaas_line_is_parsed_as_by_java(line: str, options: dict[str, str]) -> None:
     assert jaas(line) == Jaas("PlainLoginModule", options)
 
 
 @pytest.mark.parametrize(
     "line", ["", "PlainLoginModule", f'{PLAIN} required username="hush', f"{PLAIN} required = hush;"]
 )
-def test_what_is_no_such_line_is_refused_without_being_shown(line: str) -> None:
+def test_malformed_jaas_line_is_rejected_without_its_secrets(line: str) -> None:
     with pytest.raises(ValueError, match="expected a JAAS line") as raised:
         jaas(line)
     assert "hush" not in str(raised.value)
 
 
-def test_clients_log_in_by_plain_and_scram() -> None:
+def test_client_login_accepts_plain_scram_and_oauthbearer_modules() -> None:
     for module in ("plain.PlainLoginModule", "scram.ScramLoginModule"):
-        reported = login(f'org.apache.kafka.common.security.{module} required username="u" password="p";').options
-        assert reported == {"username": "u", "password": "p"}
+        options = login(f'org.apache.kafka.common.security.{module} required username="u" password="p";').options
+        assert options == {"username": "u", "password": "p"}
     assert login('x.OAuthBearerLoginModule required clientId="c";').options == {"clientId": "c"}
     with pytest.raises(ValueError, match="PlainLoginModule"):
         login('com.sun.security.auth.module.Krb5LoginModule required username="u" password="p";')
 
 
-def test_a_broker_knows_the_users_of_its_line() -> None:
+def test_plain_passwords_come_from_the_jaas_line() -> None:
     line = f'{PLAIN} required username="broker" password="b" user_broker="b" user_alice="a";'
     config = BrokerConfig({**LISTENERS, OPTION: line})
     assert config.passwords("SASL_PLAINTEXT") == {"broker": "b", "alice": "a"}
@@ -60,7 +62,7 @@ def test_a_broker_knows_the_users_of_its_line() -> None:
         ({OPTION: "a.ScramLoginModule required;"}, rf"{OPTION}: expected …PlainLoginModule"),
     ],
 )
-def test_a_sasl_listener_without_what_it_needs_is_named(options: dict[str, str], message: str) -> None:
+def test_incomplete_sasl_listener_is_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         BrokerConfig({**LISTENERS, **options})
 
@@ -72,21 +74,21 @@ def test_a_sasl_listener_without_what_it_needs_is_named(options: dict[str, str],
         ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, rf'{OPTION}: username="…" and password="…" are wanted'),
     ],
 )
-def test_brokers_that_could_not_log_in_do_not_start(options: dict[str, str], message: str) -> None:
-    between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+def test_incomplete_inter_broker_login_is_rejected(options: dict[str, str], message: str) -> None:
+    inter_broker = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
     with pytest.raises(ConfigurationError, match=message):
-        BrokerConfig({**LISTENERS, **between, OPTION: f"{PLAIN} required;", **options})
+        BrokerConfig({**LISTENERS, **inter_broker, OPTION: f"{PLAIN} required;", **options})
 
 
-def test_a_broker_logs_in_as_its_line_says() -> None:
+def test_inter_broker_login_uses_username_and_password_of_the_jaas_line() -> None:
     line = f'{PLAIN} required username="broker" password="b" user_broker="b";'
-    between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
-    config = BrokerConfig({**LISTENERS, **between, OPTION: line, "sasl.mechanism.inter.broker.protocol": "PLAIN"})
-    mechanism, reported = config.broker_login()
-    assert (mechanism, reported["username"], reported["password"]) == ("PLAIN", "broker", "b")
+    inter_broker = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    config = BrokerConfig({**LISTENERS, **inter_broker, OPTION: line, "sasl.mechanism.inter.broker.protocol": "PLAIN"})
+    mechanism, options = config.broker_login()
+    assert (mechanism, options["username"], options["password"]) == ("PLAIN", "broker", "b")
 
 
-def test_a_broker_shows_a_token_as_its_line_says() -> None:
+def test_inter_broker_oauthbearer_login_uses_claims_of_the_jaas_line() -> None:
     option = OPTION.replace("plain.sasl", "oauthbearer.sasl")
     options = {
         **LISTENERS,
@@ -99,10 +101,10 @@ def test_a_broker_shows_a_token_as_its_line_says() -> None:
     assert config.broker_login() == ("OAUTHBEARER", {"unsecuredLoginStringClaim_sub": "b"})
 
 
-def test_a_listener_has_its_own_rules_of_tokens() -> None:
-    own = "listener.name.sasl_plaintext.sasl.oauthbearer.expected.audience"
+def test_oauthbearer_configs_may_differ_per_listener() -> None:
+    listener_config = "listener.name.sasl_plaintext.sasl.oauthbearer.expected.audience"
     options = {**LISTENERS, "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "me"}
-    tokens = BrokerConfig({**options, own: "kafka"}).oauth_of("SASL_PLAINTEXT")
+    tokens = BrokerConfig({**options, listener_config: "kafka"}).oauth_of("SASL_PLAINTEXT")
     assert tokens.sasl_oauthbearer_expected_audience == ("kafka",)
     assert tokens.sasl_oauthbearer_expected_issuer == "me"
     option = "sasl.oauthbearer.jwks.endpoint.url"
@@ -110,7 +112,7 @@ def test_a_listener_has_its_own_rules_of_tokens() -> None:
         BrokerConfig({**options, f"listener.name.sasl_plaintext.{option}": "keys"})
 
 
-def test_how_long_a_client_is_known_may_differ_by_listener_and_mechanism() -> None:
+def test_max_reauth_ms_may_differ_per_listener_and_mechanism() -> None:
     options = {
         "listeners": "SASL_PLAINTEXT://h:1,SASL_SSL://h:2",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",

@@ -1,4 +1,4 @@
-"""Kafka 4's own server.properties."""
+"""The server.properties of Kafka 4, with configs that only Kafka uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SHIPPED = {
 }
 
 
-def test_shipped_file_makes_a_broker_and_one_line_says_what_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+def test_kafkas_server_properties_are_accepted_and_ignored_configs_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     config = BrokerConfig.from_kafka(SHIPPED)
     assert config.id == 1
     assert config.listeners == (Endpoint("PLAINTEXT", "", 9092),)
@@ -33,13 +35,13 @@ def test_shipped_file_makes_a_broker_and_one_line_says_what_is_ignored(caplog: p
     assert "num.network.threads (an event loop serves all connections" in line
 
 
-def test_node_without_the_role_broker_is_rejected() -> None:
+def test_process_roles_without_broker_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="process.roles: 'controller' is not allowed"):
         BrokerConfig.from_kafka({**SHIPPED, "process.roles": "controller"})
 
 
 @pytest.mark.parametrize("name", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
-def test_quorum_of_several_nodes_is_rejected_without_zookeeper(name: str) -> None:
+def test_controller_quorum_of_several_nodes_requires_zookeeper(name: str) -> None:
     quorum = {**SHIPPED, name: "1@a:9093,2@b:9093"}
     with pytest.raises(ConfigurationError, match=f"{name}: .* set zookeeper.connect"):
         BrokerConfig.from_kafka(quorum)

@@ -1,4 +1,4 @@
-"""Options: read from Kafka's names and from Python's, checked, frozen."""
+"""Options of configs: Kafka's names and Python's, validation, defaults, immutability."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.errors import ConfigurationError
 
 
 class Example(Config, subject="example"):
-    linger_ms = Option(5.0, number(at_least=0), "How long to wait.")
+    linger_ms = Option(5.0, number(at_least=0), "Delay.")
     acks = Option("all", one_of("all", "0", "1", aliases={-1: "all"}), "Who acknowledges.")
     enable_it = Option(False, boolean, "Switch.")
     names = Option[tuple[str, ...]]((), words(), "Names.")
     batch_size = Option(16384, integer(0), "Bytes.")
 
 
-def test_kafka_names_and_python_names_mean_the_same() -> None:
+def test_kafka_names_and_python_names_are_equivalent() -> None:
     assert Example.from_kafka({"linger.ms": "20"}).linger_ms == Example.from_keywords(linger_ms=20).linger_ms == 20.0
 
 
-def test_defaults_stand_where_nothing_is_given() -> None:
+def test_unset_options_have_defaults() -> None:
     config = Example.from_kafka({})
     assert (config.linger_ms, config.acks, config.batch_size) == (5.0, "all", 16384)
 
@@ -41,31 +41,31 @@ def test_defaults_stand_where_nothing_is_given() -> None:
         ("batch.size", True, "whole number"),
     ],
 )
-def test_a_wrong_value_names_option_value_and_what_is_allowed(key: str, value: object, allowed: str) -> None:
+def test_invalid_value_error_names_option_value_and_allowed_values(key: str, value: object, allowed: str) -> None:
     with pytest.raises(ConfigurationError, match=allowed) as error:
         Example.from_kafka({key: value})
     assert key in str(error.value)
     assert repr(value) in str(error.value)
 
 
-def test_a_wrong_secret_is_not_shown() -> None:
+def test_invalid_secret_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl\.jaas\.config: (?!.*hush).*not allowed"):
         ConsumerConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "SomeModule required password=hush"})
 
 
-def test_an_unknown_keyword_is_a_type_error_that_names_the_nearest() -> None:
+def test_unknown_keyword_raises_type_error_with_a_suggestion() -> None:
     with pytest.raises(TypeError, match=r"lingerms.*did you mean linger_ms"):
         Example.from_keywords(lingerms=1)
 
 
-def test_an_unknown_kafka_name_is_a_warning_that_names_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_kafka_name_logs_a_warning_with_a_suggestion(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "ottla.config"):
         config = Example.from_kafka({"linger.m": "1"})
     assert "did you mean linger.ms?" in caplog.text
     assert config.originals == {"linger.m": "1"}
 
 
-def test_options_are_frozen_and_replace_makes_a_copy() -> None:
+def test_config_is_immutable_and_replace_returns_a_copy() -> None:
     config = Example.from_kafka({"acks": "1"})
     with pytest.raises(AttributeError, match=r"linger\.ms"):
         config.linger_ms = 3.0
@@ -73,7 +73,7 @@ def test_options_are_frozen_and_replace_makes_a_copy() -> None:
     assert (changed.linger_ms, changed.acks, config.linger_ms) == (3.0, "1", 5.0)
 
 
-def test_a_required_option_is_asked_for() -> None:
+def test_missing_required_option_is_rejected() -> None:
     class Needs(Config):
         bootstrap_servers = Option[str](REQUIRED, text, "Where to begin.")
 
@@ -81,13 +81,13 @@ def test_a_required_option_is_asked_for() -> None:
         Needs.from_kafka({})
 
 
-def test_passwords_are_not_shown() -> None:
+def test_repr_hides_passwords() -> None:
     assert "secret" not in repr(Example({"ssl.key.password": "secret"}))
 
 
-def test_lists_come_from_text_and_from_sequences() -> None:
+def test_list_option_accepts_text_and_sequences() -> None:
     assert Example.from_kafka({"names": "a, b"}).names == Example.from_keywords(names=["a", "b"]).names == ("a", "b")
 
 
-def test_an_alias_is_another_spelling() -> None:
+def test_alias_is_converted_to_the_canonical_value() -> None:
     assert Example.from_keywords(acks=-1).acks == "all"

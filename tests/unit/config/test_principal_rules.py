@@ -1,3 +1,5 @@
+"""Rules that map distinguished names of certificates to principals."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,11 +28,11 @@ NAME = "CN=kafka-server1,OU=KAFKA,O=Org,C=DE"
         ("", None),
     ],
 )
-def test_the_first_rule_that_fits_the_whole_name_counts(rules: str, expected: str | None) -> None:
+def test_first_rule_that_matches_the_whole_name_applies(rules: str, expected: str | None) -> None:
     assert mapped(principal_rules(rules), NAME) == expected
 
 
 @pytest.mark.parametrize("rules", ["RULE:a/b", "RULE:(/b/", "default", "DEFAULT RULE:a/b/", "RULE:a/b/X"])
-def test_what_is_no_rule_is_refused_with_its_option(rules: str) -> None:
+def test_malformed_principal_mapping_rule_is_rejected(rules: str) -> None:
     with pytest.raises(ConfigurationError, match=r"ssl\.principal\.mapping\.rules"):
         BrokerConfig({"ssl.principal.mapping.rules": rules})

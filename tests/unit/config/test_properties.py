@@ -1,4 +1,4 @@
-"""Java's properties files."""
+"""Java's properties files: parsing, missing files, overrides."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ottla.errors import ConfigurationError
         ("a=1\na=2", {"a": "2"}),
     ],
 )
-def test_a_file_is_read_as_java_reads_it(source: str, expected: dict[str, str]) -> None:
+def test_properties_are_parsed_as_by_java(source: str, expected: dict[str, str]) -> None:
     assert properties.parse(source) == expected
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_properties_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"server\.properties.*No such file"):
         properties.load(tmp_path / "server.properties")
 
 
-def test_an_override_needs_an_equals_sign() -> None:
+def test_override_requires_an_equals_sign() -> None:
     assert properties.override("a=b=c") == ("a", "b=c")
     with pytest.raises(ConfigurationError, match="key=value"):
         properties.override("a")

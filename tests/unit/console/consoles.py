@@ -1,4 +1,4 @@
-"""Consoles for tests: the application in this process, and a browser without JavaScript."""
+"""Consoles for tests: the application in this process, and a client that acts as a browser without JavaScript."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConsoleBrowser:
         self.client = client
 
     def text(self, path: str, status: int = 200) -> str:
-        """Return the text of a page, which has to have this status."""
+        """Return the text of a page, and check its status."""
         response = self.client.get(path)
         assert response.status_code == status, response.text
         return str(response.text)
@@ -37,7 +37,7 @@ class ConsoleBrowser:
         """Wait until the console has the first lists of the cluster."""
         deadline = time.monotonic() + SECONDS
         while self.client.get("/").status_code == 503 and time.monotonic() < deadline:
-            pass  # the page has waited
+            pass  # the request itself waits for the lists
 
     def token(self, path: str) -> str:
         """Return the CSRF token of a form on a page."""
@@ -57,7 +57,6 @@ class ConsoleBrowser:
         return text
 
     def log_in(self, name: str, password: str = PASSWORD, status: int = 303) -> str:
-        """Log in."""
         return self.post("/login", {"name": name, "password": password}, form="/login", status=status)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 
 class FakeRegistry:
-    """Answers by path; a path without an answer is 404."""
+    """Responses by path; a path without one is answered with 404."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.answers: dict[str, dict[str, Any]] = {}
+        self.responses: dict[str, dict[str, Any]] = {}
         self.requests: list[str] = []
         self.credentials: set[str | None] = set()
 
@@ -28,9 +28,9 @@ def schema_registry() -> Iterator[FakeRegistry]:
         def do_GET(self) -> None:
             registry.requests.append(self.path)
             registry.credentials.add(self.headers["Authorization"])
-            answer = registry.answers.get(self.path)
-            body = json.dumps(answer or {"error_code": 40403, "message": "Schema not found"}).encode()
-            self.send_response(200 if answer else 404)
+            response = registry.responses.get(self.path)
+            body = json.dumps(response or {"error_code": 40403, "message": "Schema not found"}).encode()
+            self.send_response(200 if response else 404)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

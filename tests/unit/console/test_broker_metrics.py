@@ -32,7 +32,7 @@ kafka_server_quota_byte_rate{resource="Unknown",user="",clientId="x"} 1
 """
 
 
-def test_labels_are_unescaped() -> None:
+def test_metric_labels_are_unescaped() -> None:
     assert list(samples_of('m{a="x\u2028m 1\r"} 2\n', "m")) == [MetricSample("m", {"a": "x\u2028m 1\r"}, 2)]
     page = 'm{a="1",b="x \\"y\\" \\\\ }\\n"} -1.5E3 1700000000\nm 2\nm{broken 3\nother 4\n'
     assert list(samples_of(page, "m")) == [
@@ -42,12 +42,12 @@ def test_labels_are_unescaped() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "file:///etc/passwd", "http://", "http://me:secret@a:1/metrics", "a:1/b?c"])
-def test_address_that_is_no_page_is_rejected(address: str) -> None:
+def test_malformed_metrics_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigurationError, match="--broker-metrics"):
         MetricPages([address], [])
 
 
-def test_throttled_clients_come_first_and_have_the_limit_that_applies() -> None:
+def test_quota_usage_lists_throttled_clients_first_with_their_limit() -> None:
     importer, ann, other = usage_of({"a:1": QUOTA_PAGE, "b:1": ""})
     assert importer == UsageRow("a:1", "producer_byte_rate", "", "importer", 64634, 1634.12)
     assert (ann.user, ann.rate, ann.throttle_ms) == ("ann", 12.5, 0)
@@ -63,7 +63,7 @@ def test_throttled_clients_come_first_and_have_the_limit_that_applies() -> None:
     assert ann.limit({}) is None
 
 
-def test_rows_of_very_many_clients_are_limited() -> None:
+def test_quota_usage_rows_are_limited() -> None:
     lines = [
         f'kafka_server_quota_byte_rate{{resource="Produce",user="",clientId="c{i}"}} {i}' for i in range(MAX_ROWS + 10)
     ]
@@ -76,7 +76,7 @@ def counters(**groups: int) -> str:
     return "other 1\n" + "".join(f'{REBALANCES}{{consumergroup="{name}"}} {n}\n' for name, n in groups.items())
 
 
-def test_rebalances_of_ten_minutes_are_added_up_over_brokers_and_restarts() -> None:
+def test_recent_rebalances_are_summed_over_brokers_and_restarts() -> None:
     recent = RecentRebalances()
     recent.update(0, {"a": "other 1\n", "b": ""})
     assert recent.for_group("g") is None
@@ -112,17 +112,17 @@ ottla_log_flush_longest_running_seconds{logDirectory="/data/a"} 0
 """
 
 
-def test_slow_and_hanging_directories_come_first() -> None:
-    hanging = 'ottla_log_flush_longest_running_seconds{logDirectory="/data/a"} 42\n'
-    hangs, slow, fast = flush_rows({"a:1": FLUSH_PAGE, "b:1": hanging})
-    assert (hangs.address, hangs.directory, hangs.hangs, hangs.is_slow) == ("b:1", "/data/a", True, True)
+def test_flush_rows_list_hanging_and_slow_directories_first() -> None:
+    hanging_page = 'ottla_log_flush_longest_running_seconds{logDirectory="/data/a"} 42\n'
+    hanging, slow, fast = flush_rows({"a:1": FLUSH_PAGE, "b:1": hanging_page})
+    assert (hanging.address, hanging.directory, hanging.hangs, hanging.is_slow) == ("b:1", "/data/a", True, True)
     assert slow == FlushRow("a:1", "/data/b", 7, 812.5, 2, 0)
     assert (slow.hangs, slow.is_slow) == (False, True)
     assert fast == FlushRow("a:1", "/data/a", 0, None, 0, 0)
     assert not fast.is_slow
 
 
-def test_full_disks_come_first_and_others_are_left_out() -> None:
+def test_full_disks_lists_the_fullest_first_and_omits_others() -> None:
     sizes = {"/full": (0, 100), "/nearly": (9, 100), "/half": (50, 100), "/unknown": (0, 0)}
     page = "".join(
         f'ottla_log_directory_free_bytes{{logDirectory="{path}"}} {free}\n'
@@ -132,7 +132,7 @@ def test_full_disks_come_first_and_others_are_left_out() -> None:
     assert full_disks({"a:1": page, "b:1": ""}) == [FullDisk(0, 0, "a:1", "/full"), FullDisk(9, 9, "a:1", "/nearly")]
 
 
-def test_full_disk_has_no_free_space_and_an_unknown_one_has_none_to_show() -> None:
+def test_log_dir_size_zero_is_full_and_unknown_size_is_none() -> None:
     assert [_size(0), _size(-1), _size(None)] == [0, None, None]
     full = DirectoryRow(0, "/full", None, 1, 100, 0, 100, 0)
     assert full.used_percent == 100
@@ -162,13 +162,13 @@ def test_throttled_client_and_rebalancing_group_are_shown() -> None:
                 c.poll(timeout_ms=10_000)
                 wait_for(browser, "/group?id=billing", r"<dt>Rebalances</dt><dd>1</dd>")
                 with KafkaConsumer("visits", bootstrap_servers=servers, group_id="billing") as other:
-                    waits = r'<span class="badge warn">PreparingRebalance</span>'
-                    wait_for(browser, "/groups", waits, meanwhile=lambda: other.poll(timeout_ms=1))
+                    preparing_rebalance = r'<span class="badge warn">PreparingRebalance</span>'
+                    wait_for(browser, "/groups", preparing_rebalance, meanwhile=lambda: other.poll(timeout_ms=1))
                     wait_for(browser, "/", r'0 behind, <span class="warn">1 rebalancing</span>')
             wait_for(browser, "/groups?order=rebalances", r'billing</a></th>.*<td class="n">[1-9]\d*</td>')
 
 
-def test_broker_that_is_down_is_named_and_what_that_means_for_producers(
+def test_down_broker_is_shown_and_rejected_produce_requests_are_logged(
     unused_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ottla.request.rejected")

@@ -24,7 +24,7 @@ kafka_server_brokertopicmetrics_bytesin_total{topic="broken" 1
 """
 
 
-def test_counters_are_read_from_pages_of_ottla_and_of_the_jmx_exporter() -> None:
+def test_counters_are_parsed_from_metrics_of_ottla_and_the_jmx_exporter() -> None:
     assert counters_of(PAGE) == {
         ("in", ""): 1500,
         ("in", "visits"): 1000,
@@ -34,17 +34,15 @@ def test_counters_are_read_from_pages_of_ottla_and_of_the_jmx_exporter() -> None
     }
 
 
-def test_viewed_topics_and_the_busiest_ones_have_a_series() -> None:
+def test_viewed_and_busiest_topics_have_a_series() -> None:
     rates = {"in/": 9.0, "in@a:1": 9.0, "in/viewed": 0.0, **{f"in/t{i}": float(i) for i in range(2 * MAX_TOPICS)}}
-    chosen = _chosen(rates, ["viewed", "deleted"])
-    assert len(chosen) == MAX_TOPICS + 3
-    assert {"in/", "in@a:1", "in/viewed", f"in/t{2 * MAX_TOPICS - 1}"} <= chosen.keys()
-    assert "in/t0" not in chosen
+    charted = _chosen(rates, ["viewed", "deleted"])
+    assert len(charted) == MAX_TOPICS + 3
+    assert {"in/", "in@a:1", "in/viewed", f"in/t{2 * MAX_TOPICS - 1}"} <= charted.keys()
+    assert "in/t0" not in charted
 
 
-def test_rates_of_a_broker_are_charted_and_a_page_without_an_answer_is_named(
-    ottla_topic: str, unused_address: str
-) -> None:
+def test_byte_rates_are_charted_and_unreachable_metrics_are_reported(ottla_topic: str, unused_address: str) -> None:
     address = f"127.0.0.1:{free_port()}"
     with Broker({"ottla.http.listener": address}) as broker:
         with open_console(broker.bootstrap_servers, broker_metrics=(address, unused_address)) as browser:

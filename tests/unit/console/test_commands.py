@@ -40,7 +40,7 @@ def test_top_prints_tables_once(ottla_broker: Broker, capsys: pytest.CaptureFixt
     assert ottla_broker.bootstrap_servers in text
 
 
-def test_long_name_is_cut_off_rather_than_the_numbers() -> None:
+def test_long_name_is_truncated_and_numbers_are_not() -> None:
     out = io.StringIO()
     Console(width=60, file=out).print(_table(("Topic", ">Messages/s"), [("t" * 100, "12,345")]))
     assert "Messages/s" in out.getvalue()
@@ -48,26 +48,26 @@ def test_long_name_is_cut_off_rather_than_the_numbers() -> None:
     assert "12,345" in out.getvalue()
 
 
-def test_top_names_the_reason_of_a_dead_cluster(unused_address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_top_reports_why_the_cluster_is_unreachable(unused_address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--bootstrap-server", unused_address, "--once"]) == 1
     assert "connection refused" in capsys.readouterr().err
 
 
-def test_console_on_an_open_address_without_users_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_on_a_public_address_without_users_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", "0.0.0.0:8080"]) == 1
     assert "add --users FILE" in capsys.readouterr().err
 
 
-def test_port_that_is_in_use_is_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+def test_port_in_use_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = f"127.0.0.1:{used.getsockname()[1]}"
         assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", address]) == 1
     printed = capsys.readouterr()
     assert printed.err == f"ottla: cannot bind {address}: Address already in use; is another program listening there?\n"
     assert printed.out == ""
 
 
-def test_name_with_an_ipv6_address_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_with_an_ipv6_address_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     families = list[int]()
 
     def resolve(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
@@ -83,7 +83,9 @@ def test_name_with_an_ipv6_address_is_bound(monkeypatch: pytest.MonkeyPatch) -> 
         serving._bind("none", 0)
 
 
-def test_hash_of_a_password_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hash_password_prints_a_password_hash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(PASSWORD + "\n"))
     assert main(["console", "--hash-password"]) == 0
     assert verify_password(PASSWORD, capsys.readouterr().out.strip())

@@ -83,14 +83,14 @@ def test_purge_deletes_all_records(console: ConsoleBrowser, ottla_broker: Broker
     assert "There are no records here." in console.text(f"{page}/messages")
 
 
-def test_log_directories_name_the_topics_that_fill_them(console: ConsoleBrowser) -> None:
+def test_log_directories_page_lists_the_largest_topics(console: ConsoleBrowser) -> None:
     sizes = {TopicPartition("a", 0): 3, TopicPartition("a", 1): 4, TopicPartition("b", 0): 5, TopicPartition("c", 0): 9}
     assert largest_topics(sizes | {TopicPartition("d", 0): 1}) == (("c", 9), ("a", 7), ("b", 5))
     text = console.text("/log-dirs")
     assert "Largest topics" in text
 
 
-def test_topics_are_searched_by_words_and_sorted(console: ConsoleBrowser, ottla_topic: str) -> None:
+def test_topics_are_filtered_by_words_and_sorted(console: ConsoleBrowser, ottla_topic: str) -> None:
     fields = {"name": ottla_topic, "partitions": "7", "replicas": "1"}
     console.post("/topics/create", fields, form="/topics/create")
     assert ottla_topic in console.text(f"/topics?search={ottla_topic[-8:]}+topics&order=partitions")
@@ -136,7 +136,7 @@ def test_values_are_shown_as_json_text_or_hex_and_escaped(
     assert "7b 22 61 22" in console.text(f"/topics/{ottla_topic}/messages?format=hex")
 
 
-def test_produced_record_has_key_value_and_headers(console: ConsoleBrowser, ottla_topic: str) -> None:
+def test_record_produced_in_the_console_has_key_value_and_headers(console: ConsoleBrowser, ottla_topic: str) -> None:
     console.post("/topics/create", {"name": ottla_topic, "replicas": "1"}, form="/topics/create")
     page = f"/topics/{ottla_topic}/messages"
     fields = {"partition": "-1", "key": "a key", "value": "a value", "headers": "trace: 42"}
@@ -146,7 +146,7 @@ def test_produced_record_has_key_value_and_headers(console: ConsoleBrowser, ottl
     assert "expected a line NAME: VALUE" in console.post(page, {"headers": "trace"}, form=page, status=400)
 
 
-def test_streams_group_has_the_partitions_of_its_tasks(
+def test_streams_group_page_lists_the_partitions_of_its_tasks(
     console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
 ) -> None:
     produce(ottla_broker, ottla_topic, b"v")
@@ -157,7 +157,7 @@ def test_streams_group_has_the_partitions_of_its_tasks(
     assert f"{ottla_topic}-words-repartition-0" in text
 
 
-def test_partition_in_which_a_group_waits_for_a_transaction_is_marked(
+def test_group_page_marks_partitions_with_an_open_transaction(
     console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
 ) -> None:
     servers, path = ottla_broker.bootstrap_servers, f"/group?id={ottla_topic}"
@@ -174,7 +174,7 @@ def test_partition_in_which_a_group_waits_for_a_transaction_is_marked(
     assert "open transaction" not in console.text(path)
 
 
-def test_offsets_are_reset_as_the_preview_says(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:
+def test_group_offsets_are_reset_as_previewed(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:
     produce(ottla_broker, ottla_topic, *(b"v" for _ in range(10)))
     group, tp = f"group/{ottla_topic} & co", TopicPartition(ottla_topic, 0)
     with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
@@ -209,7 +209,7 @@ def test_password_of_a_user_is_set_and_removed(console: ConsoleBrowser) -> None:
     assert "bob has" not in console.post("/users/delete", fields, form="/users")
 
 
-def test_broker_shows_configs_with_their_source_and_directories(console: ConsoleBrowser) -> None:
+def test_broker_page_shows_configs_with_their_source(console: ConsoleBrowser) -> None:
     text = console.text("/brokers/0")
     changed, defaults = re.split(r"<summary>\d+ defaults</summary>", text)
     assert re.search(r"<code>log.dirs</code>.*?static broker", changed, re.DOTALL)
@@ -231,13 +231,15 @@ def test_broker_shows_configs_with_their_source_and_directories(console: Console
         ("/nowhere", 404, "Page not found"),
     ],
 )
-def test_bad_request_gives_a_page_with_the_reason(console: ConsoleBrowser, path: str, status: int, reason: str) -> None:
+def test_bad_request_returns_a_page_with_the_reason(
+    console: ConsoleBrowser, path: str, status: int, reason: str
+) -> None:
     text = console.text(path, status)
     assert reason in html.unescape(text)
     assert "Traceback" not in text
 
 
-def test_rates_of_topics_are_sampled(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:
+def test_topic_page_charts_message_rates(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:
     page = f"/topics/{ottla_topic}"
     deadline = time.monotonic() + 30
     text = ""
@@ -247,7 +249,7 @@ def test_rates_of_topics_are_sampled(console: ConsoleBrowser, ottla_broker: Brok
     assert re.search(r'aria-label="Messages per second: [\d.,]+/s at', text)
 
 
-def test_dead_cluster_is_reported_with_its_reason_within_two_seconds(unused_address: str) -> None:
+def test_unreachable_cluster_is_reported_within_two_seconds(unused_address: str) -> None:
     with open_console(unused_address) as browser:
         response = browser.client.get("/")
         assert response.elapsed.total_seconds() < 2

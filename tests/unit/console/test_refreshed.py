@@ -1,4 +1,4 @@
-"""Snapshots that pages read while they are refreshed."""
+"""Snapshots that are refreshed in the background while pages read them."""
 
 import asyncio
 import itertools
@@ -10,7 +10,7 @@ from ottla_console.cluster import collector
 from ottla_console.cluster.collector import Refreshed
 
 
-async def test_old_snapshot_is_returned_while_it_is_refreshed_and_a_very_old_one_is_not(
+async def test_old_snapshot_is_returned_during_refresh_unless_too_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loads = 0
@@ -35,20 +35,20 @@ async def test_old_snapshot_is_returned_while_it_is_refreshed_and_a_very_old_one
 
 
 class SlowLoad:
-    """Returns 0, 1, …, each when `go_on` is set."""
+    """Returns 0, 1, …, each once `proceed` is set."""
 
     def __init__(self) -> None:
         self.values = itertools.count()
-        self.started, self.go_on = asyncio.Event(), asyncio.Event()
+        self.started, self.proceed = asyncio.Event(), asyncio.Event()
 
     async def __call__(self) -> int:
         value = next(self.values)
         self.started.set()
-        await self.go_on.wait()
+        await self.proceed.wait()
         return value
 
 
-async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
+async def test_change_during_a_refresh_causes_another_refresh() -> None:
     load = SlowLoad()
     snapshot = Refreshed(load, seconds=1000, share=0.05)
     loop = asyncio.get_running_loop()
@@ -57,19 +57,19 @@ async def test_a_change_during_a_refresh_leads_to_another_one() -> None:
     snapshot.invalidate()
     readers = [asyncio.ensure_future(snapshot.get(loop)) for _ in range(2)]
     await asyncio.sleep(0)
-    load.go_on.set()
+    load.proceed.set()
     assert await asyncio.gather(*readers) == [1, 1]
     await first
     assert next(load.values) == 2, "one refresh is enough for both"
 
 
-async def test_a_reader_after_a_change_waits_for_the_refresh_that_runs() -> None:
+async def test_reader_after_a_change_waits_for_the_running_refresh() -> None:
     load = SlowLoad()
-    load.go_on.set()
+    load.proceed.set()
     snapshot = Refreshed(load, seconds=0, share=1)
     loop = asyncio.get_running_loop()
     assert await snapshot.get(loop) == 0
-    load.go_on.clear()
+    load.proceed.clear()
     load.started.clear()
     snapshot.invalidate()
     periodic = asyncio.ensure_future(snapshot.run())
@@ -77,6 +77,6 @@ async def test_a_reader_after_a_change_waits_for_the_refresh_that_runs() -> None
     reader = asyncio.ensure_future(snapshot.get(loop))
     await asyncio.sleep(0)
     assert not reader.done()
-    load.go_on.set()
+    load.proceed.set()
     assert await reader >= 1
     periodic.cancel()

@@ -1,4 +1,4 @@
-"""Rings of samples, rates, charts and texts."""
+"""Ring buffers of samples, rates, charts and formatted values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_ring_has_the_last_samples_of_each_series() -> None:
     assert ring.latest("b") is None
 
 
-def test_ring_drops_series_without_samples_and_further_ones() -> None:
+def test_ring_drops_series_without_samples_and_beyond_the_limit() -> None:
     ring = SampleRing(capacity=2, max_series=1)
     ring.append(0, {"a": 1, "b": 1})
     assert ring.points("b") == []
@@ -31,7 +31,7 @@ def test_ring_drops_series_without_samples_and_further_ones() -> None:
     assert ring.latest("b") == 5
 
 
-def test_rate_counts_partitions_of_both_samples() -> None:
+def test_rate_counts_only_partitions_in_both_samples() -> None:
     meter = RateMeter()
     assert meter.rates(10, {("a", 0): 100}) is None
     assert meter.rates(12, {("a", 0): 150, ("a", 1): 1000}) == {"a": 25}
@@ -49,7 +49,7 @@ def test_chart_escapes_its_label_and_draws_all_points() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(None, NONE), (0, "0"), (0.25, "0.2"), (12.4, "12"), (1234567, "1,234,567")]
 )
-def test_number_is_grouped(value: float | None, text: str) -> None:
+def test_number_has_thousands_separators(value: float | None, text: str) -> None:
     assert number(value) == text
 
 
@@ -58,7 +58,7 @@ def test_size_has_a_binary_unit(value: int, text: str) -> None:
     assert nbytes(value) == text
 
 
-def test_times_are_utc() -> None:
+def test_times_are_parsed_and_formatted_as_utc() -> None:
     assert parsed_time("2026-11-24T12:00") == parsed_time("2026-11-24T13:00+01:00") == 1795521600000
     assert timestamp(1795521600000) == "2026-11-24 12:00:00.000Z"
     assert timestamp(-1) == timestamp(2**62) == NONE

@@ -1,4 +1,4 @@
-"""Records with schemas of a registry: Avro, Protobuf and JSON Schema in Confluent's wire format."""
+"""Records with schemas of a schema registry: Avro, Protobuf and JSON Schema in Confluent's wire format."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def registry() -> Iterator[FakeRegistry]:
 def avro(registry: FakeRegistry, schema_id: int) -> bytes:
     """Register a schema with a reference, and return a record of it."""
     reference = {"name": "Address", "subject": "address/v", "version": 3}
-    registry.answers[f"/schemas/ids/{schema_id}"] = {"schema": json.dumps(CUSTOMER), "references": [reference]}
-    registry.answers["/subjects/address%2Fv/versions/3"] = {"schema": json.dumps(ADDRESS)}
+    registry.responses[f"/schemas/ids/{schema_id}"] = {"schema": json.dumps(CUSTOMER), "references": [reference]}
+    registry.responses["/subjects/address%2Fv/versions/3"] = {"schema": json.dumps(ADDRESS)}
     named: dict[str, Any] = {}
     fastavro.parse_schema(ADDRESS, named_schemas=named)
     out = io.BytesIO()
@@ -70,9 +70,9 @@ def protobuf(registry: FakeRegistry, schema_id: int) -> bytes:
         order.field.add(name=f"f_{number}", number=number, type=field.TYPE_MESSAGE, label=1, type_name=f".{name}")
     reference = {"name": "city.proto", "subject": "city", "version": 1}
     schema = {"schemaType": "PROTOBUF", "schema": "syntax …", "references": [reference]}
-    registry.answers[f"/schemas/ids/{schema_id}"] = schema
-    registry.answers[f"/schemas/ids/{schema_id}?format=serialized"] = {**schema, "schema": _base64(shop)}
-    registry.answers["/subjects/city/versions/1?format=serialized"] = {"schema": _base64(city)}
+    registry.responses[f"/schemas/ids/{schema_id}"] = schema
+    registry.responses[f"/schemas/ids/{schema_id}?format=serialized"] = {**schema, "schema": _base64(shop)}
+    registry.responses["/subjects/city/versions/1?format=serialized"] = {"schema": _base64(city)}
     brno, moment = b"\x0a\x04Brno", timestamp_pb2.Timestamp(seconds=1).SerializeToString()
     data: bytes = b"\x0a" + bytes([len(brno)]) + brno + b"\x12" + bytes([len(moment)]) + moment
     return b"\0" + schema_id.to_bytes(4, "big") + b"\x04\x00\x00" + data
@@ -102,11 +102,11 @@ async def test_protobuf_is_decoded_by_the_path_of_its_message(registry: FakeRegi
     assert await decoded(SchemaRegistry(registry.url), value) == expected
 
 
-async def test_first_message_has_a_short_path_and_json_schema_is_json(registry: FakeRegistry) -> None:
+async def test_first_protobuf_message_and_json_schema_are_decoded(registry: FakeRegistry) -> None:
     protobuf(registry, 3)
     client = SchemaRegistry(registry.url)
     assert await decoded(client, b"\0\0\0\0\x03\0") == {}
-    registry.answers["/schemas/ids/4"] = {"schemaType": "JSON", "schema": "{}"}
+    registry.responses["/schemas/ids/4"] = {"schemaType": "JSON", "schema": "{}"}
     assert await decoded(client, b'\0\0\0\0\x04{"a": 1}') == {"a": 1}
 
 
@@ -118,14 +118,14 @@ async def test_malformed_record_is_not_decoded(registry: FakeRegistry, data: byt
     assert await decoded(SchemaRegistry(registry.url), b"\0\0\0\0\x05" + data) is None
 
 
-async def test_schema_is_fetched_once_and_an_unknown_id_not_again(registry: FakeRegistry) -> None:
+async def test_schemas_and_unknown_ids_are_fetched_once(registry: FakeRegistry) -> None:
     value, client = avro(registry, 6), SchemaRegistry(registry.url)
     registry.requests.clear()
     for _ in range(3):
         await client.load([value, value, b"\0\0\0\0\x07x", b"text", b"\0\0", None])
     assert registry.requests.count("/schemas/ids/6") == 1
     assert registry.requests.count("/schemas/ids/7") == 1
-    assert len(registry.requests) == 3  # and the reference
+    assert len(registry.requests) == 3  # one more for the reference
 
 
 async def test_page_fetches_a_bounded_number_of_schemas(registry: FakeRegistry) -> None:
@@ -135,19 +135,17 @@ async def test_page_fetches_a_bounded_number_of_schemas(registry: FakeRegistry) 
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\0\0\0\0", b"\1\0\0\0\1"])
-def test_value_without_a_header_has_no_schema(value: bytes | None) -> None:
+def test_value_without_schema_header_has_no_schema_id(value: bytes | None) -> None:
     assert schema_id_of(value) is None
 
 
 @pytest.mark.parametrize("url", ["localhost:8081", "file:///etc/passwd", "http://"])
-def test_url_that_is_no_registry_is_rejected(url: str) -> None:
+def test_malformed_registry_url_is_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--schema-registry"):
         SchemaRegistry(url)
 
 
-def test_page_shows_decoded_values_masks_them_and_filters_by_them(
-    registry: FakeRegistry, ottla_broker: Broker, ottla_topic: str
-) -> None:
+def test_page_decodes_masks_and_filters_values(registry: FakeRegistry, ottla_broker: Broker, ottla_topic: str) -> None:
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         for value in (avro(registry, 8), protobuf(registry, 9), b"\0\0\0\0\x0aabc"):
             producer.send(ottla_topic, value)
@@ -165,7 +163,7 @@ def test_page_shows_decoded_values_masks_them_and_filters_by_them(
         assert "00 00 00 00 0a 61 62 63" in browser.text(page)
 
 
-def test_page_without_an_answer_of_the_registry_shows_hex(
+def test_values_are_shown_as_hex_if_the_registry_is_unreachable(
     unused_address: str, ottla_broker: Broker, ottla_topic: str
 ) -> None:
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:

@@ -28,7 +28,7 @@ def guarded(ottla_broker: Broker) -> Any:
         yield browser
 
 
-def test_page_leads_to_the_login_and_back(guarded: ConsoleBrowser) -> None:
+def test_page_redirects_to_the_login_and_back(guarded: ConsoleBrowser) -> None:
     response = guarded.client.get("/topics?page=2", follow_redirects=False)
     assert response.headers["location"] == "/login?next=/topics%3Fpage%3D2"
     response = guarded.client.post(
@@ -44,7 +44,7 @@ def test_page_leads_to_the_login_and_back(guarded: ConsoleBrowser) -> None:
 
 
 @pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example"])
-def test_login_never_leads_to_another_site(guarded: ConsoleBrowser, target: str) -> None:
+def test_login_never_redirects_to_another_site(guarded: ConsoleBrowser, target: str) -> None:
     fields = {"name": "viewer", "password": PASSWORD, "next": target}
     response = guarded.client.post("/login", data={**fields, "csrf": guarded.token("/login")}, follow_redirects=False)
     assert response.headers["location"] == "/"
@@ -65,7 +65,7 @@ def test_wrong_password_is_rejected_and_slowed_down(guarded: ConsoleBrowser) -> 
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.role > Role.VIEWER], ids=lambda route: route.path)
-def test_viewer_may_change_nothing(guarded_viewer: ConsoleBrowser, route: Any) -> None:
+def test_viewer_role_cannot_change_anything(guarded_viewer: ConsoleBrowser, route: Any) -> None:
     path = route.path.replace("{topic}", "t").replace("{broker:int}", "0")
     if route.method == "GET":
         text = guarded_viewer.text(path, 403)
@@ -82,7 +82,7 @@ def guarded_viewer(ottla_broker: Broker) -> Any:
         yield browser
 
 
-def test_editor_may_create_but_not_delete(guarded: ConsoleBrowser, ottla_topic: str) -> None:
+def test_editor_role_can_create_but_not_delete_topics(guarded: ConsoleBrowser, ottla_topic: str) -> None:
     guarded.log_in("editor")
     guarded.post("/topics/create", {"name": ottla_topic, "replicas": "1"}, form="/topics/create")
     page = f"/topics/{ottla_topic}"
@@ -91,7 +91,7 @@ def test_editor_may_create_but_not_delete(guarded: ConsoleBrowser, ottla_topic: 
     assert "This requires the role admin; editor is editor." in text
 
 
-def test_form_without_its_token_changes_nothing(console: ConsoleBrowser) -> None:
+def test_form_without_csrf_token_is_rejected(console: ConsoleBrowser) -> None:
     for token in ("", "0" * 64, "é"):
         response = console.client.post("/topics/create", data={**CREATION, "csrf": token})
         assert response.status_code == 403
@@ -100,14 +100,14 @@ def test_form_without_its_token_changes_nothing(console: ConsoleBrowser) -> None
     assert "never" not in console.text("/topics")
 
 
-def test_token_of_another_session_is_rejected() -> None:
+def test_csrf_token_of_another_session_is_rejected() -> None:
     sessions = Sessions()
     one, other = sessions.new_id(), sessions.new_id()
     assert sessions.is_csrf_token(one, sessions.csrf_token(one))
     assert not sessions.is_csrf_token(one, sessions.csrf_token(other))
 
 
-def test_sessions_are_bounded() -> None:
+def test_number_of_sessions_is_bounded() -> None:
     sessions = Sessions()
     ids = [sessions.log_in(User("alice", Role.VIEWER)) for _ in range(1_001)]
     assert sessions.user(ids[0]) is None
@@ -152,36 +152,36 @@ def test_masked_fields_are_neither_shown_nor_searched(ottla_broker: Broker, ottl
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "masked_json"),
     [
         (b'[{"a":{"b":1}},{"a":[{"b":2}]}]', b'[{"a": {"b": "\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2"}}'),
         (b"not JSON", "•••".encode()),
         (b"[" * 100_000, "•••".encode()),
     ],
 )
-def test_value_with_masked_fields_is_masked_whole_unless_it_is_json(value: bytes, shown: bytes) -> None:
+def test_value_that_is_not_json_is_masked_completely(value: bytes, masked_json: bytes) -> None:
     masked = masked_value(value, Masking(["t=a.b"]).of_topic("t"))
     assert masked is not None
-    assert masked.startswith(shown)
+    assert masked.startswith(masked_json)
     assert b"1" not in masked
     assert b"2" not in masked
 
 
 @pytest.mark.parametrize("rule", ["", "orders", "orders=", "=a", "orders=$vale"])
-def test_wrong_masking_rule_is_rejected(rule: str) -> None:
+def test_malformed_masking_rule_is_rejected(rule: str) -> None:
     with pytest.raises(ConfigurationError, match="expected TOPIC=FIELD"):
         Masking([rule])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "example.org", "::"])
-def test_address_that_others_reach_needs_users(host: str) -> None:
+def test_public_listen_address_requires_users(host: str) -> None:
     configs = {"bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(ConfigurationError, match="add --users FILE, or listen on"):
         create_app(ConsoleSettings(configs, ListenAddress(host, 8080)))
     ConsoleSettings(configs, ListenAddress(host, 8080), USERS).check()
 
 
-def test_other_host_names_are_rejected_without_a_login(console: ConsoleBrowser) -> None:
+def test_unknown_host_header_is_rejected_without_a_login(console: ConsoleBrowser) -> None:
     response = console.client.get("/", headers={"Host": "rebound.evil.example"})
     assert response.status_code == 421
     assert console.client.get("/", headers={"Host": "[::1]:8080"}).status_code == 200
@@ -197,7 +197,7 @@ def test_every_page_has_security_headers(console: ConsoleBrowser) -> None:
 
 
 @pytest.mark.parametrize("text", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "::1:8080", ":8080"])
-def test_wrong_listen_address_is_rejected(text: str) -> None:
+def test_malformed_listen_address_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="expected HOST:PORT"):
         ListenAddress.parse(text)
 
@@ -206,12 +206,12 @@ def test_listen_address_may_be_ipv6() -> None:
     assert ListenAddress.parse("[::1]:8080") == ("::1", 8080)
 
 
-def test_users_are_read_from_their_file(tmp_path: Path) -> None:
+def test_users_file_is_loaded_and_malformed_lines_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text(f"# comment\nalice:admin:{HASH}\n\n")
     assert load_users(file)["alice"].role is Role.ADMIN
-    for wrong in ("alice:admin:plain", "alice:root:" + HASH, "alice", ""):
-        file.write_text(wrong + "\n")
+    for malformed in ("alice:admin:plain", "alice:root:" + HASH, "alice", ""):
+        file.write_text(malformed + "\n")
         with pytest.raises(ConfigurationError, match="--users"):
             load_users(file)
 

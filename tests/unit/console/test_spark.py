@@ -1,4 +1,4 @@
-"""The pages of Spark's queries and pipelines, from progress files."""
+"""The console's pages of Spark queries and pipelines, from progress files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def content(queries: Histories) -> dict[str, Any]:
         return {"queries": [query.to_json(60) for query in rows]}
 
 
-def written(directory: Path, queries: Histories, name: str = "app") -> ProgressFile:
+def write_progress(directory: Path, queries: Histories, name: str = "app") -> ProgressFile:
     return ProgressFile(directory, QUERIES, name, lambda: content(queries)).start()
 
 
@@ -64,8 +64,8 @@ def links(text: str, path: str) -> list[str]:
     return [html.unescape(link) for link in re.findall(rf'href="({path}\?[^"]+)"', text)]
 
 
-def test_query_is_listed_and_has_charts_of_its_micro_batches(console_of: Any, tmp_path: Path) -> None:
-    file = written(tmp_path, histories(), "visits <app>")
+def test_query_page_has_charts_of_its_micro_batches(console_of: Any, tmp_path: Path) -> None:
+    file = write_progress(tmp_path, histories(), "visits <app>")
     with console_of() as browser:
         text = browser.text("/spark")
         assert "visits &lt;app&gt;" in text
@@ -79,7 +79,7 @@ def test_query_is_listed_and_has_charts_of_its_micro_batches(console_of: Any, tm
 
 
 def test_failed_query_shows_its_error(console_of: Any, tmp_path: Path) -> None:
-    written(tmp_path, histories("boom <script>")).close()
+    write_progress(tmp_path, histories("boom <script>")).close()
     with console_of() as browser:
         [link] = links(browser.text("/spark"), "/spark/query")
         text = browser.text(link)
@@ -87,8 +87,8 @@ def test_failed_query_shows_its_error(console_of: Any, tmp_path: Path) -> None:
         assert '<span class="badge bad">failed</span>' in text
 
 
-def test_process_that_is_silent_is_shown_as_such(tmp_path: Path) -> None:
-    file = written(tmp_path, histories())
+def test_query_of_a_silent_process_is_shown_as_killed(tmp_path: Path) -> None:
+    file = write_progress(tmp_path, histories())
     now = int(time.time() * 1000)
     assert read_progress([tmp_path], now).queries[0].status == "running"
     assert read_progress([tmp_path], now + SILENT_MS + 60_000).queries[0].status == KILLED
@@ -111,16 +111,16 @@ def test_pipeline_shows_the_states_of_its_flows(console_of: Any, tmp_path: Path)
         assert all(name in text for name in ("pages", "hosts", "running", "completed"))
 
 
-def test_page_says_how_to_name_a_directory(console: ConsoleBrowser) -> None:
+def test_spark_page_names_the_progress_dir_option(console: ConsoleBrowser) -> None:
     assert "--progress-dir" in console.text("/spark")
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"kind": "queries"}', '{"kind": "queries", "queries": [1]}', '{"kind": "pipeline"}']
 )
-def test_damaged_file_is_named_and_left_out(tmp_path: Path, text: str) -> None:
+def test_damaged_progress_file_is_named_and_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / f"queries-x{SUFFIX}").write_text(text)
-    written(tmp_path, histories(ended=True)).close()
+    write_progress(tmp_path, histories(ended=True)).close()
     progress = read_progress([tmp_path], 0)
     assert progress.unreadable == (f"queries-x{SUFFIX}",)
     assert len(progress.queries) == 1
@@ -130,12 +130,14 @@ def test_damaged_file_is_named_and_left_out(tmp_path: Path, text: str) -> None:
     ("path", "status"),
     [("/spark/query?file=a&id=b", 404), ("/spark/query", 400), ("/spark/pipeline?file=../../etc/passwd", 404)],
 )
-def test_unknown_query_or_pipeline_is_no_page(console_of: Any, path: str, status: int) -> None:
+def test_unknown_query_or_pipeline_is_not_found(console_of: Any, path: str, status: int) -> None:
     with console_of() as browser:
         browser.text(path, status)
 
 
-def test_file_is_written_again_only_for_news_or_as_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_file_is_rewritten_only_on_changes_or_heartbeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queries = histories()
     file = ProgressFile(tmp_path, QUERIES, "app", lambda: content(queries))
     clock = 0.0
@@ -153,16 +155,16 @@ def test_file_is_written_again_only_for_news_or_as_a_heartbeat(tmp_path: Path, m
     assert json.loads(file.path.read_text())["queries"][0]["status"] == "ended"
 
 
-def test_directory_has_a_bounded_number_of_files(tmp_path: Path) -> None:
+def test_progress_directory_has_a_bounded_number_of_files(tmp_path: Path) -> None:
     for number in range(MAX_FILES + 5):
         (tmp_path / f"queries-{number}{SUFFIX}").write_text("{}")
     (tmp_path / "notes.txt").write_text("mine")
-    written(tmp_path, histories()).close()
+    write_progress(tmp_path, histories()).close()
     assert len(progress_files(tmp_path)) == MAX_FILES
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_directory_that_cannot_be_written_is_reported_at_the_start(tmp_path: Path) -> None:
+def test_unwritable_progress_directory_is_reported_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be written"):
-        written(tmp_path / "file", histories())
+        write_progress(tmp_path / "file", histories())

@@ -1,4 +1,4 @@
-"""The container's configs, and what deploys it."""
+"""Configs of the container image, and the files that deploy it: Kubernetes manifests, compose files, Containerfile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(variables: dict[str, str]) -> BrokerConfig:
     return BrokerConfig.from_kafka(configs)
 
 
-def test_names_of_variables_are_those_of_kafkas_image() -> None:
+def test_environment_variables_are_named_as_in_kafkas_image() -> None:
     assert environment.configs_of(
         {
             "KAFKA_LOG_DIRS": " /data ",
@@ -38,7 +38,7 @@ def test_names_of_variables_are_those_of_kafkas_image() -> None:
     }
 
 
-def test_addresses_of_a_kubernetes_service_are_no_configs() -> None:
+def test_kubernetes_service_variables_are_not_configs() -> None:
     links = {
         "KAFKA_SERVICE_HOST": "10.0.0.1",
         "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
@@ -48,7 +48,7 @@ def test_addresses_of_a_kubernetes_service_are_no_configs() -> None:
     assert environment.configs_of({"KAFKA_PORT": "9092"}) == {"port": "9092"}
 
 
-def test_variables_for_the_image_of_kafka_start_a_broker() -> None:
+def test_environment_variables_of_kafkas_image_are_accepted() -> None:
     kraft = {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -63,8 +63,8 @@ def test_variables_for_the_image_of_kafka_start_a_broker() -> None:
         "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
         "KAFKA_NUM_PARTITIONS": "3",
     }
-    made = config(kraft)
-    assert (made.num_partitions, made.id, len(made.listeners)) == (3, 1, 1)
+    broker_config = config(kraft)
+    assert (broker_config.num_partitions, broker_config.id, len(broker_config.listeners)) == (3, 1, 1)
 
 
 def manifests() -> Iterator[Any]:
@@ -74,18 +74,18 @@ def manifests() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("manifest", list(manifests()))
-def test_manifests_are_valid(manifest: Any) -> None:
+def test_kubernetes_manifests_are_valid(manifest: Any) -> None:
     kubernetes_validate.validate(manifest, "1.34", strict=True)
 
 
 def services() -> Iterator[Any]:
-    """The variables of each broker of the manifests and of the compose files."""
+    """Yield the environment variables of each broker in the manifests and the compose files."""
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
         for manifest in yaml.safe_load_all(file.read_text()):
             if manifest["kind"] == "StatefulSet":
                 (container,) = manifest["spec"]["template"]["spec"]["containers"]
                 variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
-                # What Kubernetes fills in: the ordinal of the pod, its node, a secret.
+                # Values that Kubernetes fills in: the ordinal of the pod, its node, a secret.
                 filled = {"KAFKA_BROKER_ID": "0", "KAFKA_BROKER_RACK": "node", "KAFKA_OTTLA_HTTP_PASSWORDS": "a:b"}
                 yield pytest.param(variables | {k: v for k, v in filled.items() if k in variables}, id=f"{file.stem}")
     for file in sorted((DEPLOY / "compose").glob("*.yaml")):
@@ -95,15 +95,15 @@ def services() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("variables", list(services()))
-def test_brokers_of_manifests_have_configs_that_exist(
+def test_broker_configs_of_manifests_and_compose_files_are_valid(
     variables: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = config(variables)
-    assert made.ottla_http_listener is not None
+    broker_config = config(variables)
+    assert broker_config.ottla_http_listener is not None
     assert not caplog.records, "a config is unknown or has no effect"
 
 
-def test_files_that_containers_mount_exist() -> None:
+def test_files_mounted_by_compose_files_exist() -> None:
     for file in (DEPLOY / "compose").glob("*.yaml"):
         for service in yaml.safe_load(file.read_text())["services"].values():
             for volume in service.get("volumes", ()):
@@ -111,7 +111,7 @@ def test_files_that_containers_mount_exist() -> None:
                 assert not source.startswith(".") or (file.parent / source).exists(), source
 
 
-def test_the_container_copies_what_exists() -> None:
+def test_containerfile_copies_existing_files() -> None:
     for line in (DEPLOY / "Containerfile").read_text().splitlines():
         words = line.split()
         if words[:1] == ["COPY"] and not words[1].startswith("--from"):

@@ -1,4 +1,4 @@
-"""The code blocks of a page, so that they can be run."""
+"""Extract and run the code blocks of a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CodeBlock(NamedTuple):
 
 
 def code_blocks(page: Path) -> list[CodeBlock]:
-    """The fenced blocks of a page, with the lines at which their code begins."""
+    """Return the fenced blocks of a page, with the lines at which their code begins."""
     text = page.read_text()
     fences = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [CodeBlock(f[1], text.count("\n", 0, f.start(2)) + 1, f[2]) for f in fences]
@@ -25,7 +25,7 @@ def code_blocks(page: Path) -> list[CodeBlock]:
 def run_blocks(page: Path, namespace: dict[str, object]) -> None:
     """Run the Python blocks of a page in one namespace, with the lines of the page in tracebacks.
 
-    A block whose first line names another file is left out.
+    A block whose first line names another file is skipped.
     """
     for block in code_blocks(page):
         if block.language == "python" and not re.match(r"# \w+\.py\n", block.source):

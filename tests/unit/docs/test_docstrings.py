@@ -45,7 +45,7 @@ def _is_called(node: ast.AST) -> bool:
     return not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def test_docstrings_in_src_name_what_they_describe() -> None:
+def test_docstrings_in_src_name_the_thing_they_describe() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in sorted((ROOT / "src").rglob("*.py"))
@@ -54,7 +54,7 @@ def test_docstrings_in_src_name_what_they_describe() -> None:
     assert not wrong, "name the thing, or say what the function does (style: PEP 257):\n" + "\n".join(wrong)
 
 
-def test_relative_clauses_are_found_in_every_kind_of_docstring() -> None:
+def test_relative_clauses_are_detected_in_every_kind_of_docstring() -> None:
     source = (
         '"""What it is."""\nclass C:\n    """Who."""\n    x = 1\n    """How many."""\n'
         'def f():\n    """Where: here."""\n'

@@ -1,4 +1,4 @@
-"""Words that the glossary bans become fewer with every change, and are gone in the end."""
+"""The number of uses of words that the glossary bans must not grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXEMPT = {"docs/glossary.md", "tests/unit/docs/test_glossary.py"}
 
 @cache
 def banned() -> tuple[tuple[str, ...], frozenset[str]]:
-    """Words and phrases that may stand nowhere, and names that no variable may have."""
+    """Return the banned words and phrases, and the banned names of variables."""
     table = GLOSSARY.read_text().partition("## Words we do not use")[2]
     words: list[str] = []
     names: set[str] = set()
@@ -33,7 +33,7 @@ def banned() -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def files() -> Iterator[Path]:
-    """What is in the repository and read by people."""
+    """Yield the tracked files that people read: source, pages and templates."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.splitlines():
         if name.endswith((".py", ".md", ".pxd", ".jinja", "Makefile")) and name not in EXEMPT:
@@ -43,7 +43,7 @@ def files() -> Iterator[Path]:
 
 
 def occurrences(text: str, *, is_python: bool) -> Counter[str]:
-    """How often each banned word stands in a text; names are split into their words."""
+    """Count each banned word in a text; names are split into their words."""
     words, names = banned()
     spread = re.sub(r"(?<=[a-z])(?=[A-Z])|_|\s+", " ", text).lower()
     single = Counter(re.findall(r"[a-z]+", spread))
@@ -63,7 +63,7 @@ def _bound_names(tree: ast.AST) -> Iterator[str]:
 
 
 def totals() -> Counter[str]:
-    """Of the whole repository."""
+    """Count the banned words of the whole repository."""
     counts: Counter[str] = Counter()
     for path in files():
         counts += occurrences(path.read_text(), is_python=path.suffix == ".py")
@@ -75,7 +75,7 @@ def exceptions() -> Counter[str]:
     return Counter({word: int(count) for word, _, count in (line.rpartition(" ") for line in lines)})
 
 
-def test_banned_words_only_become_fewer() -> None:
+def test_banned_words_do_not_increase() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     counts, allowed = totals(), exceptions()
@@ -83,9 +83,9 @@ def test_banned_words_only_become_fewer() -> None:
     assert not more, f"words of docs/glossary.md that may not be added, (now, allowed): {more}"
 
 
-def test_banned_words_are_seen_in_prose_names_and_variables() -> None:
-    seen = occurrences('def was_told(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
-    assert seen == {"told": 1, "anew": 1, "access rules": 1, "name wanted": 1}
+def test_banned_words_are_detected_in_prose_names_and_variables() -> None:
+    counts = occurrences('def was_told(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
+    assert counts == {"told": 1, "anew": 1, "access rules": 1, "name wanted": 1}
     assert occurrences("an access rule, whoever heard", is_python=False) == {"access rule": 1, "whoever": 1, "heard": 1}
 
 

@@ -1,6 +1,6 @@
-"""Install lines work while Ottla is not on PyPI.
+"""Install commands work while Ottla is not on PyPI.
 
-Those of the pages do so in a clone, those of error messages where Ottla is installed.
+Commands in pages work in a clone, those in error messages on machines where Ottla is installed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 
 INSTALL = re.compile(r"pip install ([^`\n#]*)")
 OF_EXTRAS = re.compile(r"(?:ottla|[\"']\.)\[([a-z,]+)\]")
-# `ottla` or `ottla[…]`, which pip would look for on PyPI
+# `ottla` or `ottla[…]`, which pip would look up on PyPI.
 BY_NAME = re.compile(r"(?:^|[\s\"'])ottla\b")
-# an error message that a page quotes, and what installation.md says of such messages
+# An error message that a page quotes, and the explanation of such messages in installation.md.
 WHERE_INSTALLED = (
     "needs the package pyarrow: pip install 'ottla[spark]'",
     "Where Ottla is installed, `pip install 'ottla[spark]'`",
@@ -27,7 +27,7 @@ WITHOUT_QUOTES = re.compile(r"(?:^|\s)[\w.]+\[")
 
 
 def problems(text: str, *, installed: bool) -> list[str]:
-    """Return the install lines of a text that fail, with the reason. Some are for machines where Ottla is installed."""
+    """Return the install lines of a text that fail, with the reason. `installed`: for machines with Ottla."""
     for line in WHERE_INSTALLED:
         text = text.replace(line, "")
     failing = []

@@ -1,4 +1,4 @@
-"""Links between the project's pages lead somewhere, also from PyPI, which shows the README alone."""
+"""Links between the project's pages have existing targets, also from PyPI, which shows only the README."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def links(page: Path) -> list[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub generates them."""
     counts: dict[str, int] = {}
-    made = set()
+    slugs = set()
     for heading in HEADING.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
         count = counts.get(slug, 0)
         counts[slug] = count + 1
-        made.add(f"{slug}-{count}" if count else slug)
-    return made
+        slugs.add(f"{slug}-{count}" if count else slug)
+    return slugs
 
 
 def is_broken(page: Path, link: str) -> bool:
@@ -49,7 +49,7 @@ def is_broken(page: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("page", tracked_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_existing_targets(page: Path) -> None:
     assert [link for link in links(page) if is_broken(page, link)] == []
 
 
@@ -58,7 +58,7 @@ def test_links_of_the_readme_are_absolute() -> None:
 
 
 def test_links_out_of_the_site_are_absolute() -> None:
-    """The site has only the pages in docs."""
+    """The published site contains only the pages in docs."""
     pages = [page for page in tracked_pages() if page.is_relative_to(ROOT / "docs")]
     out = [(page.name, link) for page in pages for link in links(page) if "://" not in link and leaves_docs(page, link)]
     assert out == []

@@ -1,4 +1,4 @@
-"""The dashboards and alert rules in monitoring/: they are current, and every metric that they name exists."""
+"""The dashboards and alert rules in monitoring/ are current and refer to existing metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_PROMETHEUS = {"job", "instance", "quantile"}
 
 
 def exported() -> dict[str, set[str]]:
-    """The names of all series of a broker and of Spark queries, with their labels."""
+    """Return the names of all series of a broker and of Spark queries, with their labels."""
     names = {}
     for metric in METRICS:
         names[metric.name] = set(metric.labels)
@@ -43,7 +43,7 @@ def expressions(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [*(FOLDER / name for name in DASHBOARDS), ALERTS], ids=lambda path: path.name)
-def test_metrics_and_labels_of_a_page_exist(path: Path) -> None:
+def test_metrics_and_labels_of_dashboards_and_alerts_exist(path: Path) -> None:
     names = exported()
     named = [(expr, name) for expr in expressions(path) for name in METRIC.findall(expr)]
     assert len(named) > 5
@@ -53,12 +53,12 @@ def test_metrics_and_labels_of_a_page_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_dashboard_is_current(name: str) -> None:
+def test_dashboard_file_is_current(name: str) -> None:
     assert (FOLDER / name).read_text() == rendered(name), "run make docs"
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_do_not_overlap(name: str) -> None:
+def test_dashboard_panels_do_not_overlap(name: str) -> None:
     cells = [
         (x, y)
         for panel in DASHBOARDS[name]["panels"]
@@ -69,7 +69,7 @@ def test_panels_do_not_overlap(name: str) -> None:
     assert max(x for x, _ in cells) < 24
 
 
-def test_alert_says_what_happened_and_what_to_do() -> None:
+def test_every_alert_has_a_summary_and_a_description() -> None:
     text = ALERTS.read_text()
     alerts = re.findall(r"- alert: (\w+)", text)
     assert len(alerts) == len(set(alerts)) == text.count("summary:") == text.count("description:") > 8

@@ -1,4 +1,4 @@
-"""The tables in docs/ are what the code says now, and every option says what it does."""
+"""The tables in docs/ match the code, and every option is documented."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_tables_are_up_to_date(page: object) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_stands_in_a_page_with_its_rows(name: str) -> None:
+def test_every_table_is_in_a_page_with_its_rows(name: str) -> None:
     assert any(f"<!-- {name} -->\n| " in page.read_text() for page in DOCS.glob("*.md"))
 
 
@@ -32,7 +32,7 @@ def test_empty_table_of_a_new_page_is_filled() -> None:
 
 
 @pytest.mark.parametrize("module", option_types.SUBJECTS)
-def test_types_of_options_are_up_to_date(module: str) -> None:
+def test_option_types_are_up_to_date(module: str) -> None:
     assert (option_types.FOLDER / f"{module}.py").read_text() == option_types.module(module), "run make docs"
 
 

@@ -1,4 +1,4 @@
-"""The code blocks of docs/testing.md are tests, which are collected here."""
+"""The code blocks of docs/testing.md are tests that are collected in this module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_names_of_tests_in_the_page_are_unique() -> None:
 
 
 @pytest.mark.parametrize("language", ["ini", "python"])
-def test_options_of_the_page_are_those_of_the_broker(pytester: pytest.Pytester, language: str) -> None:
+def test_broker_options_in_the_page_apply_to_the_broker(pytester: pytest.Pytester, language: str) -> None:
     (block,) = (
         block.source
         for block in code_blocks(PAGE)
@@ -42,7 +42,7 @@ def test_options_of_the_page_are_those_of_the_broker(pytester: pytest.Pytester, 
 
 
 def first_cells(heading: str) -> str:
-    """The first cells of the table whose first column has this heading."""
+    """Return the first cells of the table whose first column has this heading."""
     table = PAGE.read_text().partition(f"| {heading} |")[2].partition("\n\n")[0]
     return " ".join(line.split(" | ")[0] for line in table.splitlines()[2:])
 
@@ -51,7 +51,7 @@ def names(cells: str) -> set[str]:
     return set(re.findall(r"`(\w+)", cells))
 
 
-def test_tables_name_the_public_fixtures_methods_and_arguments() -> None:
+def test_tables_list_the_public_fixtures_methods_and_arguments() -> None:
     fixtures = {name for name in vars(plugin) if name.startswith("ottla_") and "aio" not in name}
     assert {name for name in names(first_cells("fixture")) if "aio" not in name} == fixtures
     public = {name for name in vars(Fault) if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""The Python of docs/tutorial.md runs, and its test is one."""
+"""The Python code of docs/tutorial.md and docs/index.md runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tests.unit.docs.code_blocks import DOCS, run_blocks
 namespace: dict[str, object] = {}
 
 
-def test_the_tutorial_runs() -> None:
+def test_tutorial_code_runs() -> None:
     run_blocks(DOCS / "tutorial.md", namespace)
     assert "test_visits_are_counted" in namespace
 
 
-def test_the_home_page_runs() -> None:
+def test_home_page_code_runs() -> None:
     run_blocks(DOCS / "index.md", {})

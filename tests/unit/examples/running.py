@@ -1,4 +1,4 @@
-"""How examples are run: their files as modules, in this process."""
+"""Load examples as modules in this process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import ModuleType
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-def loaded(path: str, library: str = "ottla") -> ModuleType:
-    """An example as a module; with `library` in our place, as it would be for another client."""
+def load_example(path: str, library: str = "ottla") -> ModuleType:
+    """Return an example as a module. It imports `library` instead of ottla."""
     file = EXAMPLES / path
     source = file.read_text().replace("from ottla import", f"from {library} import")
     module = ModuleType(file.stem)

@@ -1,4 +1,4 @@
-"""Every example does what it says, against our broker."""
+"""Every example runs against an Ottla broker with the documented result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.examples.running import EXAMPLES, loaded
+from tests.unit.examples.running import EXAMPLES, load_example
 
 from ottla import Broker, ConsumerRecord, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 
@@ -20,8 +20,9 @@ OTHERS = {
     "legacy/simple_partitioner.py",
     "schema_registry.py",
 }
-"""Examples with a test file of their own, beside tests/crash/test_kill_delivery.py for delivery/, and test_testing.py
-for testing/.
+"""Examples with their own test file.
+
+tests/crash/test_kill_delivery.py tests delivery/, and test_testing.py tests testing/.
 """
 
 COUNT = 40
@@ -71,60 +72,64 @@ def test_every_example_has_a_test() -> None:
         assert name in OTHERS or name.startswith(("delivery/", "testing/")) or f'"{name}"' in here, name
 
 
-def test_kafka_pythons_readme(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("kafka_python/produce.py").main(servers, topic)
+def test_kafka_python_readme_example(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("kafka_python/produce.py").main(servers, topic)
     assert "callback got offset" in capsys.readouterr().out
-    consume = loaded("kafka_python/consume.py")
+    consume = load_example("kafka_python/consume.py")
     consume.main(servers, topic)
-    shown = capsys.readouterr().out
-    assert shown.count("b'order ") >= 100
-    assert "the group begins with b'" in shown
-    assert "the first one that is committed: b'" in shown
-    assert "('content-encoding', b'base64')" in shown
+    output = capsys.readouterr().out
+    assert output.count("b'order ") >= 100
+    assert "the group begins with b'" in output
+    assert "the first one that is committed: b'" in output
+    assert "('content-encoding', b'base64')" in output
 
 
-def test_kafka_pythons_transactions(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("kafka_python/transactions.py").main(servers, topic)
+def test_kafka_python_transactions_example(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("kafka_python/transactions.py").main(servers, topic)
     assert capsys.readouterr().out == "[b'paid']\n"
 
 
-def test_kafka_pythons_admin(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("kafka_python/admin.py").main(servers, "invoices")
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[:3] == ["True 3", "retention.ms = 3600000", "partition 0 ends at 0"]
+def test_kafka_python_admin_example(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("kafka_python/admin.py").main(servers, "invoices")
+    output = capsys.readouterr().out.splitlines()
+    assert output[:3] == ["True 3", "retention.ms = 3600000", "partition 0 ends at 0"]
 
 
-def test_asyncio(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asyncio.run(loaded("asyncio_clients.py").main(servers, "numbers"))
+def test_asyncio_clients_example(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(load_example("asyncio_clients.py").main(servers, "numbers"))
     assert sorted(capsys.readouterr().out.splitlines()) == ["read b'0' to b'19'", "sent to offsets 0 to 19"]
 
 
-def test_javas_producer(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("java/producer_simple.py").main(servers, topic)
+def test_java_producer_example_sends_100_records(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("java/producer_simple.py").main(servers, topic)
     assert capsys.readouterr().out == ""
     assert sorted(values(servers, topic, 100), key=int) == [b"%d" % i for i in range(100)]
 
 
-def test_javas_transactional_producer(servers: str, topic: str) -> None:
-    loaded("java/producer_transactional.py").main(servers, topic)
+def test_java_transactional_producer_example_commits_100_records(servers: str, topic: str) -> None:
+    load_example("java/producer_transactional.py").main(servers, topic)
     assert len(values(servers, topic, 100)) == 100
 
 
-def test_javas_auto_commit(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("java/consumer_auto_commit.py").main(servers, filled, COUNT)
+def test_java_auto_commit_example_commits_all_offsets(
+    servers: str, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_example("java/consumer_auto_commit.py").main(servers, filled, COUNT)
     assert len(capsys.readouterr().out.splitlines()) == COUNT
     assert committed(servers, "auto", filled) == COUNT
 
 
-def test_javas_manual_commit(servers: str, filled: str) -> None:
+def test_java_manual_commit_example_commits_all_offsets(servers: str, filled: str) -> None:
     stored: list[ConsumerRecord] = []
-    loaded("java/consumer_manual_commit.py").main(servers, filled, stored.extend, COUNT)
+    load_example("java/consumer_manual_commit.py").main(servers, filled, stored.extend, COUNT)
     assert len(stored) == COUNT
     assert committed(servers, "manual", filled) == COUNT
 
 
-def test_javas_commit_by_partition(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("java/consumer_partition_commit.py").main(servers, filled, COUNT)
+def test_java_partition_commit_example_commits_all_offsets(
+    servers: str, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_example("java/consumer_partition_commit.py").main(servers, filled, COUNT)
     assert len(capsys.readouterr().out.splitlines()) == COUNT
     assert committed(servers, "by-partition", filled) == COUNT
 
@@ -135,14 +140,16 @@ def committed(servers: str, group: str, topic: str) -> int:
     return sum(offset.offset for tp, offset in offsets.items() if tp.topic == topic)
 
 
-def test_javas_manual_assignment(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("java/consumer_assignment.py").main(servers, filled)
+def test_java_manual_assignment_example_reads_all_records(
+    servers: str, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_example("java/consumer_assignment.py").main(servers, filled)
     assert len(capsys.readouterr().out.splitlines()) == COUNT
 
 
-def test_javas_external_offsets(servers: str, filled: str, tmp_path: Path) -> None:
+def test_java_external_offsets_example_resumes_without_duplicates(servers: str, filled: str, tmp_path: Path) -> None:
     path = str(tmp_path / "counts.sqlite")
-    example = loaded("java/consumer_external_offsets.py")
+    example = load_example("java/consumer_external_offsets.py")
     example.main(servers, filled, path, COUNT)
     with KafkaProducer(bootstrap_servers=servers) as producer:
         producer.send(filled, b"more", key=b"k0", partition=0)
@@ -153,28 +160,30 @@ def test_javas_external_offsets(servers: str, filled: str, tmp_path: Path) -> No
     database.close()
 
 
-def test_javas_pause_and_resume(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded("java/consumer_pause_resume.py").main(servers, filled)
+def test_java_pause_resume_example_reads_one_partition_after_the_other(
+    servers: str, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load_example("java/consumer_pause_resume.py").main(servers, filled)
     lines = capsys.readouterr().out.splitlines()
     partitions = [line.split()[0][-1] for line in lines]
     assert partitions == sorted(partitions, reverse=True)
     assert set(partitions) == {"0", "1"}
 
 
-def test_javas_threads(servers: str, filled: str) -> None:
-    seen: list[ConsumerRecord] = []
-    all_there = threading.Event()
+def test_java_threads_example_reads_all_records_and_shuts_down(servers: str, filled: str) -> None:
+    consumed: list[ConsumerRecord] = []
+    all_consumed = threading.Event()
 
     def handle(record: ConsumerRecord) -> None:
-        seen.append(record)
-        if len(seen) == COUNT:
-            all_there.set()
+        consumed.append(record)
+        if len(consumed) == COUNT:
+            all_consumed.set()
 
-    make = loaded("java/consumer_threads.py").KafkaConsumerRunner
-    runners = [make(servers, filled, handle) for _ in range(2)]
+    runner_class = load_example("java/consumer_threads.py").KafkaConsumerRunner
+    runners = [runner_class(servers, filled, handle) for _ in range(2)]
     for runner in runners:
         runner.start()
-    assert all_there.wait(20)
+    assert all_consumed.wait(20)
     for runner in runners:
         runner.shutdown()
     for runner in runners:

@@ -1,4 +1,4 @@
-"""The example of 0.8, as its head says."""
+"""The page visits example of Kafka 0.8, run as its docstring describes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ottla.cli.main import main
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "legacy" / "page_visits.py"
 
 
-def test_page_visits_runs_on_one_node(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_visits_example_partitions_by_ip_on_one_node(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         at = ("--bootstrap-server", broker.bootstrap_servers)
         assert main(["create-topic", "--topic", "page_visits", "--replica", "1", "--partition", "5", *at]) == 0
         subprocess.run([sys.executable, EXAMPLE, "100", broker.bootstrap_servers], check=True, timeout=30)
         capsys.readouterr()
-        shown = ("--property", "print.partition=true", "--property", "print.key=true", "--max-messages", "100")
-        assert main(["console-consumer", *at, "--topic", "page_visits", "--from-beginning", *shown]) == 0
+        print_options = ("--property", "print.partition=true", "--property", "print.key=true", "--max-messages", "100")
+        assert main(["console-consumer", *at, "--topic", "page_visits", "--from-beginning", *print_options]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 100
     for partition, key, value in lines:

@@ -1,4 +1,4 @@
-"""The schema registry example, against a registry's REST API made for the test."""
+"""The schema registry example, against a fake of the registry's REST API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from tests.unit.examples.running import loaded
+from tests.unit.examples.running import load_example
 
 from ottla import Broker, KafkaConsumer, KafkaProducer
 from ottla.errors import SerializationError
@@ -41,7 +41,7 @@ class Registry(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST subjects/S/versions registers, POST subjects/S looks up, GET schemas/ids/N returns."""
+    """Serves POST subjects/S/versions (register), POST subjects/S (look up) and GET schemas/ids/N."""
 
     server: Registry
     protocol_version = "HTTP/1.1"
@@ -65,8 +65,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.arguments.append(f"{self.command} {path}")
         return path.split("/")
 
-    def _respond(self, answer: dict[str, Any], status: int = 200) -> None:
-        body = json.dumps(answer).encode()
+    def _respond(self, response: dict[str, Any], status: int = 200) -> None:
+        body = json.dumps(response).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(body)))
@@ -87,9 +87,9 @@ def registry() -> Iterator[Registry]:
         thread.join()
 
 
-def test_avro_with_a_schema_registry(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_registry_example_sends_and_reads_avro(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("confluent_kafka.schema_registry.avro", exc_type=ImportError)
-    example = loaded("schema_registry.py")
+    example = load_example("schema_registry.py")
     with Broker() as broker:
         servers = broker.bootstrap_servers
         example.main(servers, registry.url, "visits")

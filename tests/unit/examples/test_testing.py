@@ -10,7 +10,7 @@ from tests.unit.examples.running import EXAMPLES
 pytest_plugins = ["pytester"]
 
 
-def test_project_passes_with_the_plugin_alone(pytester: pytest.Pytester) -> None:
+def test_example_project_passes_with_the_plugin_alone(pytester: pytest.Pytester) -> None:
     shutil.copytree(
         EXAMPLES / "testing", pytester.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )

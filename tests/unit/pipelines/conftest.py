@@ -1,3 +1,5 @@
+"""Fixtures of the pipelines' tests."""
+
 import os
 import shutil
 import subprocess
@@ -9,13 +11,16 @@ import pytest
 
 
 def postgresql_command(name: str) -> str | None:
-    places = [*map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), os.environ.get("PATH", "")]
-    return shutil.which(name, path=os.pathsep.join(places))
+    directories = [
+        *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)),
+        os.environ.get("PATH", ""),
+    ]
+    return shutil.which(name, path=os.pathsep.join(directories))
 
 
 @pytest.fixture(scope="session")
 def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL of its own on a socket in a temporary directory; skips where there is none installed."""
+    """Start PostgreSQL on a Unix socket in a temporary directory. Skip the test if it is not installed."""
     initdb, control = postgresql_command("initdb"), postgresql_command("pg_ctl")
     if not initdb or not control:
         pytest.skip("PostgreSQL is not installed")

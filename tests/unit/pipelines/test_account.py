@@ -1,3 +1,5 @@
+"""Comparison of the demo's results with its input: lost, duplicated and different rows."""
+
 import datetime as dt
 from pathlib import Path
 from typing import Any
@@ -50,39 +52,39 @@ def table(**changes: list[Any]) -> pa.Table:
     return pa.table({**FLIGHTS, **changes})
 
 
-def test_an_exact_result_is_exact() -> None:
+def test_complete_result_is_exact() -> None:
     account = flight_account(FLIGHTS, table(), [STATISTICS])
     assert account.is_exact
     assert account.line == "3 of 3 flights, 0 lost, 0 duplicated"
     assert account.statistics_line == "equal statistics: 1 rows of them, 28 values compared with the input"
 
 
-def test_nothing_in_and_nothing_out_is_exact(tmp_path: Path) -> None:
-    nothing: dict[str, list[Any]] = {name: [] for name in FLIGHTS}
-    account = flight_account(nothing, read_rows(tmp_path, "d", []), [])
+def test_empty_result_of_empty_input_is_exact(tmp_path: Path) -> None:
+    no_flights: dict[str, list[Any]] = {name: [] for name in FLIGHTS}
+    account = flight_account(no_flights, read_rows(tmp_path, "d", []), [])
     assert account.is_exact
     assert account.line == "0 of 0 flights, 0 lost, 0 duplicated"
 
 
-def test_a_lost_row_is_counted() -> None:
+def test_lost_row_is_counted() -> None:
     account = flight_account(FLIGHTS, table().slice(1), [STATISTICS])
     assert account.line == "2 of 3 flights, 1 lost, 0 duplicated"
     assert not account.is_exact
 
 
-def test_a_doubled_row_is_counted() -> None:
+def test_duplicated_row_is_counted() -> None:
     account = flight_account(FLIGHTS, pa.concat_tables([table(), table().slice(0, 1)]), [STATISTICS])
     assert account.line == "3 of 3 flights, 0 lost, 1 duplicated"
     assert not account.is_exact
 
 
-def test_a_row_from_nowhere_is_counted() -> None:
+def test_unknown_row_is_counted() -> None:
     account = row_account("flights", FLIGHTS, table(row=[1, 2, 9]))
     assert (account.lost, account.unknown) == (1, 1)
     assert not account.is_exact
 
 
-def test_one_wrong_value_is_found_and_named() -> None:
+def test_different_value_is_reported() -> None:
     account = flight_account(FLIGHTS, table(dep_delay=[20, 0, -5]), [STATISTICS])
     assert account.differences == ["dep_delay of row 2: None in the input, 0 in the result"]
     assert not account.is_exact
@@ -91,15 +93,15 @@ def test_one_wrong_value_is_found_and_named() -> None:
 @pytest.mark.parametrize(
     "statistics", [[], [{**STATISTICS, "delay_max": 21}], [STATISTICS, {**STATISTICS, "carrier": "x"}]]
 )
-def test_wrong_missing_and_additional_statistics_are_found(statistics: list[dict[str, Any]]) -> None:
+def test_wrong_missing_and_additional_statistics_are_reported(statistics: list[dict[str, Any]]) -> None:
     account = flight_account(FLIGHTS, table(), statistics)
     assert len(account.differences) == 1
     assert not account.is_exact
 
 
-def test_statistics_of_flights_that_all_stayed_have_no_maximum() -> None:
-    only = {name: values[1:2] for name, values in FLIGHTS.items()}
-    assert expected_delays(only) == {(DAY, "EWR", "UA", "fair"): Delays(1, 1, 0, 0, None, 0, 0)}
+def test_statistics_of_cancelled_flights_have_no_maximum_delay() -> None:
+    cancelled_flight = {name: values[1:2] for name, values in FLIGHTS.items()}
+    assert expected_delays(cancelled_flight) == {(DAY, "EWR", "UA", "fair"): Delays(1, 1, 0, 0, None, 0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -114,12 +116,12 @@ def test_statistics_of_flights_that_all_stayed_have_no_maximum() -> None:
         ({"wind_speed": None}, "fair"),
     ],
 )
-def test_weather_classes(changes: dict[str, Any], name: str) -> None:
+def test_weather_class_is_derived_from_the_observation(changes: dict[str, Any], name: str) -> None:
     assert weather_class({"precip": 0.0, "temp": 50.0, "visib": 10.0, "wind_speed": 5.0, **changes}) == name
     assert name in dict(WEATHER_CLASSES)
 
 
-def test_only_committed_micro_batches_count(tmp_path: Path) -> None:
+def test_rows_are_read_only_from_committed_micro_batches(tmp_path: Path) -> None:
     for batch_id in range(3):
         directory = tmp_path / "d" / f"batch={batch_id:06d}"
         directory.mkdir(parents=True)
@@ -128,7 +130,7 @@ def test_only_committed_micro_batches_count(tmp_path: Path) -> None:
     assert read_rows(tmp_path, "d", []).num_rows == 0
 
 
-def test_more_differences_than_anyone_reads_are_not_kept() -> None:
+def test_number_of_reported_differences_is_bounded() -> None:
     actual = row_account(
         "events", {"row": list(range(100)), "x": [1] * 100}, pa.table({"row": range(100), "x": [2] * 100})
     )

@@ -1,3 +1,5 @@
+"""Comparison of the counts of an input file with the database."""
+
 from pathlib import Path
 
 import pytest
@@ -23,14 +25,14 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_rows_and_counts_of_a_file_are_compared(source: Path) -> None:
+def test_rows_and_counts_of_an_input_file_are_compared(source: Path) -> None:
     expected = expected_events(source, "kind")
     account = count_account(expected, pa.table(expected), STATISTICS)
     assert account.is_exact
     assert account.line == "3 of 3 events, 0 lost, 0 duplicated"
 
 
-def test_a_wrong_count_is_found(source: Path) -> None:
+def test_wrong_count_is_reported(source: Path) -> None:
     expected = expected_events(source, "kind")
     account = count_account(expected, pa.table(expected), [{**STATISTICS[0], "events": 3}, STATISTICS[1]])
     assert not account.is_exact

@@ -1,3 +1,5 @@
+"""`ottla demo`: options, new and resumed runs."""
+
 import argparse
 from pathlib import Path
 
@@ -23,7 +25,7 @@ def prepared(tmp_path: Path, *options: str) -> Run:
     return prepare(arguments("--data", str(tmp_path / "run"), *options), Console(quiet=True))
 
 
-def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path) -> None:
+def test_prepared_run_has_its_settings_and_empty_tables(tmp_path: Path) -> None:
     run = prepared(tmp_path, "--limit", "7", "--table-format", "delta")
     assert Run.load(tmp_path / "run") == run
     with Store.open(run.database_url) as store:
@@ -31,13 +33,13 @@ def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path) -> None:
     assert finished_rates(run) is None
 
 
-def test_resume_takes_the_settings_of_the_run(tmp_path: Path) -> None:
+def test_resume_uses_the_settings_of_the_run(tmp_path: Path) -> None:
     run = prepared(tmp_path, "--limit", "7")
     assert prepared(tmp_path, "--resume") == prepared(tmp_path, "--resume", "--limit", "7") == run
 
 
 @pytest.mark.parametrize("options", [("--limit", "9"), ("--by", "x"), ("--table-format", "delta")])
-def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, options: tuple[str, str]) -> None:
+def test_resume_rejects_settings_that_differ_from_the_run(tmp_path: Path, options: tuple[str, str]) -> None:
     run = prepared(tmp_path, "--limit", "7")
     with pytest.raises(ConfigurationError, match=f"--resume: .* with another {options[0]}, which cannot be changed"):
         prepared(tmp_path, "--resume", *options)
@@ -52,7 +54,7 @@ def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, opt
         (["--database", "mysql://h/x"], "--database: mysql is not supported"),
     ],
 )
-def test_what_is_wrong_costs_no_earlier_run(tmp_path: Path, options: list[str], message: str) -> None:
+def test_invalid_options_do_not_clear_an_earlier_run(tmp_path: Path, options: list[str], message: str) -> None:
     prepared(tmp_path, "--limit", "7")
     with pytest.raises(ConfigurationError, match=message):
         prepared(tmp_path, *options)
@@ -62,12 +64,14 @@ def test_what_is_wrong_costs_no_earlier_run(tmp_path: Path, options: list[str], 
 @pytest.mark.parametrize(
     "options", [["--rate", "0"], ["--seconds", "-1"], ["--limit", "1.5"], ["--rate", "1", "--seconds", "2"]]
 )
-def test_numbers_are_positive_and_there_is_one_pace(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_must_be_positive_and_rate_excludes_seconds(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         arguments(*options)
     assert options[0] in capsys.readouterr().err
 
 
-def test_the_hint_names_the_directory_where_it_is_not_the_usual_one() -> None:
+def test_resume_hint_names_a_non_default_directory() -> None:
     assert resume_hint(Path("demo-data")).startswith("`ottla demo --resume`")
     assert "--resume --data x`" in resume_hint(Path("x"))

@@ -1,3 +1,5 @@
+"""Expectations of a stream: definition, and counts of unmet rows."""
+
 import pyarrow as pa
 import pytest
 
@@ -38,22 +40,22 @@ def test_rows_are_counted_per_expectation_and_partition() -> None:
     ]
 
 
-def test_a_task_without_rows_counts_nothing() -> None:
+def test_task_without_rows_has_no_counts() -> None:
     assert counted() == []
     assert counted(batch(("a", 0, 1, [True, True])).slice(0, 0)) == []
 
 
-def test_an_unknown_action_is_refused_with_the_nearest() -> None:
+def test_unknown_action_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match=r"expectation 'x': there is no action 'dead_leter'.*dead_letter"):
         expect("x", "true", "dead_leter")
 
 
 @pytest.mark.parametrize(("name", "condition"), [("", "true"), ("x", " ")])
-def test_name_and_condition_are_wanted(name: str, condition: str) -> None:
+def test_empty_name_or_condition_is_rejected(name: str, condition: str) -> None:
     with pytest.raises(ConfigurationError, match="the name and the condition must not be empty"):
         expect(name, condition)
 
 
-def test_a_name_is_used_once() -> None:
+def test_duplicate_expectation_name_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="'x': the name is used twice"):
         Expectations(expect("x", "true"), expect("x", "false"))

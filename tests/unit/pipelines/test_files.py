@@ -1,3 +1,5 @@
+"""Events from input files: JSON lines, CSV and access logs."""
+
 import datetime as dt
 import json
 from pathlib import Path
@@ -10,7 +12,7 @@ from ottla_pipelines.ingest.files import UNREADABLE, Layout, events, group_of, l
 ACCESS = '192.0.2.{n} - - [10/Oct/2025:13:55:{n:02d} +0200] "GET /a HTTP/1.1" {status} 512 "-" "curl"\n'
 
 
-def written(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
@@ -19,24 +21,24 @@ def values(path: Path, by: str | None = None) -> list[dict[str, object]]:
     return [json.loads(b"{" + e.rest + b"}") for e in events(path, by)]
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_json_lines_are_read_as_events(tmp_path: Path) -> None:
     lines = ['{"ts": 1700000000, "kind": "a", "n": 1}', '{"ts": 1700000001.5, "kind": "b"}', "{broken"] * 2
-    path = written(tmp_path / "x.jsonl", "\n".join(lines) + "\n")
+    path = write_file(tmp_path / "x.jsonl", "\n".join(lines) + "\n")
     actual = values(path)
     assert [v["row"] for v in actual] == [1, 2, 3, 4, 5, 6]
     assert actual[0] == {"row": 1, "time": "2023-11-14T22:13:20Z", "group": "a", "event": lines[0]}
     assert actual[2] == {"row": 3, "time": None, "group": UNREADABLE, "event": "{broken"}
 
 
-def test_csv_with_quotes_line_breaks_and_a_short_row(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.csv", 'date,city,n\n2025-01-02,"a, b\nc",1\n2025-01-03 04:05,d,2\nshort\n')
+def test_csv_rows_with_quotes_and_line_breaks_are_read(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "x.csv", 'date,city,n\n2025-01-02,"a, b\nc",1\n2025-01-03 04:05,d,2\nshort\n')
     actual = values(path, by="city")
     assert [v["group"] for v in actual] == ["a, b\nc", "d", UNREADABLE]
     assert [v["time"] for v in actual] == ["2025-01-02T00:00:00Z", "2025-01-03T04:05:00Z", None]
 
 
-def test_an_access_log_is_counted_by_status(tmp_path: Path) -> None:
-    path = written(
+def test_access_log_events_are_grouped_by_status(tmp_path: Path) -> None:
+    path = write_file(
         tmp_path / "access.log", "".join(ACCESS.format(n=n, status=200 + n % 2 * 204) for n in range(6)) + "x\n"
     )
     actual = values(path)
@@ -44,13 +46,13 @@ def test_an_access_log_is_counted_by_status(tmp_path: Path) -> None:
     assert actual[0]["time"] == "2025-10-10T11:55:00Z"
 
 
-def test_the_group_is_the_first_field_with_few_values(tmp_path: Path) -> None:
+def test_group_is_the_first_field_with_few_values(tmp_path: Path) -> None:
     lines = [json.dumps({"id": n, "time": n, "level": n % 3, "host": n % 2}) for n in range(60)]
-    assert layout(written(tmp_path / "x.jsonl", "\n".join(lines)), None) == Layout("time", "level")
+    assert layout(write_file(tmp_path / "x.jsonl", "\n".join(lines)), None) == Layout("time", "level")
 
 
-def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.jsonl", "\n".join(json.dumps({"id": n}) for n in range(60)))
+def test_events_without_group_and_time_form_one_group(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "x.jsonl", "\n".join(json.dumps({"id": n}) for n in range(60)))
     actual = layout(path, None)
     (row, *_) = rows(path)
     assert actual == Layout(None, None)
@@ -67,18 +69,18 @@ def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_times(tmp_path: Path, text: str, time: dt.datetime | None) -> None:
-    path = written(tmp_path / "x.jsonl", json.dumps({"time": text}))
+def test_event_time_is_parsed_from_common_formats(tmp_path: Path, text: str, time: dt.datetime | None) -> None:
+    path = write_file(tmp_path / "x.jsonl", json.dumps({"time": text}))
     (row,) = rows(path)
     assert time_of(row, Layout("time", None)) == time
 
 
-def test_an_empty_file_has_no_events(tmp_path: Path) -> None:
-    assert list(events(written(tmp_path / "x.csv", ""))) == []
+def test_empty_file_has_no_events(tmp_path: Path) -> None:
+    assert list(events(write_file(tmp_path / "x.csv", ""))) == []
 
 
-def test_what_is_wrong_with_an_input_is_named(tmp_path: Path) -> None:
+def test_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not JSON lines, CSV or an access log"):
-        list(rows(written(tmp_path / "x.txt", "hello\n")))
+        list(rows(write_file(tmp_path / "x.txt", "hello\n")))
     with pytest.raises(ConfigurationError, match=r"--by d: .* it has a, b"):
-        layout(written(tmp_path / "x.csv", "a,b\n1,2\n"), "d")
+        layout(write_file(tmp_path / "x.csv", "a,b\n1,2\n"), "d")

@@ -1,3 +1,5 @@
+"""The end of the demo's job: all partitions are committed up to their end offsets."""
+
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,12 +28,12 @@ def store(run: Run) -> Iterator[Store]:
         yield opened
 
 
-def test_a_job_is_not_done_before_the_replay_is(run: Run, store: Store) -> None:
+def test_job_is_not_done_before_the_replay(run: Run, store: Store) -> None:
     store.commit(0, "q", Results({P0: Read(5, 5)}, 5))
     assert not is_done(run, store)
 
 
-def test_a_job_is_done_when_every_partition_is_committed_to_its_end(run: Run, store: Store) -> None:
+def test_job_is_done_when_every_partition_is_committed_to_its_end(run: Run, store: Store) -> None:
     run.save_end_offsets({P0: 5, P1: 3, EMPTY: 0})
     store.commit(0, "q", Results({P0: Read(5, 5)}, 5))
     assert not is_done(run, store)

@@ -1,3 +1,5 @@
+"""Child processes of the demo: their reports, ends and locks."""
+
 import fcntl
 import os
 import signal
@@ -13,14 +15,14 @@ from ottla_pipelines.processes import Child, ProcessEndedError, wait_for_release
 REPORTS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
 
 
-def test_facts_of_a_child_process_are_received(tmp_path: Path) -> None:
+def test_json_facts_of_a_child_process_are_received(tmp_path: Path) -> None:
     child = Child("c", [sys.executable, "-c", REPORTS], tmp_path)
     child.finish()
     assert child.facts == {"seen": 7}
     child.check()
 
 
-def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import os,sys; print('the reason', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
     child = Child("spark", [sys.executable, "-c", code], tmp_path)
     child.finish()
@@ -28,7 +30,7 @@ def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
         child.check()
 
 
-def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla_pipelines.processes.STOP_TIMEOUT_S", 0.2)
     code = (
         "import signal,json,time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -42,7 +44,7 @@ def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeyp
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel does this on Linux only")
-def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys,time; from pathlib import Path; from ottla_pipelines.processes import Child;"
         f"c = Child('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path)!r}));"
@@ -60,28 +62,28 @@ def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -
         time.sleep(0.01)
 
 
-def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_release_waits_until_the_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / ".lock"
-    wait_for_release(lock)  # Nothing there, nothing to wait for.
+    wait_for_release(lock)  # Without a lock file there is nothing to wait for.
     lock.touch()
-    held = lock.open()
-    fcntl.flock(held, fcntl.LOCK_EX)
-    waited: list[float] = []
+    lock_file = lock.open()
+    fcntl.flock(lock_file, fcntl.LOCK_EX)
+    sleeps: list[float] = []
 
     def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 3:
-            held.close()
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            lock_file.close()
 
     monkeypatch.setattr("ottla_pipelines.processes.time.sleep", sleep)
     wait_for_release(lock)
-    assert len(waited) == 3
+    assert len(sleeps) == 3
 
 
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A zombie remains until process 1 collects it; it is dead all the same.
+        # A zombie remains until process 1 collects it, but it is dead.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False

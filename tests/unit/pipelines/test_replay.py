@@ -1,3 +1,5 @@
+"""The replay of events: sending, resuming, failures and rate."""
+
 import time
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +42,7 @@ def numbered(count: int) -> list[Numbered]:
     return list(number(event(EVENTS, f"k{n % 9}", {"row": n}, None) for n in range(count)))
 
 
-def test_everything_is_sent_and_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_sends_all_events_and_flushes(capsys: pytest.CaptureFixture[str]) -> None:
     producer = FakeProducer()
     work = Replay(producer, {}, rate=None)  # type: ignore[arg-type]
     work.run(iter(numbered(600)))
@@ -50,7 +52,7 @@ def test_everything_is_sent_and_waited_for(capsys: pytest.CaptureFixture[str]) -
     assert '"sent": 600' in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_what_is_there_is_not_sent_again() -> None:
+def test_replay_skips_events_that_were_sent_before() -> None:
     events = numbered(100)
     last = {TopicPartition(e.topic, e.partition): e.seq for e in events[:40]}
     producer = FakeProducer()
@@ -60,14 +62,14 @@ def test_what_is_there_is_not_sent_again() -> None:
     assert (work.sent, work.seen) == (60, 100)
 
 
-def test_a_failed_send_ends_the_replay() -> None:
+def test_failed_send_ends_the_replay() -> None:
     work = Replay(FakeProducer(MessageTooLargeError()), {}, rate=None)  # type: ignore[arg-type]
     with pytest.raises(MessageTooLargeError):
         work.run(iter(numbered(600)))
     assert work.seen < 600
 
 
-def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_keeps_the_configured_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))

@@ -1,3 +1,5 @@
+"""The demo's reports in the terminal and as HTML."""
+
 import datetime as dt
 import io
 from pathlib import Path
@@ -33,7 +35,7 @@ def flights() -> RunReport:
     return flight_report(STATISTICS, {"UA": "United <Air> Lines"}, ACCOUNT, [("replay", "5 events")])
 
 
-def test_groups_are_summed() -> None:
+def test_statistics_are_summed_by_group() -> None:
     fair, snow = grouped(STATISTICS, lambda s: str(s["weather"]))
     assert (fair.flights, fair.delayed_percent, fair.mean_delay) == (20, 15.0, 4.5)
     assert (snow.cancelled_percent, snow.delayed_percent, snow.delay_max) == (50.0, 80.0, 99)
@@ -46,19 +48,19 @@ def test_findings_compare_the_worst_weather_with_the_best() -> None:
     assert "Wednesday, 02 January" in flights().findings[-1]
 
 
-def test_a_run_without_flights_still_has_a_report() -> None:
+def test_report_without_flights_states_that_no_flight_left() -> None:
     empty = flight_report([], {}, ACCOUNT, [])
     assert empty.findings == ["No flight left."]
 
 
-def test_the_terminal_shows_tables_findings_and_rates() -> None:
+def test_terminal_report_shows_tables_and_rates() -> None:
     out = io.StringIO()
     terminal.show(flights(), Console(file=out, width=100))
     assert "snow" in out.getvalue()
     assert "replay" in out.getvalue()
 
 
-def test_the_page_is_whole_and_escaped(tmp_path: Path) -> None:
+def test_html_report_is_complete_and_escaped(tmp_path: Path) -> None:
     chart.draw(flights(), tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     page.write(flights(), tmp_path / "r.html", PAGE_TEMPLATE)
@@ -71,7 +73,7 @@ def test_the_page_is_whole_and_escaped(tmp_path: Path) -> None:
     assert "http" not in html.replace("http-equiv", "")
 
 
-def test_counts_by_group_and_hour() -> None:
+def test_count_report_sums_by_group_and_names_the_busiest_hour() -> None:
     statistics = [
         {"window_start": "2025-01-01T10:00:00Z", "event_group": "200", "events": 5},
         {"window_start": "2025-01-01T11:00:00Z", "event_group": "200", "events": 1},

@@ -1,3 +1,5 @@
+"""The directory of a run: settings, end offsets, locking and clearing."""
+
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ pytest.importorskip("sqlalchemy")
 from ottla_pipelines.run import Run, partitions
 
 
-def test_a_run_survives_being_written_down(tmp_path: Path) -> None:
+def test_saved_run_can_be_loaded(tmp_path: Path) -> None:
     run = Run(tmp_path / "d", limit=5, database="sqlite:///x.db")
     run.save()
     assert Run.load(tmp_path / "d") == run
@@ -19,7 +21,7 @@ def test_a_run_survives_being_written_down(tmp_path: Path) -> None:
     assert Run.load(tmp_path / "e") == other
 
 
-def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path) -> None:
+def test_end_offsets_are_none_until_saved(tmp_path: Path) -> None:
     run = Run(tmp_path)
     assert run.end_offsets() is None
     ends = {TopicPartition("flights", 0): 4, TopicPartition("weather", 1): 0}
@@ -27,20 +29,20 @@ def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path) -> Non
     assert run.end_offsets() == ends
 
 
-def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
+def test_clear_rejects_a_directory_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(ConfigurationError, match="is not changed"):
         Run(tmp_path).clear()
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
+def test_clear_rejects_a_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("precious")
     with pytest.raises(ConfigurationError, match="is a file; set a directory"):
         Run(tmp_path / "f").clear()
 
 
-def test_an_earlier_run_is_cleared(tmp_path: Path) -> None:
+def test_clear_removes_an_earlier_run(tmp_path: Path) -> None:
     run = Run(tmp_path / "d")
     run.save()
     run.broker_data.mkdir()
@@ -49,7 +51,7 @@ def test_an_earlier_run_is_cleared(tmp_path: Path) -> None:
     assert not run.clear()
 
 
-def test_a_clearing_that_was_killed_is_completed_and_never_resumed(
+def test_interrupted_clear_is_completed_and_the_run_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(tmp_path / "d")
@@ -57,11 +59,11 @@ def test_a_clearing_that_was_killed_is_completed_and_never_resumed(
     for directory in (run.broker_data, run.checkpoint):
         directory.mkdir()
 
-    def killed(_: object) -> None:
+    def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("ottla_pipelines.run.shutil.rmtree", killed)
+        patched.setattr("ottla_pipelines.run.shutil.rmtree", interrupt)
         run.clear()
     with pytest.raises(ConfigurationError, match="no run was started"):
         Run.load(tmp_path / "d")
@@ -69,7 +71,7 @@ def test_a_clearing_that_was_killed_is_completed_and_never_resumed(
     assert not run.directory.exists()
 
 
-def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path) -> None:
+def test_locked_directory_is_rejected_by_a_second_run(tmp_path: Path) -> None:
     run = Run(tmp_path / "d")
     run.save()
     with run.locked():
@@ -80,7 +82,7 @@ def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path) -> None:
     assert run.clear()
 
 
-def test_results_stay_when_working_files_go(tmp_path: Path) -> None:
+def test_clear_working_files_keeps_results(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.save_end_offsets({})
     for directory in (run.broker_data, run.checkpoint, run.datasets):
@@ -92,7 +94,7 @@ def test_results_stay_when_working_files_go(tmp_path: Path) -> None:
     assert run.end_offsets() is None
 
 
-def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path) -> None:
+def test_load_rejects_a_missing_or_damaged_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no run was started"):
         Run.load(tmp_path)
     (tmp_path / "run.json").write_text("{")
@@ -100,7 +102,7 @@ def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path) -> None:
         Run.load(tmp_path)
 
 
-def test_topics_follow_the_input() -> None:
+def test_topics_depend_on_the_input() -> None:
     assert [t.name for t in Run(Path("d")).topics] == ["flights", "weather"]
     assert [t.name for t in Run(Path("d"), input=Path("f")).topics] == ["events"]
     assert len(list(partitions(Run(Path("d")).topics))) == 7

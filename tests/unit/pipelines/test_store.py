@@ -1,3 +1,5 @@
+"""The database of results: statistics and state are committed once per micro-batch."""
+
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
@@ -37,7 +39,7 @@ def results(*rows: dict[str, object], next_offset: int = 5, records: int = 5) ->
     return Results({FLIGHTS_0: Read(next_offset, records)}, rows_out=3, adds={DELAYS.name: rows})
 
 
-def test_statistics_are_added_up(store: Store) -> None:
+def test_statistics_of_micro_batches_are_added(store: Store) -> None:
     store.commit(0, "q", results(delays(10, None)))
     store.commit(1, "q", results(delays(1, 7), delays(4, 2, "AA")))
     store.commit(2, "q", results(delays(1, 6)))
@@ -48,7 +50,7 @@ def test_statistics_are_added_up(store: Store) -> None:
     assert united["day"] == dt.date(2013, 1, 1)
 
 
-def test_a_micro_batch_counts_once(store: Store) -> None:
+def test_micro_batch_is_committed_once(store: Store) -> None:
     assert not store.is_committed(0, "q")
     assert store.commit(0, "q", results(delays(10, 1)))
     assert store.is_committed(0, "q")
@@ -57,9 +59,9 @@ def test_a_micro_batch_counts_once(store: Store) -> None:
     assert store.totals() == (1, 5, 3)
 
 
-def test_a_failing_commit_leaves_nothing(store: Store) -> None:
+def test_failed_commit_is_rolled_back(store: Store) -> None:
     broken = {**delays(10, 1), "flights": None}
-    with pytest.raises(Exception, match=r"(?i)null"):  # The driver's own error.
+    with pytest.raises(Exception, match=r"(?i)null"):  # an error of the database driver
         store.commit(0, "q", results(delays(1, 1, "AA"), broken))
     assert not store.is_committed(0, "q")
     assert store.rows(DELAYS) == []
@@ -67,7 +69,7 @@ def test_a_failing_commit_leaves_nothing(store: Store) -> None:
     assert store.commit(0, "q", results(delays(10, 1)))
 
 
-def test_another_querys_results_are_not_taken_for_ours(store: Store) -> None:
+def test_results_of_another_query_are_rejected(store: Store) -> None:
     store.commit(0, "q", results())
     with pytest.raises(IllegalStateError, match="another run"):
         store.is_committed(0, "other")
@@ -75,7 +77,7 @@ def test_another_querys_results_are_not_taken_for_ours(store: Store) -> None:
         store.commit(1, "other", results())
 
 
-def test_what_the_next_micro_batch_builds_on_is_kept(store: Store) -> None:
+def test_state_for_the_next_micro_batch_is_stored(store: Store) -> None:
     first = Results(
         {FLIGHTS_0: Read(3, 3)},
         rows_out=0,
@@ -96,7 +98,7 @@ def test_what_the_next_micro_batch_builds_on_is_kept(store: Store) -> None:
     assert store.batch_ids() == [1]
 
 
-def test_dropping_leaves_the_tables_of_others(tmp_path: Path) -> None:
+def test_drop_keeps_other_tables(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as other:
         other.execute("create table precious (n)")
@@ -108,12 +110,12 @@ def test_dropping_leaves_the_tables_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite:////nonexistent/x.db", "mysql://h/x"])
-def test_a_wrong_url_is_one_clear_error(url: str) -> None:
+def test_invalid_database_url_is_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--database"):
         Store.open(url)
 
 
-def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_error_hides_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(ConfigurationError) as raised:
         Store.open("postgresql://me:secret@127.0.0.1:1/x")

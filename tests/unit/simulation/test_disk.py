@@ -1,4 +1,4 @@
-"""The simulated disk: what a loss of power may take away, and what it may not."""
+"""The simulated disk: data that a power loss may and may not remove, faults, and times of files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def after_power_loss(root: Path, seed: int) -> bytes | None:
     return (root / "log").read_bytes() if (root / "log").exists() else None
 
 
-def test_synced_bytes_stay_and_others_are_a_prefix(tmp_path: Path) -> None:
+def test_power_loss_keeps_synced_bytes_and_a_prefix_of_others(tmp_path: Path) -> None:
     contents = []
     for seed in range(40):
         root = tmp_path / str(seed)
@@ -58,7 +58,7 @@ def test_synced_bytes_stay_and_others_are_a_prefix(tmp_path: Path) -> None:
     assert 512 in sizes, "no write was torn"
 
 
-def test_an_overwritten_file_has_its_old_content_or_the_new(tmp_path: Path) -> None:
+def test_power_loss_after_replace_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
     results = set()
     for seed in range(40):
         root = tmp_path / str(seed)
@@ -75,7 +75,7 @@ def test_an_overwritten_file_has_its_old_content_or_the_new(tmp_path: Path) -> N
     assert results == {b"old", b"new"}
 
 
-def test_names_of_a_synced_directory_stay(tmp_path: Path) -> None:
+def test_power_loss_keeps_names_of_a_synced_directory(tmp_path: Path) -> None:
     system, disk = mounted(tmp_path)
     (tmp_path / "old").write_bytes(b"x")
     system.close(system.open(tmp_path / "new", CREATE))
@@ -86,7 +86,7 @@ def test_names_of_a_synced_directory_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "old").exists()
 
 
-def test_a_fault_fails_the_operation_and_changes_nothing(tmp_path: Path) -> None:
+def test_disk_fault_fails_the_operation_and_changes_nothing(tmp_path: Path) -> None:
     system, disk = mounted(tmp_path)
     fd = system.open(tmp_path / "log", CREATE)
 
@@ -101,7 +101,7 @@ def test_a_fault_fails_the_operation_and_changes_nothing(tmp_path: Path) -> None
     system.close(fd)
 
 
-def test_files_are_modified_at_the_time_of_the_simulation(tmp_path: Path) -> None:
+def test_files_have_the_modification_time_of_the_simulation(tmp_path: Path) -> None:
     system, _ = mounted(tmp_path)
     fd = system.open(tmp_path / "log", CREATE)
     assert os.fstat(fd).st_mtime_ns == NOW_NS
@@ -112,7 +112,7 @@ def test_files_are_modified_at_the_time_of_the_simulation(tmp_path: Path) -> Non
     system.close(fd)
 
 
-def test_paths_are_of_the_same_length_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_directory_has_the_same_length_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some messages name a file, and a trace contains their length."""
     lengths = set()
     for pid in (7, 99_999, 4_194_304):

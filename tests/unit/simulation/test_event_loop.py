@@ -10,7 +10,7 @@ from ottla.simulation import event_loop
 from ottla.simulation.event_loop import MAX_CANCELLED, SimulatedLoop, StuckError, gather
 
 
-def test_timers_of_one_moment_run_in_the_order_in_which_they_were_set() -> None:
+def test_timers_of_the_same_time_run_in_the_order_of_scheduling() -> None:
     loop, seen = SimulatedLoop(), list[int]()
     for number in range(5):
         loop.call_at(1.0, seen.append, number)
@@ -36,21 +36,21 @@ def test_cancelled_timers_do_not_run_and_are_dropped() -> None:
     loop.close()
 
 
-def test_a_run_with_too_many_rounds_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_too_many_iterations_raises_stuck_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "MAX_ROUNDS", 1000)
     monkeypatch.setattr(event_loop, "MAX_ROUNDS_PER_SECOND", 10)
     loop = SimulatedLoop()
 
-    def again() -> None:
-        loop.call_later(0.01, again)
+    def reschedule() -> None:
+        loop.call_later(0.01, reschedule)
 
-    again()
+    reschedule()
     with pytest.raises(StuckError, match="hardly"):
         loop.run_forever()
     loop.close()
 
 
-def test_gather_completes_in_the_same_iteration_in_every_version_of_python() -> None:
+def test_gather_completes_in_the_same_iteration_in_every_python_version() -> None:
     loop, seen = SimulatedLoop(), list[str]()
 
     async def main() -> None:

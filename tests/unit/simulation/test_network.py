@@ -39,7 +39,7 @@ def received(sock: SimulatedSocket) -> bytes:
     return bytes(data[: sock.recv_into(data)])
 
 
-def test_bytes_arrive_in_their_order() -> None:
+def test_bytes_arrive_in_order() -> None:
     pair = Pair()
     for number in range(100):
         pair.client.sendmsg([b"%d," % number])
@@ -47,7 +47,7 @@ def test_bytes_arrive_in_their_order() -> None:
     assert received(pair.server) == b"".join(b"%d," % number for number in range(100))
 
 
-def test_pieces_of_one_moment_mostly_arrive_together() -> None:
+def test_bytes_sent_at_the_same_time_mostly_arrive_together() -> None:
     pair = Pair()
     arrivals: list[bytes] = []
     pair.network.on_message = lambda source, target, data: arrivals.append(data)
@@ -62,7 +62,7 @@ def test_pieces_of_one_moment_mostly_arrive_together() -> None:
     assert len(arrivals) == 10
 
 
-def test_a_cut_link_holds_bytes_back_in_one_direction_only() -> None:
+def test_cut_link_delays_bytes_in_one_direction_only() -> None:
     pair = Pair()
     pair.network.cut("10.0.0.1", "10.0.0.2")
     pair.client.send(b"request")
@@ -75,7 +75,7 @@ def test_a_cut_link_holds_bytes_back_in_one_direction_only() -> None:
     assert received(pair.server) == b"request"
 
 
-def test_the_window_limits_what_is_not_read() -> None:
+def test_window_limits_unread_bytes() -> None:
     pair = Pair()
     assert pair.client.send(bytes(2 * WINDOW_BYTES)) == WINDOW_BYTES
     with pytest.raises(BlockingIOError):
@@ -105,21 +105,21 @@ def test_close_with_unread_bytes_resets_the_connection() -> None:
         received(pair.client)
 
 
-def test_a_killed_process_closes_its_sockets() -> None:
+def test_killed_process_closes_its_sockets() -> None:
     pair = Pair()
     process = pair.processes[1]
     process.on_death.append(lambda: pair.network.close_sockets_of(process))
     process.kill()
     pair.run(1)
     assert received(pair.client) == b""
-    again = pair.network.open_socket(pair.processes[0])
+    new_client = pair.network.open_socket(pair.processes[0])
     with pytest.raises(BlockingIOError):
-        again.connect(("10.0.0.2", 9092))
+        new_client.connect(("10.0.0.2", 9092))
     pair.run(1)
-    assert again.getsockopt(1, 4) == errno.ECONNREFUSED
+    assert new_client.getsockopt(1, 4) == errno.ECONNREFUSED
 
 
-def test_a_host_without_power_says_nothing_and_resets_when_it_is_back() -> None:
+def test_host_without_power_is_silent_and_resets_connections_after_power_on() -> None:
     pair = Pair()
     pair.network.power_off("10.0.0.2")
     pair.client.send(b"anyone there?")
@@ -131,7 +131,7 @@ def test_a_host_without_power_says_nothing_and_resets_when_it_is_back() -> None:
         received(pair.client)
 
 
-def test_callbacks_of_a_paused_process_wait_and_those_of_a_dead_one_never_run() -> None:
+def test_callbacks_wait_for_a_paused_process_and_are_dropped_for_a_killed_one() -> None:
     pair = Pair()
     calls: list[str] = []
     paused, dead = pair.processes
@@ -146,13 +146,13 @@ def test_callbacks_of_a_paused_process_wait_and_those_of_a_dead_one_never_run() 
     assert calls == ["client"]
 
 
-def test_a_simulation_without_pending_timers_ends_with_an_error() -> None:
+def test_run_without_pending_timers_raises_stuck_error() -> None:
     loop = SimulatedLoop()
     with pytest.raises(StuckError, match="no timer is pending"):
         loop.run_until_complete(loop.create_future())
 
 
-def test_connections_that_have_ended_are_listed_until_they_are_closed() -> None:
+def test_ended_connections_are_listed_until_they_are_closed() -> None:
     pair = Pair()
     assert pair.network.ended_connections(pair.processes[1]) == []
     pair.client.close()

@@ -21,7 +21,7 @@ from ottla.simulation.stores.sqlite import MetadataFile, SqliteModule
 from ottla.simulation.stores.zookeeper import HOST
 
 
-def test_pipe_wakes_its_reader_late_and_ends_with_its_writer(tmp_path: Path) -> None:
+def test_pipe_wakes_its_reader_with_delay_and_ends_with_its_owner(tmp_path: Path) -> None:
     loop = SimulatedLoop()
     pipes = Pipes(loop, random.Random(1))
     owner, other = Process("owner", "10.0.0.1"), Process("other", "10.0.0.2")
@@ -29,28 +29,28 @@ def test_pipe_wakes_its_reader_late_and_ends_with_its_writer(tmp_path: Path) -> 
     pipes.create(path, 0o600)
     with pytest.raises(OSError, match=os.strerror(errno.ENXIO)):  # no process reads it
         other.run(pipes.open, path, os.O_WRONLY | os.O_NONBLOCK)
-    own = owner.run(pipes.open, path, os.O_RDWR)
-    seen = other.run(pipes.open, path, os.O_RDONLY)
-    writing = other.run(pipes.open, path, os.O_WRONLY)
+    reading_end = owner.run(pipes.open, path, os.O_RDWR)
+    other_reading_end = other.run(pipes.open, path, os.O_RDONLY)
+    writing_end = other.run(pipes.open, path, os.O_WRONLY)
     with pytest.raises(BlockingIOError):
-        pipes.read(own, 10)
+        pipes.read(reading_end, 10)
     assert list(pipes.held_by("10.0.0.1")) == [str(path)]
 
     async def wait() -> None:
         woken: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(own, woken.set_result, None)
-        assert pipes.write(writing, 3) == 3
-        assert not pipes.ends[own].is_readable
+        loop.add_reader(reading_end, woken.set_result, None)
+        assert pipes.write(writing_end, 3) == 3
+        assert not pipes.ends[reading_end].is_readable
         await asyncio.wait_for(woken, LATE_SECONDS * 2)
-        loop.remove_reader(own)
-        assert pipes.read(own, 10) == bytes(3)
-        pipes.close(writing)
+        loop.remove_reader(reading_end)
+        assert pipes.read(reading_end, 10) == bytes(3)
+        pipes.close(writing_end)
         ended: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(seen, ended.set_result, None)
+        loop.add_reader(other_reading_end, ended.set_result, None)
         owner.kill()
         await asyncio.wait_for(ended, 1)
-        loop.remove_reader(seen)
-        assert pipes.read(seen, 10) == b""
+        loop.remove_reader(other_reading_end)
+        assert pipes.read(other_reading_end, 10) == b""
 
     loop.run_until_complete(wait())
     path.unlink()
@@ -59,7 +59,7 @@ def test_pipe_wakes_its_reader_late_and_ends_with_its_writer(tmp_path: Path) -> 
     loop.close()
 
 
-def test_statements_fail_on_request_and_changed_znodes_are_reported(tmp_path: Path) -> None:
+def test_sqlite_faults_fail_statements_and_writes_are_reported(tmp_path: Path) -> None:
     loop = SimulatedLoop()
     network = Network(loop, random.Random(1))
     file = MetadataFile(tmp_path, network, Pipes(loop, random.Random(1)), random.Random(1))

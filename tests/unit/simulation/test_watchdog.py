@@ -1,4 +1,4 @@
-"""Runs that hang end with an error that names the place."""
+"""The watchdog ends runs that hang, with an error that names the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.simulation.watchdog import watched
 
 
 @pytest.mark.parametrize("handled", [Exception, BaseException])
-def test_a_callback_that_never_returns_fails_the_run_even_if_it_handles_the_error(
+def test_callback_that_never_returns_fails_the_run_even_if_it_catches_the_error(
     handled: type[BaseException],
 ) -> None:
     loop, interruptions, tasks = SimulatedLoop(), list[BaseException](), list[asyncio.Task[None]]()
@@ -39,7 +39,7 @@ def test_a_callback_that_never_returns_fails_the_run_even_if_it_handles_the_erro
     loop.close()
 
 
-def test_a_child_that_hangs_outside_of_the_loop_is_ended_as_a_broken_run(capfd: pytest.CaptureFixture[str]) -> None:
+def test_child_that_hangs_outside_of_the_loop_is_killed_and_reported(capfd: pytest.CaptureFixture[str]) -> None:
     plans = iter([Plan(5), Plan(6)])
     results = list(with_plans(plans, 2, prepare=lambda: time.sleep(60), max_seconds=0.1))
     assert sorted((plan.seed, outcome.seed) for plan, outcome in results) == [(5, 5), (6, 6)]

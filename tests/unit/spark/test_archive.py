@@ -1,4 +1,4 @@
-"""What is shipped to a cluster."""
+"""The archive of packages that is shipped to a Spark cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.spark.environment.archive import write_archive
 LARGE = ["pyarrow", "pandas", "numpy", "sqlalchemy", "psycopg", "psycopg-binary", "pymysql"]
 
 
-def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -> None:
+def test_unpacked_archive_runs_in_a_python_without_packages(tmp_path: Path) -> None:
     packed = tmp_path / "ottla.zip"
     names = write_archive(packed, without=LARGE)
     assert {"ottla", "cramjam", "crc32c", "google-re2"} <= set(names)
@@ -36,7 +36,7 @@ def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -
     assert actual.stdout.split() == [str(tmp_path / "unpacked" / "ottla" / "__init__.py"), str(COMPILED)]
 
 
-def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:
+def test_archive_has_the_data_sources_and_no_build_files(tmp_path: Path) -> None:
     write_archive(tmp_path / "ottla.zip", without=LARGE)
     inside = zipfile.ZipFile(tmp_path / "ottla.zip").namelist()
     assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sink/sql_sink.py"} <= set(inside)
@@ -44,21 +44,21 @@ def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:
     assert len(inside) == len(set(inside))
 
 
-def test_drivers_of_databases_are_whole(tmp_path: Path) -> None:
-    """psycopg alone takes a libpq, which executors need not have."""
+def test_archive_has_database_drivers_with_their_binaries(tmp_path: Path) -> None:
+    """psycopg without psycopg-binary requires libpq, which executors may not have."""
     if find_spec("psycopg_binary") is None:
         pytest.skip("no psycopg_binary")
     without = [name for name in LARGE if not name.startswith("psycopg")]
     assert {"psycopg", "psycopg-binary"} <= set(write_archive(tmp_path / "ottla.zip", without=without))
 
 
-def test_a_misspelt_package_is_not_packed_silently(tmp_path: Path) -> None:
+def test_misspelt_package_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="^pyarow would not be packed.*; did you mean pyarrow?"):
         write_archive(tmp_path / "ottla.zip", without=["pandas", "pyarow"])
     assert not list(tmp_path.iterdir())
 
 
-def test_a_package_that_is_not_here_cannot_be_packed(tmp_path: Path) -> None:
+def test_missing_package_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no-such-package is not installed"):
         write_archive(tmp_path / "ottla.zip", more=["no-such-package"])
     assert not list(tmp_path.iterdir())

@@ -1,3 +1,5 @@
+"""Arrow record batches from fetched columns: schema, headers, sizes, no copies."""
+
 import datetime as dt
 import subprocess
 import sys
@@ -36,7 +38,7 @@ def columns(keys: Sequence[bytes | None], first: int = 0, headers: HeadersColumn
     return Columns(n, offsets, times, ints([0] * n, "i"), binary(keys), values, headers)
 
 
-def test_a_row_has_the_connectors_columns() -> None:
+def test_row_has_the_columns_of_the_kafka_connector() -> None:
     (batch,) = arrow.record_batches([columns([b"k", None])], TP, ALL)
     assert batch.schema == arrow.arrow_schema(ALL)
     assert batch.to_pylist()[1] == {
@@ -51,14 +53,14 @@ def test_a_row_has_the_connectors_columns() -> None:
     batch.validate(full=True)
 
 
-def test_headers_are_a_list_and_null_where_there_are_none() -> None:
+def test_headers_are_a_list_or_null_without_headers() -> None:
     headers = HeadersColumn(ints([0, 2, 2], "i"), binary([b"a", b"b"]), binary([b"1", None]))
     (batch,) = arrow.record_batches([columns([b"k", b"l"], headers=headers)], TP, arrow.column_names(True))
     assert batch.column("headers").to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
     batch.validate(full=True)
 
 
-def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks_are_joined_up_to_the_target_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "TARGET_ROWS", 4)
     chunks = [columns([b"k"] * 2, first) for first in range(0, 10, 2)]
     batches = list(arrow.record_batches(chunks, TP, ALL))
@@ -66,7 +68,7 @@ def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatc
     assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(10))
 
 
-def test_header_keys_that_are_no_utf8_are_replaced() -> None:
+def test_invalid_utf8_in_header_keys_is_replaced() -> None:
     headers = HeadersColumn(ints([0, 3], "i"), binary([b"a\xff", "ü".encode(), b"\xc3"]), binary([b"\xff", None, b""]))
     (batch,) = arrow.record_batches([columns([b"k"], headers=headers)], TP, arrow.column_names(True))
     batch.validate(full=True)
@@ -77,7 +79,7 @@ def test_header_keys_that_are_no_utf8_are_replaced() -> None:
     ]
 
 
-def test_headers_count_for_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_count_towards_the_target_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "TARGET_BYTES", 1000)
     large = HeadersColumn(ints([0, 1], "i"), binary([b"h"]), binary([bytes(600)]))
     chunks = [columns([b"k"], first, headers=large) for first in range(4)]
@@ -88,18 +90,18 @@ def test_empty_chunks_make_no_batch() -> None:
     assert list(arrow.record_batches([columns([])], TP, ALL)) == []
 
 
-def test_memory_is_wrapped_not_copied() -> None:
+def test_values_are_wrapped_without_a_copy() -> None:
     chunk = columns([b"key"])
     (batch,) = arrow.record_batches([chunk], TP, ALL)
     assert batch.column("value").buffers()[2].address == pa.py_buffer(chunk.values.data).address
 
 
-def test_only_the_columns_that_are_wanted_are_made() -> None:
+def test_only_required_columns_are_converted() -> None:
     (batch,) = arrow.record_batches([columns([b"k"], first=7)], TP, ["offset", "key"])
     assert batch.to_pylist() == [{"offset": 7, "key": b"k"}]
 
 
-def test_rows_are_made_without_pandas_which_workers_would_import_with_their_first_task() -> None:
+def test_record_batches_do_not_import_pandas() -> None:
     script = """if True:
         import sys
         from array import array

@@ -1,4 +1,4 @@
-"""Spark looks for top-level modules named pyspark_*, and takes the DefaultSource of each."""
+"""Spark discovers the formats by their top-level modules pyspark_*, each with a DefaultSource."""
 
 import subprocess
 import sys
@@ -13,18 +13,18 @@ FORMATS = [("pyspark_ottla", "ottla"), ("pyspark_ottla_sql", "ottla.sql")]
 
 
 @pytest.mark.parametrize(("module", "name"), FORMATS)
-def test_spark_finds_the_formats_without_registration(module: str, name: str) -> None:
+def test_formats_are_discovered_without_registration(module: str, name: str) -> None:
     assert module in [batch.name for batch in iter_modules()]
     assert import_module(module).DefaultSource.name() == name
 
 
-def test_what_is_found_becomes_the_source_itself() -> None:
+def test_default_source_is_an_instance_of_the_data_source() -> None:
     source = import_module("pyspark_ottla_sql").DefaultSource({"url": "sqlite:///x.db"})
     assert type(source) is SqlSource
 
 
 @pytest.mark.parametrize(("module", "missing"), [("pyspark_ottla", "pyarrow"), ("pyspark_ottla_sql", "sqlalchemy")])
-def test_without_an_extra_the_look_up_works_and_the_use_names_it(module: str, missing: str) -> None:
+def test_missing_extra_is_named_on_use_and_not_on_discovery(module: str, missing: str) -> None:
     program = f"""
 import sys
 sys.modules[{missing!r}] = None
@@ -42,7 +42,7 @@ except Exception as error:
     assert "ottla[" in out
 
 
-def test_the_class_is_there_for_those_who_register_it_themselves() -> None:
+def test_data_source_class_can_be_registered_explicitly() -> None:
     program = """if True:
         import sys
         import ottla.spark

@@ -1,4 +1,4 @@
-"""Which ranges a query's conditions leave to be read."""
+"""Offset ranges that remain to be read after filter pushdown."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ottla.spark.source.offsets import OffsetRange
 RANGES = [OffsetRange(TopicPartition(t, p), 10, 20) for t in "ab" for p in range(2)]
 
 
-class Times:
-    """A look-up that knows times only: each partition's offset is its time in seconds."""
+class TimestampLookup:
+    """Fake offset lookup by timestamp: the offset is the time in seconds."""
 
     arguments: Mapping[TopicPartition, int]
 
@@ -39,8 +39,8 @@ class Times:
         return {tp: None if tp.topic == "b" else ms // 1000 for tp, ms in timestamps.items()}
 
 
-def left(*filters: Filter) -> set[tuple[str, int, int, int]]:
-    return {(*r.topic_partition, r.start, r.end) for r in Bounds().narrowed_by(filters).cut(RANGES, Times())}  # type: ignore[arg-type]
+def remaining_ranges(*filters: Filter) -> set[tuple[str, int, int, int]]:
+    return {(*r.topic_partition, r.start, r.end) for r in Bounds().narrowed_by(filters).cut(RANGES, TimestampLookup())}  # type: ignore[arg-type]
 
 
 WHOLE = {(t, p, 10, 20) for t in "ab" for p in range(2)}
@@ -67,19 +67,19 @@ WHOLE = {(t, p, 10, 20) for t in "ab" for p in range(2)}
         ([EqualTo(("headers", "key"), "x")], WHOLE),
     ],
 )
-def test_conditions_leave_out_what_cannot_match(filters: list[Filter], expected: set[tuple[Any, ...]]) -> None:
-    assert left(*filters) == expected
+def test_filters_exclude_ranges_that_cannot_match(filters: list[Filter], expected: set[tuple[Any, ...]]) -> None:
+    assert remaining_ranges(*filters) == expected
 
 
-def test_a_time_is_a_lower_bound_only() -> None:
+def test_timestamp_filter_is_only_a_lower_bound() -> None:
     at = dt.datetime.fromtimestamp(15, dt.UTC)
-    assert left(GreaterThanOrEqual(("timestamp",), at)) == {("a", 0, 14, 20), ("a", 1, 14, 20)}
-    assert left(LessThan(("timestamp",), at)) == WHOLE
-    assert left(GreaterThan(("timestamp",), at.replace(tzinfo=None))) == WHOLE
+    assert remaining_ranges(GreaterThanOrEqual(("timestamp",), at)) == {("a", 0, 14, 20), ("a", 1, 14, 20)}
+    assert remaining_ranges(LessThan(("timestamp",), at)) == WHOLE
+    assert remaining_ranges(GreaterThan(("timestamp",), at.replace(tzinfo=None))) == WHOLE
 
 
 @pytest.mark.parametrize("seconds", [-5_000, 0])
-def test_a_time_before_1970_leaves_out_nothing(seconds: int) -> None:
-    """A record without a time has -1, the last millisecond of 1969."""
+def test_timestamp_filter_before_1970_excludes_nothing(seconds: int) -> None:
+    """A record without a timestamp has -1, the last millisecond of 1969."""
     at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-    assert left(GreaterThanOrEqual(("timestamp",), at)) == WHOLE
+    assert remaining_ranges(GreaterThanOrEqual(("timestamp",), at)) == WHOLE

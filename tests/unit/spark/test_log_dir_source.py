@@ -1,4 +1,4 @@
-"""Data directories read without a broker, and beside one: the same rows as a consumer gets."""
+"""Log directories read without a broker and while one runs: the same rows as a consumer reads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reader(log_dirs: Path, topic: str = "t", **options: str) -> LogDirReader:
 
 
 def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ...]]:
-    """(partition, offset, key, value) of all rows, as Spark would get them."""
+    """Return (partition, offset, key, value) of all rows that Spark would read."""
     reading = reader(log_dirs, topic, **options)
     result = []
     for partition in reading.partitions():
@@ -59,7 +59,7 @@ def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ..
 
 
 def consumed(address: str, **options: Any) -> list[tuple[Any, ...]]:
-    """The same from a consumer."""
+    """Return (partition, offset, key, value) of all records that a consumer reads."""
     return [(r.partition, r.offset, r.key, r.value) for r in whole_topic(address, "t", PARTITIONS, **options)]
 
 
@@ -70,7 +70,7 @@ def send(address: str, count: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_closed_brokers_directory_has_every_row(broker: Broker, tmp_path: Path, codec: str) -> None:
+def test_log_dir_of_a_stopped_broker_has_every_row(broker: Broker, tmp_path: Path, codec: str) -> None:
     send(broker.bootstrap_servers, 2000, compression_type=codec)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -79,7 +79,7 @@ def test_a_closed_brokers_directory_has_every_row(broker: Broker, tmp_path: Path
     assert rows(tmp_path, minPartitions="7") == expected
 
 
-def test_beside_a_running_broker_reading_ends_at_the_checkpoint(broker: Broker, tmp_path: Path) -> None:
+def test_read_beside_a_running_broker_ends_at_the_high_watermark_checkpoint(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 500)
     expected = consumed(broker.bootstrap_servers)
     while len(actual := rows(tmp_path)) < 500:
@@ -87,7 +87,7 @@ def test_beside_a_running_broker_reading_ends_at_the_checkpoint(broker: Broker, 
     assert actual == expected
 
 
-def test_without_a_checkpoint_the_whole_log_is_read(broker: Broker, tmp_path: Path) -> None:
+def test_whole_log_is_read_without_a_high_watermark_checkpoint(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 300)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -95,7 +95,7 @@ def test_without_a_checkpoint_the_whole_log_is_read(broker: Broker, tmp_path: Pa
     assert rows(tmp_path) == expected
 
 
-def test_offsets_and_times_bound_the_read(broker: Broker, tmp_path: Path) -> None:
+def test_offsets_and_timestamps_limit_the_read_range(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 1000)
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         times = consumer.offsets_for_times({TopicPartition("t", p): 1_000_500 for p in range(PARTITIONS)})
@@ -107,7 +107,7 @@ def test_offsets_and_times_bound_the_read(broker: Broker, tmp_path: Path) -> Non
     assert rows(tmp_path, startingTimestamp="1000500") == [r for r in expected if r[1] >= first[r[0]]]
 
 
-def test_deleted_and_compacted_records_are_gone_here_too(broker: Broker, tmp_path: Path) -> None:
+def test_deleted_records_are_not_read(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 1000)
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_records({TopicPartition("t", 0): 123})
@@ -117,7 +117,7 @@ def test_deleted_and_compacted_records_are_gone_here_too(broker: Broker, tmp_pat
     assert rows(tmp_path) == expected
 
 
-def test_read_committed_leaves_out_what_was_rolled_back_or_is_open(broker: Broker, tmp_path: Path) -> None:
+def test_read_committed_omits_aborted_and_open_transactions(broker: Broker, tmp_path: Path) -> None:
     address = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=address, transactional_id="a") as producer:
         producer.init_transactions()
@@ -141,8 +141,8 @@ def test_read_committed_leaves_out_what_was_rolled_back_or_is_open(broker: Broke
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_times_are_looked_up_as_a_broker_does_it(broker: Broker, tmp_path: Path, level: str) -> None:
-    """A marker, which has the broker's time, ends the search; what may not be read has none."""
+def test_timestamps_are_looked_up_as_by_a_broker(broker: Broker, tmp_path: Path, level: str) -> None:
+    """A transaction marker, which has the broker's time, ends the search; open transactions have no offsets."""
     address, tp = broker.bootstrap_servers, TopicPartition("t", 0)
     late = int(time.time() * 1000) + 600_000
     with KafkaProducer(bootstrap_servers=address, transactional_id="a") as producer:
@@ -165,7 +165,7 @@ def test_times_are_looked_up_as_a_broker_does_it(broker: Broker, tmp_path: Path,
     assert [files.at_times({tp: at})[tp] for at in times] == expected
 
 
-def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
+def test_message_sets_of_magic_0_and_1_are_read(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     records = [Record(i, i, 0, b"k", b"old %d" % i, []) for i in range(3)]
@@ -175,7 +175,7 @@ def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_compressed_message_from_before_0_11_may_hold_any_number(tmp_path: Path, magic: int) -> None:
+def test_compressed_message_of_magic_0_or_1_may_contain_any_number_of_messages(tmp_path: Path, magic: int) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     records = [Record(i, 1_000_000 + i, 0, None, b"%d" % i, []) for i in range(2500)]
@@ -185,7 +185,7 @@ def test_a_compressed_message_from_before_0_11_may_hold_any_number(tmp_path: Pat
     assert [row[1] for row in rows(tmp_path, **bounds)] == list(range(1700, 2300))
 
 
-def test_damage_is_reported_with_its_position(broker: Broker, tmp_path: Path) -> None:
+def test_corrupt_batch_is_reported_with_its_partition_and_offset(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 100)
     broker.stop()
     segment = next(path for path in sorted(tmp_path.glob("t-*/*.log")) if path.stat().st_size)
@@ -196,13 +196,13 @@ def test_damage_is_reported_with_its_position(broker: Broker, tmp_path: Path) ->
         rows(tmp_path)
 
 
-def test_batch_that_cannot_be_decoded_is_an_error_with_its_offsets(broker: Broker, tmp_path: Path) -> None:
+def test_undecodable_batch_raises_an_error_with_its_offsets(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 100)
     broker.stop()
     segment = max(tmp_path.glob("t-*/*.log"))
     content = bytearray(segment.read_bytes())
     size = 12 + int.from_bytes(content[8:12], "big")
-    content[57:61] = (1 << 20).to_bytes(4, "big")  # a record count that is not true, under a sound CRC
+    content[57:61] = (1 << 20).to_bytes(4, "big")  # a wrong record count with a valid CRC
     reseal(content, 0, size)
     segment.write_bytes(content)
     with pytest.raises(CorruptBatchError, match=r"t-\d, offset 0: the batch of offsets 0 to") as raised:
@@ -211,7 +211,7 @@ def test_batch_that_cannot_be_decoded_is_an_error_with_its_offsets(broker: Broke
     assert raised.value.next_offset > 0
 
 
-def test_closed_segment_with_zeros_in_it_is_not_passed_over(broker: Broker, tmp_path: Path) -> None:
+def test_zeroed_part_of_a_closed_segment_is_reported(broker: Broker, tmp_path: Path) -> None:
     for _ in range(8):
         send(broker.bootstrap_servers, 200)
     broker.stop()
@@ -225,8 +225,8 @@ def test_closed_segment_with_zeros_in_it_is_not_passed_over(broker: Broker, tmp_
         rows(tmp_path)
 
 
-def test_what_lies_behind_the_high_watermark_is_not_looked_at(broker: Broker, tmp_path: Path) -> None:
-    """As a crash leaves it, or a broker that is writing."""
+def test_bytes_above_the_high_watermark_are_ignored(broker: Broker, tmp_path: Path) -> None:
+    """A crash or a broker that is writing leaves such bytes."""
     send(broker.bootstrap_servers, 100)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -255,7 +255,7 @@ def test_truncated_tail_is_reported(broker: Broker, tmp_path: Path, caplog: pyte
         LogDirReader(read_options(reading, streaming=False)).partitions()
 
 
-def test_of_replicas_the_one_that_reaches_furthest_is_read(broker: Broker, tmp_path: Path) -> None:
+def test_replica_with_the_highest_end_offset_is_read(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 100)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -267,7 +267,7 @@ def test_of_replicas_the_one_that_reaches_furthest_is_read(broker: Broker, tmp_p
         assert rows(Path(log_dirs)) == expected
 
 
-def test_what_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
+def test_missing_topic_or_directory_is_named(broker: Broker, tmp_path: Path) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("t", 1, 1)])
     with pytest.raises(UnknownTopicOrPartitionError, match=r"no such topic: other \(ottla\.log\.dirs"):
@@ -282,24 +282,24 @@ def test_what_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
         )
 
 
-def test_a_segment_that_compaction_takes_away_is_looked_for_again(
+def test_segment_removed_by_compaction_is_looked_up_again(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(broker.bootstrap_servers, 1000)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
     listed = ReadOnlyLog._bases
-    lies = [True]
+    first_call = [True]
 
-    def once_too_many(self: ReadOnlyLog) -> list[int]:
-        return sorted({*listed(self), 7}) if lies and not lies.clear() else listed(self)  # type: ignore[func-returns-value]
+    def with_deleted_segment(self: ReadOnlyLog) -> list[int]:
+        return sorted({*listed(self), 7}) if first_call and not first_call.clear() else listed(self)  # type: ignore[func-returns-value]
 
     log = ReadOnlyLog(tmp_path / "t-0", 0, None)
-    monkeypatch.setattr(ReadOnlyLog, "_bases", once_too_many)
+    monkeypatch.setattr(ReadOnlyLog, "_bases", with_deleted_segment)
     assert sum(b.header.count for b in log.batches(0, log.end)) == sum(1 for row in expected if row[0] == 0)
 
 
-def test_segments_deleted_after_planning_are_a_loss(broker: Broker, tmp_path: Path) -> None:
+def test_segments_deleted_after_planning_are_reported_as_data_loss(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 2000)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -317,8 +317,8 @@ def test_segments_deleted_after_planning_are_a_loss(broker: Broker, tmp_path: Pa
         [list(strict.read(p)) for p in planned]
 
 
-def test_an_index_of_other_files_is_not_believed(broker: Broker, tmp_path: Path) -> None:
-    """Compaction may put its files in place between a look at the log and one at the index."""
+def test_index_of_replaced_segment_files_is_not_used(broker: Broker, tmp_path: Path) -> None:
+    """Compaction may replace the files after the log is opened and before the index is."""
     send(broker.bootstrap_servers, 2000)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
@@ -328,7 +328,7 @@ def test_an_index_of_other_files_is_not_believed(broker: Broker, tmp_path: Path)
     assert rows(tmp_path, **bounds) == [row for row in expected if row[0] == 1 or row[1] >= 60]
 
 
-def test_large_values_do_not_pile_up(tmp_path: Path) -> None:
+def test_arrow_batches_of_large_values_are_bounded(tmp_path: Path) -> None:
     with (
         Broker({"log.dirs": str(tmp_path)}) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,

@@ -1,3 +1,5 @@
+"""Offset planning: resolution of offset limits, ranges, losses, rate limits and splits."""
+
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -28,24 +30,24 @@ from ottla.spark.source.offsets import (
 A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
 
 
-class Held:
-    """Partitions with a first offset, an end and, at offset n, the timestamp 1000 * n."""
+class FakeOffsets:
+    """Partitions with a first offset, an end offset and, at offset n, the timestamp 1000 * n."""
 
-    def __init__(self, held: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        self.held = held
+    def __init__(self, offsets: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self.offsets = offsets
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.held[tp][0] for tp in partitions}
+        return {tp: self.offsets[tp][0] for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.held[tp][1] for tp in partitions}
+        return {tp: self.offsets[tp][1] for tp in partitions}
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        actual = {tp: max(self.held[tp][0], -(-ms // 1000)) for tp, ms in timestamps.items()}
-        return {tp: n if n < self.held[tp][1] else None for tp, n in actual.items()}
+        actual = {tp: max(self.offsets[tp][0], -(-ms // 1000)) for tp, ms in timestamps.items()}
+        return {tp: n if n < self.offsets[tp][1] else None for tp, n in actual.items()}
 
 
-TWO = Held({A0: (5, 20), A1: (0, 10)})
+TWO = FakeOffsets({A0: (5, 20), A1: (0, 10)})
 PARTITIONS = frozenset({A0, A1})
 
 
@@ -54,7 +56,7 @@ class Losses(list[str]):
         self.append(message)
 
 
-def test_every_form_of_a_bound_becomes_an_offset_per_partition() -> None:
+def test_every_form_of_limit_resolves_to_an_offset_per_partition() -> None:
     assert resolve(Earliest(), PARTITIONS, TWO, "startingOffsets") == {A0: 5, A1: 0}
     assert resolve(Latest(), PARTITIONS, TWO, "startingOffsets") == {A0: 20, A1: 10}
     assert resolve(Specific({A0: -2, A1: -1}), PARTITIONS, TWO, "startingOffsets") == {A0: 5, A1: 10}
@@ -63,18 +65,18 @@ def test_every_form_of_a_bound_becomes_an_offset_per_partition() -> None:
     assert resolve(AtTimestamps({A0: 0, A1: 3500}, False), PARTITIONS, TWO, "x") == {A0: 5, A1: 4}
 
 
-def test_offsets_must_name_exactly_the_partitions_that_are_read() -> None:
+def test_specific_offsets_must_name_exactly_the_read_partitions() -> None:
     with pytest.raises(ConfigurationError, match=r"startingOffsets.*missing: a-1; not read: b-0"):
         resolve(Specific({A0: 7, B0: 1}), PARTITIONS, TWO, "startingOffsets")
 
 
-def test_a_time_after_the_last_record_is_an_error_or_the_end() -> None:
+def test_timestamp_after_the_last_record_is_an_error_or_latest() -> None:
     with pytest.raises(ConfigurationError, match=r"startingTimestamp: a-1 .* 15000"):
         resolve(AtTimestamp(15_000, False), PARTITIONS, TWO, "startingOffsets")
     assert resolve(AtTimestamp(15_000, True), PARTITIONS, TWO, "startingOffsets") == {A0: 15, A1: 10}
 
 
-def test_a_batch_is_cut_to_what_is_there_and_the_cut_is_reported() -> None:
+def test_batch_ranges_are_clamped_to_the_log_and_losses_reported() -> None:
     losses = Losses()
     ranges = batch_ranges({A0: 0, A1: 2}, {A0: 20, A1: 12}, TWO, losses)
     assert ranges == [OffsetRange(A0, 5, 20), OffsetRange(A1, 2, 10)]
@@ -82,34 +84,34 @@ def test_a_batch_is_cut_to_what_is_there_and_the_cut_is_reported() -> None:
     assert "a-0: offsets 0 to 4 no longer exist" in losses[0]
 
 
-def test_a_batch_that_fits_reports_nothing_and_leaves_empty_ranges_out() -> None:
+def test_batch_within_the_log_reports_no_loss_and_omits_empty_ranges() -> None:
     losses = Losses()
     assert batch_ranges({A0: 5, A1: 3}, {A0: 20, A1: 3}, TWO, losses) == [OffsetRange(A0, 5, 20)]
     assert losses == []
 
 
-def test_a_stream_starts_within_what_is_there() -> None:
+def test_stream_start_is_clamped_to_the_log() -> None:
     losses = Losses()
     assert check_start({A0: 2, A1: 99}, TWO, losses) == {A0: 5, A1: 10}
     assert len(losses) == 2
 
 
-def test_a_new_partition_is_read_from_its_beginning() -> None:
+def test_new_partition_of_a_stream_is_read_from_the_beginning() -> None:
     losses = Losses()
-    held = Held({A0: (0, 9), A1: (0, 4)})
-    assert stream_ranges({A0: 3}, {A0: 9, A1: 4}, held, losses) == [OffsetRange(A0, 3, 9), OffsetRange(A1, 0, 4)]
+    offsets = FakeOffsets({A0: (0, 9), A1: (0, 4)})
+    assert stream_ranges({A0: 3}, {A0: 9, A1: 4}, offsets, losses) == [OffsetRange(A0, 3, 9), OffsetRange(A1, 0, 4)]
     assert losses == []
 
 
-def test_what_a_stream_may_have_lost_is_reported() -> None:
+def test_stream_losses_are_reported() -> None:
     losses = Losses()
-    held = Held({A0: (0, 9), A1: (2, 4)})
-    ranges = stream_ranges({A0: 30, B0: 1}, {A0: 9, A1: 4}, held, losses)
+    offsets = FakeOffsets({A0: (0, 9), A1: (2, 4)})
+    ranges = stream_ranges({A0: 30, B0: 1}, {A0: 9, A1: 4}, offsets, losses)
     assert ranges == [OffsetRange(A1, 2, 4)]
     assert [loss.split(":")[0] for loss in losses] == ["a-1", "b-0", "a-0"]
 
 
-def test_the_limit_is_shared_pro_rata_and_rounded_down() -> None:
+def test_offset_limit_is_shared_proportionally_and_rounded_down() -> None:
     start = {A0: 0, A1: 0, A2: 0}
     latest = {A0: 100, A1: 100, A2: 100}
     steps = []
@@ -120,11 +122,11 @@ def test_the_limit_is_shared_pro_rata_and_rounded_down() -> None:
     assert steps == [99, 99, 99, 3]
 
 
-def test_a_small_partition_is_not_starved_by_the_limit() -> None:
+def test_small_partition_is_not_starved_by_the_offset_limit() -> None:
     assert limit_offsets(10, {A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, {}) == {A0: 9, A1: 1}
 
 
-def test_a_new_partition_shares_in_the_limit_from_its_beginning() -> None:
+def test_new_partition_shares_the_offset_limit_from_its_beginning() -> None:
     assert limit_offsets(10, {A0: 100}, {A0: 110, A1: 60}, {A1: 50}) == {A0: 105, A1: 55}
 
 
@@ -132,7 +134,7 @@ sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
 
 
 @given(sizes, st.integers(1, 20_000))
-def test_the_limit_always_moves_on_and_never_past_the_end(actual: list[int], limit: int) -> None:
+def test_offset_limit_always_progresses_and_never_exceeds_latest(actual: list[int], limit: int) -> None:
     start = {TopicPartition("t", i): 10 for i in range(len(actual))}
     latest = {TopicPartition("t", i): 10 + n for i, n in enumerate(actual)}
     end = limit_offsets(limit, start, latest, {})
@@ -142,18 +144,18 @@ def test_the_limit_always_moves_on_and_never_past_the_end(actual: list[int], lim
 
 
 @given(sizes, st.none() | st.integers(1, 50), st.none() | st.integers(1, 5000))
-def test_splitting_neither_loses_nor_doubles_an_offset(actual: list[int], tasks: int | None, most: int | None) -> None:
+def test_split_ranges_cover_every_offset_once(actual: list[int], tasks: int | None, max_size: int | None) -> None:
     ranges = [OffsetRange(TopicPartition("t", i), 7, 7 + n) for i, n in enumerate(actual) if n]
-    parts = split(ranges, tasks, most)
-    for whole in ranges:
-        mine = [p for p in parts if p.topic_partition == whole.topic_partition]
-        assert [p.start for p in mine] == [whole.start, *(p.end for p in mine[:-1])]
-        assert mine[-1].end == whole.end
+    parts = split(ranges, tasks, max_size)
+    for offset_range in ranges:
+        parts_of_range = [p for p in parts if p.topic_partition == offset_range.topic_partition]
+        assert [p.start for p in parts_of_range] == [offset_range.start, *(p.end for p in parts_of_range[:-1])]
+        assert parts_of_range[-1].end == offset_range.end
     assert all(p.size > 0 for p in parts)
-    assert most is None or all(p.size <= most for p in parts)
+    assert max_size is None or all(p.size <= max_size for p in parts)
 
 
-def test_splitting_follows_the_sizes() -> None:
+def test_split_distributes_tasks_by_range_size() -> None:
     assert len(split([OffsetRange(A0, 0, 100), OffsetRange(A1, 0, 100)], 6)) == 6
     parts = split([OffsetRange(A0, 0, 10_000), OffsetRange(A1, 0, 10)], 5)
     assert [p.topic_partition for p in parts] == [A0] * 4 + [A1]
@@ -161,13 +163,13 @@ def test_splitting_follows_the_sizes() -> None:
     assert split([OffsetRange(A0, 0, 10)], 3) == [OffsetRange(A0, 0, 3), OffsetRange(A0, 3, 6), OffsetRange(A0, 6, 10)]
 
 
-def test_offsets_survive_the_checkpoint_and_have_one_text() -> None:
+def test_offsets_json_is_canonical_and_reversible() -> None:
     offsets = {B0: 1, TopicPartition("a", 10): 2, A0: 3}
     assert offsets_from_json(offsets_to_json(offsets)) == offsets
     assert str(offsets_to_json(offsets)) == str(offsets_to_json(dict(reversed(offsets.items()))))
 
 
-def test_a_start_behind_the_end_is_wrong_and_behind_the_last_record_a_loss() -> None:
+def test_start_after_the_end_is_rejected_and_after_the_log_end_is_a_loss() -> None:
     losses = Losses()
     with pytest.raises(ConfigurationError, match=r"a-0.*offset 9, is after the end, offset 7"):
         batch_ranges({A0: 9, A1: 0}, {A0: 7, A1: 10}, TWO, losses)
@@ -175,7 +177,7 @@ def test_a_start_behind_the_end_is_wrong_and_behind_the_last_record_a_loss() -> 
     assert losses == ["a-0: it ends at 20, before the startingOffsets 25"]
 
 
-def test_an_end_before_what_is_still_there_is_no_range() -> None:
+def test_end_before_the_log_start_gives_no_range() -> None:
     assert batch_ranges({A0: 5, A1: 0}, {A0: 3, A1: 10}, TWO, Losses()) == [OffsetRange(A1, 0, 10)]
 
 

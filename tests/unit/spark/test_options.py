@@ -1,3 +1,5 @@
+"""Options of the Kafka source: parsing, defaults and validation."""
+
 import logging
 from pathlib import Path
 
@@ -21,7 +23,7 @@ def stream(**more: str) -> SourceOptions:
     return read_options({**MINIMAL, **more}, streaming=True)
 
 
-def test_defaults_are_those_of_the_connector() -> None:
+def test_option_defaults_are_those_of_the_kafka_connector() -> None:
     assert (batch().starting, batch().ending) == (Earliest(), Latest())
     assert stream().starting == Latest()
     options = batch()
@@ -31,11 +33,11 @@ def test_defaults_are_those_of_the_connector() -> None:
     assert options.max_trigger_delay_ms == 900_000
 
 
-def test_names_are_case_insensitive() -> None:
+def test_option_names_are_case_insensitive() -> None:
     assert batch(STARTINGOFFSETS="earliest", minpartitions="7").min_partitions == 7
 
 
-def test_subscriptions() -> None:
+def test_subscribe_and_assign_are_parsed() -> None:
     assert batch().subscription.topics == ("a",)
     assert batch(subscribe=" a, b ,").subscription.topics == ("a", "b")
     assign = read_options({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0, 2]}'}, streaming=False).subscription
@@ -44,13 +46,13 @@ def test_subscriptions() -> None:
     assert not assign.matches("b")
 
 
-def test_a_pattern_is_found_anywhere_in_the_name() -> None:
+def test_subscribe_pattern_matches_anywhere_in_the_name() -> None:
     pattern = read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "b.d"}, streaming=True).subscription
     assert pattern.matches("abcde")
     assert not pattern.matches("abde")
 
 
-def test_offsets_and_times() -> None:
+def test_starting_and_ending_offsets_are_parsed() -> None:
     json = '{"a": {"0": 23, "1": -2}}'
     assert batch(startingOffsets=json).starting == Specific({TopicPartition("a", 0): 23, TopicPartition("a", 1): -2})
     assert batch(endingOffsetsByTimestamp='{"a": {"0": 5}}').ending == AtTimestamps({TopicPartition("a", 0): 5}, True)
@@ -58,7 +60,7 @@ def test_offsets_and_times() -> None:
     assert stream(startingTimestamp="99", startingOffsetsByTimestampStrategy="latest").starting == AtTimestamp(99, True)
 
 
-def test_a_global_time_wins_over_times_per_partition_and_those_over_offsets() -> None:
+def test_starting_timestamp_overrides_timestamps_per_partition_and_offsets() -> None:
     by_time = {"startingOffsetsByTimestamp": '{"a": {"0": 5}}', "startingOffsets": "earliest"}
     assert batch(**by_time).starting == AtTimestamps({TopicPartition("a", 0): 5}, False)
     assert batch(**by_time, startingTimestamp="7").starting == AtTimestamp(7, False)
@@ -70,7 +72,7 @@ def test_kafka_options_are_passed_on_without_their_prefix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "message"),
     [
         ({"subscribe": ","}, "subscribe"),
         ({"assign": '{"a": [0]}'}, "assign and subscribe"),
@@ -93,47 +95,47 @@ def test_kafka_options_are_passed_on_without_their_prefix() -> None:
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers"),
     ],
 )
-def test_what_is_not_allowed_is_named(options: dict[str, str], named: str) -> None:
+def test_invalid_option_is_named_in_the_error(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         batch(**options)
-    assert named in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("partition", ['"0"', "true", "0.5", "null"])
-def test_a_partition_is_a_whole_number(partition: str) -> None:
+def test_partition_in_assign_must_be_a_whole_number(partition: str) -> None:
     with pytest.raises(ConfigurationError, match="assign: .* is not a partition number"):
         read_options({"kafka.bootstrap.servers": "h:1", "assign": f'{{"a": [{partition}]}}'}, streaming=False)
 
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^n]]$", "a("])
-def test_a_pattern_that_python_reads_otherwise_than_java_is_refused(pattern: str) -> None:
+def test_subscribe_pattern_that_differs_between_python_and_java_is_rejected(pattern: str) -> None:
     with pytest.raises(ConfigurationError, match="subscribePattern"):
         read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, streaming=False)
 
 
-def test_numbers_may_have_a_plus() -> None:
+def test_numbers_may_have_a_plus_sign() -> None:
     assert batch(startingTimestamp="+99").starting == AtTimestamp(99, False)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
+def test_ending_offsets_are_rejected_for_a_stream(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         stream(**{name: "latest"})
 
 
-def test_nothing_to_read_is_an_error_that_names_the_three_ways() -> None:
+def test_missing_subscription_error_names_the_three_options() -> None:
     with pytest.raises(ConfigurationError, match="assign, subscribe, subscribePattern"):
         read_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
 
 
-def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_option_logs_a_warning_with_a_suggestion(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         batch(minPartition="3")
     assert "minPartition" in caplog.text
     assert "did you mean minPartitions?" in caplog.text
 
 
-def test_the_docs_list_every_option() -> None:
+def test_docs_list_every_spark_option() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
     for row in (*OPTIONS, *SINK_OPTIONS, *SQL_OPTIONS):
         assert f"| `{row.name}` | {row.default} | {row.applies_to} | {row.doc} |" in page
@@ -153,16 +155,16 @@ def test_the_docs_list_every_option() -> None:
         ),
     ],
 )
-def test_a_start_behind_the_end_is_refused(options: dict[str, str], words: str) -> None:
+def test_start_after_the_end_is_rejected(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         batch(**options)
 
 
-def test_marks_are_in_no_order() -> None:
+def test_latest_as_ending_offset_is_not_compared_with_the_start() -> None:
     batch(startingOffsets='{"a": {"0": 4}}', endingOffsets='{"a": {"0": -1}}')
 
 
-def test_durations_are_those_of_spark() -> None:
+def test_durations_are_parsed_as_by_spark() -> None:
     assert [stream(maxTriggerDelay=text).max_trigger_delay_ms for text in ("5", "3000us", "2s", "1min", "1h")] == [
         5,
         3,

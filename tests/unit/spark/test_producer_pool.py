@@ -1,4 +1,4 @@
-"""The producers that stay open from one task of the sink to the next."""
+"""The pool of producers that stay open between tasks of the sink."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
-    """A pool in place of the process's own."""
+    """Replace the pool of this process."""
     pool = ProducerPool()
     monkeypatch.setattr(producer_pool, "POOL", pool)
     yield pool
@@ -41,7 +41,7 @@ def options_for(bootstrap: str, topic: str) -> SinkOptions:
     return sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic})
 
 
-def lend(pool: ProducerPool, options: SinkOptions) -> Any:
+def clients_of(pool: ProducerPool, options: SinkOptions) -> Any:
     return pool.clients(options.kafka, options.connection)
 
 
@@ -62,7 +62,7 @@ def is_closed(clients: TaskClients) -> bool:
     return False
 
 
-def test_tasks_one_after_the_other_share_a_producer(
+def test_consecutive_tasks_share_a_producer(
     bootstrap: str, pool: ProducerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
@@ -79,17 +79,17 @@ def test_tasks_one_after_the_other_share_a_producer(
     assert committed(bootstrap, "shared") == [b"0", b"1", b"2"]
 
 
-def test_other_options_have_another_producer(bootstrap: str, pool: ProducerPool) -> None:
-    with lend(pool, options_for(bootstrap, "t")) as first:
+def test_different_options_have_different_producers(bootstrap: str, pool: ProducerPool) -> None:
+    with clients_of(pool, options_for(bootstrap, "t")) as first:
         pass
     other = sink_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.linger.ms": "1"})
-    with lend(pool, other) as second:
+    with clients_of(pool, other) as second:
         assert second is not first
 
 
-def test_tasks_at_the_same_time_have_producers_of_their_own(bootstrap: str, pool: ProducerPool) -> None:
+def test_concurrent_tasks_have_separate_producers(bootstrap: str, pool: ProducerPool) -> None:
     options = options_for(bootstrap, "t")
-    with lend(pool, options) as first, lend(pool, options) as second:
+    with clients_of(pool, options) as first, clients_of(pool, options) as second:
         assert first is not second
 
 
@@ -97,21 +97,21 @@ def test_producer_of_a_failed_task_is_closed_and_its_rows_are_aborted(bootstrap:
     options = options_for(bootstrap, "failed")
     TopicSink(options).write(Task("q", 0, 0), rows(b"before"))
 
-    def breaking() -> Iterator[Any]:
+    def failing_rows() -> Iterator[Any]:
         yield from rows(b"half")
         raise ZeroDivisionError
 
-    with lend(pool, options) as first:
+    with clients_of(pool, options) as first:
         pass
     with pytest.raises(ZeroDivisionError):
-        TopicSink(options).write(Task("q", 1, 0), breaking())
+        TopicSink(options).write(Task("q", 1, 0), failing_rows())
     assert is_closed(first)
     assert not TopicSink(options).write(Task("q", 1, 0), rows(b"whole")).known
     assert committed(bootstrap, "failed") == [b"before", b"whole"]
 
 
 def test_idle_producer_fences_a_later_attempt_of_another_worker(bootstrap: str, pool: ProducerPool) -> None:
-    """The id was used here, then elsewhere by an attempt that still runs, and is used here again."""
+    """The transactional id is used here, then by an attempt elsewhere that still runs, then here again."""
     options = options_for(bootstrap, "moved")
     sink, task = TopicSink(options), Task("moved", 0, 0)
     sink.write(task, rows(b"first"))
@@ -125,21 +125,21 @@ def test_idle_producer_fences_a_later_attempt_of_another_worker(bootstrap: str, 
     assert committed(bootstrap, "moved") == [b"first", b"second"]
 
 
-def test_micro_batch_that_another_worker_has_written_is_recognised(bootstrap: str, pool: ProducerPool) -> None:
+def test_micro_batch_written_by_another_worker_is_recognised(bootstrap: str, pool: ProducerPool) -> None:
     options = options_for(bootstrap, "elsewhere")
     task = Task("elsewhere", 0, 0)
     TopicSink(options).write(task, rows(b"0"))
-    with lend(pool, options):  # so that the next task has another producer, as in another worker
+    with clients_of(pool, options):  # so that the next task has a different producer, as in another worker
         TopicSink(options).write(task._replace(batch_id=1), rows(b"1"))
     assert TopicSink(options).write(task._replace(batch_id=1), rows(b"1")).known
     assert committed(bootstrap, "elsewhere") == [b"0", b"1"]
 
 
-def test_idle_producers_are_closed_in_time(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_producers_are_closed_after_the_idle_time(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = threading.Event()
     pool = ProducerPool(idle_seconds=0.05)
     monkeypatch.setattr(KafkaProducer, "close", _notifying(KafkaProducer.close, closed))
-    with lend(pool, options_for(bootstrap, "t")) as clients:
+    with clients_of(pool, options_for(bootstrap, "t")) as clients:
         assert not closed.wait(0.1)
     assert closed.wait(10)
     assert is_closed(clients)
@@ -153,29 +153,29 @@ def _notifying(close: Any, closed: threading.Event) -> Any:
     return wrapper
 
 
-def test_producers_beyond_the_bound_and_old_ones_are_closed(bootstrap: str, pool: ProducerPool) -> None:
-    lent = []
+def test_excess_and_old_producers_are_closed(bootstrap: str, pool: ProducerPool) -> None:
+    all_clients = []
     for number in range(MOST_IDLE + 1):
         options = sink_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.linger.ms": str(number)})
-        with lend(pool, options) as clients:
-            lent.append(clients)
-    assert [is_closed(clients) for clients in lent] == [True, *[False] * MOST_IDLE]
+        with clients_of(pool, options) as clients:
+            all_clients.append(clients)
+    assert [is_closed(clients) for clients in all_clients] == [True, *[False] * MOST_IDLE]
     old = ProducerPool(life_seconds=0.0)
-    with lend(old, options) as clients:
+    with clients_of(old, options) as clients:
         pass
     assert is_closed(clients)
 
 
-def test_closed_pool_has_closed_its_producers(bootstrap: str) -> None:
+def test_close_of_the_pool_closes_its_producers(bootstrap: str) -> None:
     pool = ProducerPool()
-    with lend(pool, options_for(bootstrap, "t")) as clients:
+    with clients_of(pool, options_for(bootstrap, "t")) as clients:
         pass
     pool.close()
     assert is_closed(clients)
 
 
-def test_forked_process_has_producers_of_its_own(bootstrap: str) -> None:
-    """Spark's daemon forks its workers; the parent's producer goes on."""
+def test_forked_process_has_separate_producers(bootstrap: str) -> None:
+    """Spark's daemon forks its workers. The parent's producer remains usable."""
     options = options_for(bootstrap, "forked")
     sink = TopicSink(options)
     sink.write(Task("parent", 0, 0), rows(b"parent"))
@@ -192,7 +192,7 @@ def test_forked_process_has_producers_of_its_own(bootstrap: str) -> None:
     assert committed(bootstrap, "forked") == [b"child", b"parent", b"parent"]
 
 
-def test_producer_goes_on_after_its_broker_was_restarted(pool: ProducerPool, tmp_path: Path) -> None:
+def test_producer_continues_after_a_broker_restart(pool: ProducerPool, tmp_path: Path) -> None:
     port = free_port()
     configs = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(tmp_path), "num.partitions": 3}
     options = options_for(f"127.0.0.1:{port}", "restarted")

@@ -1,4 +1,4 @@
-"""What a task of the sink writes, and what it does when it runs again."""
+"""Tasks of the topic sink: written records, repeated micro-batches, fencing and rejected rows."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def batch(**columns: Any) -> Any:
 
 
 def read(bootstrap: str, topic: str) -> list[Any]:
-    """What a read_committed consumer sees."""
+    """Return the records that a read_committed consumer reads."""
     return whole_topic(bootstrap, topic, 3, isolation_level="read_committed")
 
 
-def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None:
+def test_rows_are_written_with_key_value_partition_and_headers(bootstrap: str, topic: str) -> None:
     rows = batch(
         key=[b"k", None, b"z"],
         value=[b"1", None, b"3"],
@@ -90,29 +90,29 @@ def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None
     assert {r.key: r.partition for r in actual if r.key != b"z"} == {b"k": 2, None: 1}
 
 
-def test_a_column_may_name_the_topic(bootstrap: str, topic: str) -> None:
+def test_column_topic_determines_the_topic(bootstrap: str, topic: str) -> None:
     rows = batch(value=[b"a", b"b", b"c"], topic=[f"{topic}-1", f"{topic}-2", f"{topic}-1"])
     write_task(Task("q2", 0, 0), options_for(bootstrap), iter([rows]))
     assert [r.value for r in read(bootstrap, f"{topic}-1")] == [b"a", b"c"]
     assert [r.value for r in read(bootstrap, f"{topic}-2")] == [b"b"]
 
 
-def test_a_micro_batch_that_runs_again_is_recognised(bootstrap: str, topic: str) -> None:
+def test_repeated_micro_batch_is_recognised(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    again = [Task("again", 4, 1), Task("again", 4, 1), Task("again", 5, 1), Task("again", 5, 1)]
-    reported = [write_task(task, options, iter([batch(value=[b"%d" % task.batch_id] * 10)])) for task in again]
-    assert [(w.rows, w.known) for w in reported] == [(10, False), (10, True), (10, False), (10, True)]
+    repeated = [Task("again", 4, 1), Task("again", 4, 1), Task("again", 5, 1), Task("again", 5, 1)]
+    written = [write_task(task, options, iter([batch(value=[b"%d" % task.batch_id] * 10)])) for task in repeated]
+    assert [(w.rows, w.known) for w in written] == [(10, False), (10, True), (10, False), (10, True)]
     assert len(read(bootstrap, topic)) == 20
 
 
-def test_another_task_and_another_query_have_markers_of_their_own(bootstrap: str, topic: str) -> None:
+def test_other_tasks_and_queries_have_separate_markers(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     for task in (Task("own", 0, 0), Task("own", 0, 1), Task("other", 0, 0)):
         assert not write_task(task, options, iter([batch(value=[b"v"])])).known
     assert len(read(bootstrap, topic)) == 3
 
 
-def test_missing_topic_is_created_as_the_options_say(bootstrap: str, topic: str) -> None:
+def test_missing_topic_is_created_with_the_configs_of_the_options(bootstrap: str, topic: str) -> None:
     creation = {"partitions": "2", "replication.factor": "1", "ottla.table.format": "iceberg"}
     options = {"topic": topic, **{f"{CREATION}{name}": value for name, value in creation.items()}}
     for batch_id in range(2):  # the second one finds the topic
@@ -124,90 +124,92 @@ def test_missing_topic_is_created_as_the_options_say(bootstrap: str, topic: str)
         assert admin.describe_configs([resource])[resource]["ottla.table.format"].value == "iceberg"
 
 
-def test_one_name_for_two_topics_writes_both(bootstrap: str, topic: str) -> None:
-    """As by a copied checkpoint, or by two writes of a foreachBatch with the same sinkId."""
+def test_equal_task_names_for_two_topics_write_both(bootstrap: str, topic: str) -> None:
+    """A copied checkpoint does so, or two writes in a foreachBatch with the same sinkId."""
     for name in (f"{topic}-1", f"{topic}-2", f"{topic}-1"):
         write_task(Task("twice", 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
     assert [len(read(bootstrap, f"{topic}-{i}")) for i in (1, 2)] == [1, 1]
 
 
-def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, topic: str) -> None:
-    """Its rows are there twice, and the query does not go on as if they were not."""
+def test_repeated_micro_batch_with_fewer_tasks_is_rejected(bootstrap: str, topic: str) -> None:
+    """Its rows would be in the topic twice, so the query fails."""
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
-    for task in (1, 12):  # of many; then everything was killed
+    for task in (1, 12):  # of many, before all of them were killed
         write_task(Task("fewer", 4, task, FIRST_RUN), options, iter([batch(value=[b"v"] * 10)]))
-    again = [Task("fewer", 4, task, SECOND_RUN) for task in range(2)]
+    repeated = [Task("fewer", 4, task, SECOND_RUN) for task in range(2)]
     for _ in range(2):
-        reported = [write_task(task, options, iter([batch(value=[b"v"] * 10)])) for task in again]
+        written = [write_task(task, options, iter([batch(value=[b"v"] * 10)])) for task in repeated]
         with pytest.raises(IllegalStateError, match=r"micro-batch 4 of query fewer .* 10 rows .* \(12\)") as error:
-            writer.commit(reported, 4)
+            writer.commit(written, 4)
     assert f"--bootstrap-server {bootstrap} --delete" in str(error.value)
     group = re.findall(r"--group (\S+)", str(error.value))
     assert group == [TopicSink(options).name(Task("fewer", 4, 12))]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.delete_consumer_groups(group)
-    writer.commit(reported, 4)
+    writer.commit(written, 4)
 
 
-def test_a_task_without_the_rows_that_it_had_is_refused(bootstrap: str, topic: str) -> None:
+def test_repeated_task_without_its_earlier_rows_is_rejected(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     write_task(Task("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
     rows = {0: [batch(value=[b"v"])], 1: []}
-    reported = [write_task(Task("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
+    written = [write_task(Task("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
     with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have no rows now \(1\)"):
-        StreamWriter(TopicSink(options)).commit(reported, 0)
+        StreamWriter(TopicSink(options)).commit(written, 0)
 
 
-def test_a_micro_batch_that_goes_on_in_the_same_tasks_is_not_refused(bootstrap: str, topic: str) -> None:
-    """Whatever its rows are: rand() may be in a column. Tasks of an older micro-batch do not matter."""
+def test_repeated_micro_batch_with_the_same_tasks_is_accepted(bootstrap: str, topic: str) -> None:
+    """Its rows may differ, for instance by a column with rand(). Tasks of an older micro-batch are ignored."""
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
     older = [write_task(Task("same", 0, t, FIRST_RUN), options, iter([batch(value=[b"v"])])) for t in range(4)]
     writer.commit(older, 0)
     write_task(Task("same", 1, 1, FIRST_RUN), options, iter([batch(value=[b"%f" % random.random()])]))
-    again = [Task("same", 1, task, SECOND_RUN) for task in range(2)]
-    reported = [write_task(task, options, iter([batch(value=[b"%f" % random.random()])])) for task in again]
-    writer.commit([*reported, Written(Task("same", 1, 2, SECOND_RUN), 0)], 1)
-    assert [message.known for message in reported] == [False, True]
+    repeated = [Task("same", 1, task, SECOND_RUN) for task in range(2)]
+    written = [write_task(task, options, iter([batch(value=[b"%f" % random.random()])])) for task in repeated]
+    writer.commit([*written, Written(Task("same", 1, 2, SECOND_RUN), 0)], 1)
+    assert [message.known for message in written] == [False, True]
     assert len(read(bootstrap, topic)) == 6
 
 
-def test_tasks_of_before_are_looked_up_in_the_first_micro_batch_of_a_run(
+def test_earlier_tasks_are_looked_up_in_the_first_micro_batch_of_a_run(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
     arguments = []
-    asking = KafkaAdminClient.list_consumer_groups
+    original = KafkaAdminClient.list_consumer_groups
 
-    def noted(self: KafkaAdminClient) -> Any:
+    def recording(self: KafkaAdminClient) -> Any:
         arguments.append(batch_id)
-        return asking(self)
+        return original(self)
 
-    monkeypatch.setattr(KafkaAdminClient, "list_consumer_groups", noted)
+    monkeypatch.setattr(KafkaAdminClient, "list_consumer_groups", recording)
     for batch_id, run in enumerate([FIRST_RUN, FIRST_RUN, SECOND_RUN, SECOND_RUN, None, None]):
         tasks = [Task("first", batch_id, task, run) for task in range(2 + batch_id)]
         writer.commit([write_task(task, options, iter([batch(value=[b"v"])])) for task in tasks], batch_id)
-    # Where the run is not known, every one may be the first.
+    # If the run is unknown, every micro-batch may be its first one.
     assert arguments == [0, 2, 4, 5]
 
 
-def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
+def test_commit_without_rows_sends_no_request() -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t"))
     StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 0)], 0)
 
 
-def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_continues_if_the_driver_cannot_reach_the_brokers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t", request_timeout_ms="200"))
-    impatient = {**sink.options.connection, "default.api.timeout.ms": "500"}
-    monkeypatch.setattr(sink, "_admin", lambda: KafkaAdminClient(impatient))
+    short_timeouts = {**sink.options.connection, "default.api.timeout.ms": "500"}
+    monkeypatch.setattr(sink, "_admin", lambda: KafkaAdminClient(short_timeouts))
     StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 5)], 0)
     assert "Could not check whether" in caplog.text
 
 
-def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) -> None:
-    """Only one that a sinkId names is done again."""
+def test_batch_write_without_sink_id_does_not_look_up_other_tasks(bootstrap: str, topic: str) -> None:
+    """Only writes with a sinkId are repeated."""
     BatchWriter(TopicSink(options_for("127.0.0.1:1", topic))).commit([Written(Task("job", 0, 0), 5)])
     named = TopicSink(replace(options_for(bootstrap, topic), sink_id="copy"))
     write_task(Task("q-copy", 3, 7, FIRST_RUN), named.options, iter([batch(value=[b"v"])]))
@@ -215,36 +217,34 @@ def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) 
         BatchWriter(named).commit([Written(Task("q-copy", 3, 0, SECOND_RUN), 5)])
 
 
-def test_a_marker_that_is_being_committed_is_waited_for(
-    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Apache Kafka answers with the offset before it, unless asked for what is stable (KIP-447)."""
+def test_marker_is_read_with_require_stable(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without require_stable, Apache Kafka returns the offset before a pending commit (KIP-447)."""
     arguments = []
-    asking = KafkaAdminClient.list_consumer_group_offsets
+    original = KafkaAdminClient.list_consumer_group_offsets
 
-    def noted(self: KafkaAdminClient, *args: Any, **options: Any) -> Any:
+    def recording(self: KafkaAdminClient, *args: Any, **options: Any) -> Any:
         arguments.append(options)
-        return asking(self, *args, **options)
+        return original(self, *args, **options)
 
-    monkeypatch.setattr(KafkaAdminClient, "list_consumer_group_offsets", noted)
+    monkeypatch.setattr(KafkaAdminClient, "list_consumer_group_offsets", recording)
     write_task(Task("stable", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"])]))
     assert arguments == [{"require_stable": True}]
 
 
-def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: str) -> None:
+def test_failed_task_is_aborted_and_can_be_repeated(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
 
-    def breaking() -> Iterator[Any]:
+    def failing_rows() -> Iterator[Any]:
         yield batch(value=[b"half"])
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_task(Task("failing", 0, 0), options, breaking())
+        write_task(Task("failing", 0, 0), options, failing_rows())
     assert not write_task(Task("failing", 0, 0), options, iter([batch(value=[b"whole"])])).known
     assert [r.value for r in read(bootstrap, topic)] == [b"whole"]
 
 
-def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) -> None:
+def test_earlier_attempt_of_a_task_is_fenced(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     name = TopicSink(options).name(Task("zombie", 0, 0))
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as zombie:
@@ -257,7 +257,7 @@ def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) 
     assert [r.value for r in read(bootstrap, topic)] == [b"attempt 2"]
 
 
-def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(bootstrap: str, topic: str) -> None:
+def test_repeated_micro_batch_with_another_row_count_is_an_error(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     write_task(Task("changed", 7, 0), options, iter([batch(value=[b"v"] * 3)]))
     with pytest.raises(IllegalStateError, match="had 3 rows .* has 2 now"):
@@ -266,15 +266,15 @@ def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(bootstrap: st
         write_task(Task("changed", 6, 0), options, iter([batch(value=[b"v"] * 3)]))
 
 
-def test_a_record_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
+def test_record_that_is_too_large_fails_the_task(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic, max_request_size="1000")
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
         write_task(Task("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)])]))
     assert read(bootstrap, topic) == []
 
 
-def test_a_record_with_headers_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
-    """It was never in a batch; the commit has to know of it all the same."""
+def test_record_with_headers_that_is_too_large_fails_the_task(bootstrap: str, topic: str) -> None:
+    """The record was never in a batch, but the commit has to fail as well."""
     options = options_for(bootstrap, topic, max_request_size="1000")
     headers = [[{"key": "h", "value": b"x"}]] * 2
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
@@ -282,7 +282,7 @@ def test_a_record_with_headers_that_is_refused_fails_the_task(bootstrap: str, to
     assert read(bootstrap, topic) == []
 
 
-def test_text_that_is_no_utf8_is_written_as_it_is_with_headers_and_without(bootstrap: str, topic: str) -> None:
+def test_invalid_utf8_in_string_columns_is_written_unchanged(bootstrap: str, topic: str) -> None:
     text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
     headers = pa.array([[{"key": "h", "value": b"x"}]], HEADERS)
     for partition, columns in enumerate(([text, text], [text, text, headers])):
@@ -292,21 +292,21 @@ def test_text_that_is_no_utf8_is_written_as_it_is_with_headers_and_without(boots
 
 
 @pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"x"}]])
-def test_headers_without_a_name_are_refused(bootstrap: str, topic: str, headers: list[Any]) -> None:
+def test_null_headers_are_rejected(bootstrap: str, topic: str, headers: list[Any]) -> None:
     with pytest.raises(ConfigurationError, match="the column headers has null"):
         write_task(Task("null", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"], headers=[headers])]))
     assert read(bootstrap, topic) == []
 
 
-def test_writes_whose_names_read_the_same_are_two(bootstrap: str, topic: str) -> None:
+def test_writes_with_ambiguous_names_have_separate_markers(bootstrap: str, topic: str) -> None:
     for query, name in ((f"q-{topic}", "b-c"), (f"q-{topic}-b", "c")):
-        reported = write_task(Task(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
-        assert not reported.known
+        written = write_task(Task(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+        assert not written.known
 
 
 def test_task_beyond_its_transaction_timeout_is_explained(topic: str) -> None:
-    often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50, "num.partitions": 3}
-    with Broker(often) as broker:
+    frequent_cleanup = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50, "num.partitions": 3}
+    with Broker(frequent_cleanup) as broker:
         options = options_for(broker.bootstrap_servers, topic, transaction_timeout_ms="200")
 
         def slow() -> Iterator[Any]:
@@ -339,7 +339,7 @@ def test_offsets_that_are_not_markers_are_reported(bootstrap: str, topic: str) -
         write_task(Task("reset", 1, 0), options, iter([batch(value=[b"v"])]))
 
 
-def test_no_rows_need_no_broker() -> None:
+def test_task_without_rows_does_not_connect() -> None:
     options = options_for("127.0.0.1:1", "t")
     assert write_task(Task("q", 0, 0), options, iter([batch(value=[])])).rows == 0
 
@@ -352,7 +352,7 @@ def test_no_rows_need_no_broker() -> None:
         ({"topic": ["t", "t"], "partition": [None, -1]}, "-1"),
     ],
 )
-def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -> None:
+def test_rows_without_topic_or_with_invalid_partition_are_rejected(column: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigurationError, match=remedy):
         list(row_groups(batch(value=[b"a", b"b"], **column), None))
 
@@ -373,7 +373,7 @@ def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -
         ({"kafka.bootstrap.servers": "h:1", "sinkId": "x", "batchId": "last"}, "batchId: 'last'"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
+def test_invalid_sink_options_are_rejected(options: dict[str, str], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         sink_options(options)
 
@@ -388,7 +388,7 @@ def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
         ({"value": StringType(), "headers": ArrayType(StringType())}, "t", "the column headers is of type"),
     ],
 )
-def test_columns_that_cannot_be_written_are_named(columns: dict[str, DataType], topic: str | None, match: str) -> None:
+def test_columns_of_unsupported_types_are_rejected(columns: dict[str, DataType], topic: str | None, match: str) -> None:
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
     with pytest.raises(ConfigurationError, match=match):
         check_columns(schema, SinkOptions(topic=topic))

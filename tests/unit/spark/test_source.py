@@ -1,4 +1,4 @@
-"""What the sources refuse before anything is read or written."""
+"""Schemas and options that the data sources reject before reading or writing."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ WRITING = {"kafka.bootstrap.servers": "h:1", "topic": "a"}
 ROWS = StructType([StructField("page", StringType()), StructField("value", BinaryType())])
 
 
-def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
+def test_user_schema_with_other_columns_is_rejected_with_the_remedy() -> None:
     source = OttlaDataSource(READING)
-    for make in (source.reader, source.streamReader):
+    for create_reader in (source.reader, source.streamReader):
         with pytest.raises(ConfigurationError, match=r"the columns are key binary.*parse the column value"):
-            make(StructType([StructField("value", LongType())]))
+            create_reader(StructType([StructField("value", LongType())]))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid_options", "message"),
     [
         ({"subscribePattern": ".*"}, "subscribe and subscribePattern exclude each other"),
         ({"minPartitions": "0"}, "minPartitions"),
@@ -39,31 +39,31 @@ def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
         ({"includeHeaders": "maybe"}, "includeHeaders"),
     ],
 )
-def test_unsupported_options_are_reported_before_the_read(wrong: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        OttlaDataSource({**READING, **wrong}).schema()
+def test_unsupported_options_are_reported_before_the_read(invalid_options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        OttlaDataSource({**READING, **invalid_options}).schema()
 
 
 @pytest.mark.parametrize("options", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}])
-def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(options: dict[str, str]) -> None:
+def test_schema_ignores_options_of_only_batches_or_streams(options: dict[str, str]) -> None:
     assert OttlaDataSource({**READING, **options}).schema() == OttlaDataSource(READING).schema()
 
 
-def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
+def test_user_schema_with_fewer_columns_limits_the_columns() -> None:
     expected = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
     reader: Any = OttlaDataSource(READING).reader(expected)
     assert reader.columns == ("offset", "key")
     assert OttlaDataSource({**READING, "includeHeaders": "true"}).streamReader(expected).columns == ("offset", "key")
 
 
-def test_complete_is_written_to_topics_but_overwriting_is_not() -> None:
+def test_topic_accepts_output_mode_complete_and_rejects_overwrite() -> None:
     source = OttlaDataSource(WRITING)
     assert isinstance(source.streamWriter(ROWS, overwrite=True), StreamWriter)
     with pytest.raises(ConfigurationError, match="a topic only grows"):
         source.writer(ROWS, overwrite=True)
 
 
-def test_complete_is_written_to_tables_that_have_keys(tmp_path: Path) -> None:
+def test_table_requires_key_columns_for_output_mode_complete(tmp_path: Path) -> None:
     table = {"url": f"sqlite:///{tmp_path / 'x.db'}", "dbtable": "counts"}
     with pytest.raises(ConfigurationError, match="keyColumns"):
         SqlSource(table).streamWriter(ROWS, overwrite=True)
@@ -79,7 +79,7 @@ def test_complete_is_written_to_tables_that_have_keys(tmp_path: Path) -> None:
         ("max.in.flight.requests.per.connection", "6", "at most 5"),
     ],
 )
-def test_sink_option_that_transactions_cannot_work_with_is_named(option: str, value: str, allowed: str) -> None:
+def test_sink_option_that_contradicts_transactions_is_rejected(option: str, value: str, allowed: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         sink_options({**WRITING, f"Kafka.{option}": value})
     assert raised.value.message == (
@@ -89,11 +89,11 @@ def test_sink_option_that_transactions_cannot_work_with_is_named(option: str, va
     sink_options({**WRITING, "kafka.acks": "all", "kafka.retries": "3"})
 
 
-def test_idempotence_may_be_asked_for_and_not_be_refused() -> None:
+def test_enable_idempotence_may_be_true_but_not_false() -> None:
     assert "enable.idempotence" not in sink_options({**WRITING, "kafka.enable.idempotence": " True "}).kafka
     with pytest.raises(ConfigurationError, match=r"kafka.enable.idempotence \('false'\)"):
         sink_options({**WRITING, "kafka.enable.idempotence": "false"})
 
 
-def test_a_topic_is_trimmed() -> None:
+def test_topic_option_is_trimmed() -> None:
     assert sink_options({**WRITING, "topic": " a "}).topic == "a"

@@ -1,3 +1,5 @@
+"""SPARK_HOME: links to the installed PySpark, and checks of its version."""
+
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,7 +18,7 @@ def pyspark(tmp_path: Path) -> Path:
     return package
 
 
-def test_all_is_linked_and_the_zip_is_the_installed_package(pyspark: Path, tmp_path: Path) -> None:
+def test_local_home_links_pyspark_and_replaces_its_zip(pyspark: Path, tmp_path: Path) -> None:
     home = local_home(pyspark, tmp_path / "cache")
     assert (home / "bin" / "spark-submit").read_text() == "bin/spark-submit"
     assert (home / "jars" / "a.jar").is_file()
@@ -24,7 +26,7 @@ def test_all_is_linked_and_the_zip_is_the_installed_package(pyspark: Path, tmp_p
     assert (home / "python/lib/py4j-1-src.zip").is_file()
 
 
-def test_it_is_made_once(pyspark: Path, tmp_path: Path) -> None:
+def test_local_home_is_created_once(pyspark: Path, tmp_path: Path) -> None:
     assert local_home(pyspark, tmp_path / "cache") == local_home(pyspark, tmp_path / "cache")
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
@@ -35,7 +37,7 @@ def spark_home(folder: Path, version: str) -> Path:
     return folder
 
 
-def test_a_spark_home_that_is_set_stays(tmp_path: Path) -> None:
+def test_spark_home_of_the_same_version_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     home = str(spark_home(tmp_path / "spark", version("pyspark")))
     environ = {"SPARK_HOME": home, "OTTLA_CACHE": str(tmp_path)}
@@ -43,7 +45,7 @@ def test_a_spark_home_that_is_set_stays(tmp_path: Path) -> None:
     assert environ["SPARK_HOME"] == home
 
 
-def test_a_spark_home_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_spark_home_of_another_version_is_rejected(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     home = spark_home(tmp_path / "spark", "3.5.1")
     with pytest.raises(ConfigurationError, match=r"SPARK_HOME .* is Spark 3\.5\.1, .*pyspark==3\.5\.1"):
@@ -52,7 +54,7 @@ def test_a_spark_home_of_another_version_is_refused(tmp_path: Path) -> None:
         use_installed_pyspark({"SPARK_HOME": "/absent"})
 
 
-def test_where_no_links_can_be_made_spark_starts_all_the_same(tmp_path: Path) -> None:
+def test_spark_home_stays_unset_if_links_cannot_be_created(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     (tmp_path / "file").write_text("")
     environ = {"OTTLA_CACHE": str(tmp_path / "file" / "cache")}

@@ -1,4 +1,4 @@
-"""Rows that are kept until they are written."""
+"""The buffer of rows that spills to disk until they are written."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ BATCHES = [
 ]
 
 
-@pytest.mark.parametrize("most_in_memory", [1, 1 << 20])
-def test_rows_are_read_as_often_as_they_are_needed(most_in_memory: int) -> None:
-    with SpillBuffer(most_in_memory) as held:
-        held.extend(iter(BATCHES))
-        assert held.count == 1003
-        assert list(held) == list(held) == [BATCHES[0], BATCHES[2]]
+@pytest.mark.parametrize("max_memory_bytes", [1, 1 << 20])
+def test_rows_can_be_read_repeatedly(max_memory_bytes: int) -> None:
+    with SpillBuffer(max_memory_bytes) as buffer:
+        buffer.extend(iter(BATCHES))
+        assert buffer.count == 1003
+        assert list(buffer) == list(buffer) == [BATCHES[0], BATCHES[2]]
 
 
 @pytest.mark.parametrize("batches", [[], BATCHES[1:2]])
-def test_no_rows_are_none(batches: list[pa.RecordBatch]) -> None:
-    with SpillBuffer() as held:
-        held.extend(batches)
-        assert (held.count, list(held)) == (0, [])
+def test_empty_batches_give_an_empty_buffer(batches: list[pa.RecordBatch]) -> None:
+    with SpillBuffer() as buffer:
+        buffer.extend(batches)
+        assert (buffer.count, list(buffer)) == (0, [])
 
 
-def test_reading_that_was_broken_off_begins_again() -> None:
-    """As after a transaction that the database has rolled back half-way."""
-    with SpillBuffer(1) as held:
-        held.extend(BATCHES)
-        next(iter(held))
-        assert list(held) == [BATCHES[0], BATCHES[2]]
+def test_interrupted_read_restarts_from_the_beginning() -> None:
+    """This happens after the database has rolled back a transaction half-way."""
+    with SpillBuffer(1) as buffer:
+        buffer.extend(BATCHES)
+        next(iter(buffer))
+        assert list(buffer) == [BATCHES[0], BATCHES[2]]
 
 
-def test_many_rows_lie_where_spark_keeps_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_spill_to_sparks_local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'spark'},/elsewhere")
-    with SpillBuffer(1) as held, pytest.raises(FileNotFoundError, match=str(tmp_path / "spark")):
-        held.extend(BATCHES)
+    with SpillBuffer(1) as buffer, pytest.raises(FileNotFoundError, match=str(tmp_path / "spark")):
+        buffer.extend(BATCHES)
     (tmp_path / "spark").mkdir()
-    with SpillBuffer(1) as held:
-        held.extend(BATCHES)
-        assert list(held) == [BATCHES[0], BATCHES[2]]
+    with SpillBuffer(1) as buffer:
+        buffer.extend(BATCHES)
+        assert list(buffer) == [BATCHES[0], BATCHES[2]]
     assert not list((tmp_path / "spark").iterdir())

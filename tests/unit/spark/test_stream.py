@@ -1,4 +1,4 @@
-"""The planning side of a stream, over brokers that are a dictionary."""
+"""Offset planning of a stream, with fake brokers."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -25,18 +25,18 @@ EVERYTHING = ReadAllAvailable()
 
 
 class FakeBrokers:
-    def __init__(self, held: dict[TopicPartition, tuple[int, int]]) -> None:
-        self.held = held
+    def __init__(self, offsets: dict[TopicPartition, tuple[int, int]]) -> None:
+        self.offsets = offsets
         self.closed = False
 
     def partitions(self, _: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
-        return frozenset(self.held)
+        return frozenset(self.offsets)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.held[tp][0] for tp in partitions}
+        return {tp: self.offsets[tp][0] for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.held[tp][1] for tp in partitions}
+        return {tp: self.offsets[tp][1] for tp in partitions}
 
     def latest_from(self, partitions: Iterable[TopicPartition], _: Mapping[TopicPartition, int]) -> dict[Any, int]:
         return self.latest(partitions)
@@ -51,16 +51,16 @@ class FakeBrokers:
 R = TypeVar("R", bound=StreamReader)
 
 
-def made(held: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
-    return reader_of(StreamReader, held, options)
+def make_reader(offsets: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
+    return reader_of(StreamReader, offsets, options)
 
 
 def reader_of(
-    kind: type[R], held: dict[TopicPartition, tuple[int, int]], options: Mapping[str, str]
+    kind: type[R], offsets: dict[TopicPartition, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[R, FakeBrokers]:
     subscribed = {} if "subscribePattern" in options else {"subscribe": "a"}
     arguments = {"kafka.bootstrap.servers": "h:1", **subscribed, "startingOffsets": "earliest", **options}
-    reader, brokers = kind(read_options(arguments, streaming=True)), FakeBrokers(held)
+    reader, brokers = kind(read_options(arguments, streaming=True)), FakeBrokers(offsets)
     reader._brokers = brokers  # type: ignore[assignment]
     return reader, brokers
 
@@ -71,76 +71,76 @@ def planned(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) ->
     return [part.range for part in parts if isinstance(part, RangePartition)]
 
 
-def test_a_micro_batch_takes_what_is_there() -> None:
-    reader, brokers = made({A0: (2, 5), A1: (0, 3)})
+def test_micro_batch_reads_all_available_offsets() -> None:
+    reader, brokers = make_reader({A0: (2, 5), A1: (0, 3)})
     start = reader.initialOffset()
     assert start == {"a": {"0": 2, "1": 0}}
     end = reader.latestOffset(start, EVERYTHING)
     assert end == {"a": {"0": 5, "1": 3}}
     assert planned(reader, start, end) == [OffsetRange(A0, 2, 5), OffsetRange(A1, 0, 3)]
     assert reader.latestOffset(end, EVERYTHING) == end
-    brokers.held[A0] = (2, 9)
+    brokers.offsets[A0] = (2, 9)
     assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 9)]
 
 
-def test_the_limit_is_a_limit() -> None:
-    reader, _ = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
+def test_max_offsets_per_trigger_limits_the_micro_batch() -> None:
+    reader, _ = make_reader({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(30)
     assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 20, "1": 10}}
 
 
 def test_limited_micro_batch_reports_latest_offsets() -> None:
-    reader, brokers = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
+    reader, brokers = make_reader({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
     assert reader.reportLatestOffset() is None
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     assert reader.reportLatestOffset() == {"a": {"0": 100, "1": 50}}
-    brokers.held[A0] = (0, 120)
+    brokers.offsets[A0] = (0, 120)
     reader.latestOffset(end, reader.getDefaultReadLimit())
     assert reader.reportLatestOffset() == {"a": {"0": 120, "1": 50}}
 
 
-def test_available_now_has_an_end_that_does_not_move() -> None:
-    reader, brokers = made({A0: (0, 10)})
+def test_available_now_has_a_fixed_end() -> None:
+    reader, brokers = make_reader({A0: (0, 10)})
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(6))
-    brokers.held[A0] = (0, 99)
+    brokers.offsets[A0] = (0, 99)
     assert reader.latestOffset(end, ReadMaxRows(6)) == {"a": {"0": 10}}
     assert reader.latestOffset({"a": {"0": 10}}, ReadMaxRows(6)) == {"a": {"0": 10}}
 
 
-def test_a_new_partition_joins_from_its_beginning() -> None:
-    reader, brokers = made({A0: (0, 5)})
+def test_new_partition_is_read_from_the_beginning() -> None:
+    reader, brokers = make_reader({A0: (0, 5)})
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
-    brokers.held[A1] = (0, 7)
+    brokers.offsets[A1] = (0, 7)
     later = reader.latestOffset(end, EVERYTHING)
     assert planned(reader, end, later) == [OffsetRange(A1, 0, 7)]
 
 
-def test_a_partition_that_goes_is_a_loss() -> None:
-    reader, brokers = made({A0: (0, 5), A1: (0, 5)})
+def test_deleted_partition_is_a_data_loss() -> None:
+    reader, brokers = make_reader({A0: (0, 5), A1: (0, 5)})
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
-    del brokers.held[A1]
+    del brokers.offsets[A1]
     later = reader.latestOffset(end, EVERYTHING)
     with pytest.raises(DataLossError, match=r"a-1: no longer exist.*failOnDataLoss"):
         planned(reader, end, later)
 
 
-def test_a_pattern_that_finds_nothing_any_more_waits() -> None:
-    reader, brokers = made({A0: (0, 5)}, subscribePattern="a")
+def test_pattern_without_matching_topics_keeps_its_offsets() -> None:
+    reader, brokers = make_reader({A0: (0, 5)}, subscribePattern="a")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
-    held, brokers.held = brokers.held, {}
+    offsets, brokers.offsets = brokers.offsets, {}
     assert reader.latestOffset(end, EVERYTHING) == end == {"a": {"0": 5}}
-    brokers.held = held
-    held[A0] = (0, 7)
+    brokers.offsets = offsets
+    offsets[A0] = (0, 7)
     assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 7)]
 
 
-def test_latest_begins_with_an_empty_micro_batch_that_fixes_it() -> None:
-    reader, brokers = made({A0: (0, 5)}, startingOffsets="latest")
+def test_starting_at_latest_plans_an_empty_first_micro_batch() -> None:
+    reader, brokers = make_reader({A0: (0, 5)}, startingOffsets="latest")
     start = reader.initialOffset()
-    brokers.held[A0] = (0, 8)
+    brokers.offsets[A0] = (0, 8)
     assert reader.latestOffset(start, EVERYTHING) == start
     assert planned(reader, start, start) == []
     assert planned(reader, start, reader.latestOffset(start, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
@@ -156,75 +156,75 @@ def test_latest_begins_with_an_empty_micro_batch_that_fixes_it() -> None:
         ({"startingTimestamp": "9", "startingOffsetsByTimestampStrategy": "latest"}, True),
     ],
 )
-def test_only_a_beginning_that_moves_has_an_empty_micro_batch(bound: dict[str, str], empty: bool) -> None:
-    reader, brokers = made({A0: (0, 5)}, **bound)
+def test_only_a_start_that_may_change_has_an_empty_first_micro_batch(bound: dict[str, str], empty: bool) -> None:
+    reader, brokers = make_reader({A0: (0, 5)}, **bound)
     start = reader.initialOffset()
-    brokers.held[A0] = (0, 8)
+    brokers.offsets[A0] = (0, 8)
     assert (reader.latestOffset(start, EVERYTHING) == start) is empty
 
 
-def test_after_a_crash_in_that_micro_batch_nothing_is_skipped() -> None:
-    _, brokers = made({A0: (0, 5)}, startingOffsets="latest")
+def test_crash_in_the_empty_first_micro_batch_skips_no_offsets() -> None:
+    _, brokers = make_reader({A0: (0, 5)}, startingOffsets="latest")
     first_end = {"a": {"0": 5}}
-    brokers.held[A0] = (0, 8)
-    reader, _ = made(brokers.held, startingOffsets="latest")
+    brokers.offsets[A0] = (0, 8)
+    reader, _ = make_reader(brokers.offsets, startingOffsets="latest")
     # Spark looks the beginning up again, plans the logged micro-batch, and continues at its end.
     assert planned(reader, reader.initialOffset(), first_end) == []
     assert planned(reader, first_end, reader.latestOffset(first_end, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
 
 
-def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_min_offsets_per_trigger_delays_up_to_max_trigger_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
+    reader, brokers = make_reader({A0: (0, 5)}, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     assert end == {"a": {"0": 5}}, "the first micro-batch does not wait"
-    brokers.held[A0] = (0, 14)
+    brokers.offsets[A0] = (0, 14)
     assert reader.latestOffset(end, EVERYTHING) == end
-    brokers.held[A0] = (0, 15)
+    brokers.offsets[A0] = (0, 15)
     assert reader.latestOffset(end, EVERYTHING) == {"a": {"0": 15}}
-    brokers.held[A0] = (0, 16)
+    brokers.offsets[A0] = (0, 16)
     now[0] += 29
     assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 15}}
     now[0] += 1
     assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 16}}
 
 
-def test_a_lower_limit_of_nothing_waits_for_nothing() -> None:
-    """The connector takes it, too."""
-    reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="0")
+def test_min_offsets_per_trigger_of_zero_does_not_delay() -> None:
+    """The Kafka connector accepts it, too."""
+    reader, brokers = make_reader({A0: (0, 5)}, minOffsetsPerTrigger="0")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
-    brokers.held[A0] = (0, 6)
+    brokers.offsets[A0] = (0, 6)
     assert reader.latestOffset(end, EVERYTHING) == {"a": {"0": 6}}
 
 
-def test_large_ranges_are_split() -> None:
-    reader, _ = made({A0: (0, 10)}, maxRecordsPerPartition="4")
+def test_max_records_per_partition_splits_large_ranges() -> None:
+    reader, _ = make_reader({A0: (0, 10)}, maxRecordsPerPartition="4")
     start = reader.initialOffset()
     assert [r.size for r in planned(reader, start, reader.latestOffset(start, EVERYTHING))] == [3, 3, 4]
 
 
-def test_connections_stay_with_the_driver_and_end_with_the_query() -> None:
-    reader, brokers = made({A0: (0, 10)})
+def test_connections_are_not_pickled_and_stop_closes_them() -> None:
+    reader, brokers = make_reader({A0: (0, 10)})
     assert reader.__getstate__()["_brokers"] is None
     reader.stop()
     assert brokers.closed
 
 
 def test_stream_of_spark_4_0_continues_at_the_last_planned_end() -> None:
-    """Its latestOffset() gets neither the position of the query nor a limit, and is called first."""
+    """Spark 4.0 passes neither the position of the query nor a limit to latestOffset(), and calls it first."""
     reader, brokers = reader_of(UnlimitedStreamReader, {A0: (2, 5)}, {})
     end = reader.latestOffset()
     assert planned(reader, reader.initialOffset(), end) == [OffsetRange(A0, 2, 5)]
     assert reader.latestOffset() == end
-    brokers.held = {A0: (2, 9), A1: (0, 2)}
+    brokers.offsets = {A0: (2, 9), A1: (0, 2)}
     assert planned(reader, end, reader.latestOffset()) == [OffsetRange(A0, 5, 9), OffsetRange(A1, 0, 2)]
 
 
 def test_start_of_a_stream_of_spark_4_0_is_not_after_its_end() -> None:
     reader, brokers = reader_of(UnlimitedStreamReader, {A0: (0, 5)}, {"startingOffsets": "latest"})
     end = reader.latestOffset()
-    brokers.held = {A0: (0, 9), A1: (0, 3)}
+    brokers.offsets = {A0: (0, 9), A1: (0, 3)}
     start = reader.initialOffset()
     assert start == end == {"a": {"0": 5}}
     assert not planned(reader, start, end)
@@ -234,10 +234,10 @@ def test_start_of_a_stream_of_spark_4_0_is_not_after_its_end() -> None:
 @pytest.mark.parametrize(
     ("starting", "ranges"), [("latest", []), ('{"a": {"0": -1, "1": 2}}', [OffsetRange(A1, 2, 3)])]
 )
-def test_first_micro_batch_of_spark_4_0_that_runs_again_reads_the_same(
+def test_repeated_first_micro_batch_of_spark_4_0_reads_the_same_offsets(
     starting: str, ranges: list[OffsetRange]
 ) -> None:
-    """Its end is in the offset log, and its start is looked up again."""
+    """The end is in the offset log, and the start is looked up again."""
     reader, _ = reader_of(UnlimitedStreamReader, {A0: (0, 9), A1: (0, 7)}, {"startingOffsets": starting})
     assert planned(reader, reader.initialOffset(), {"a": {"0": 5, "1": 3}}) == ranges
 

@@ -1,4 +1,4 @@
-"""Timeouts of the broker pass when a test advances its clock."""
+"""Timeouts of the broker expire when a test advances its clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.testing.clients import AdminFactory, ConsumerFactory, ProducerFactory
 from ottla.testing.clock import BrokerClock
 
 
-def test_old_records_are_deleted(
+def test_records_are_deleted_after_their_retention_time(
     ottla_clock: BrokerClock,
     ottla_producer: ProducerFactory,
     ottla_consumer: ConsumerFactory,
@@ -67,7 +67,7 @@ def test_transaction_is_aborted_after_its_timeout(
     assert list(consumer) == []
 
 
-def test_cluster_takes_writes_after_an_advance(
+def test_cluster_accepts_writes_after_the_clock_is_advanced(
     ottla_clock: BrokerClock, ottla_cluster: Broker, ottla_producer: ProducerFactory, ottla_create_topic: TopicFactory
 ) -> None:
     topic = ottla_create_topic(partitions=1, replication_factor=3)
@@ -78,7 +78,7 @@ def test_cluster_takes_writes_after_an_advance(
     assert ottla_cluster.bootstrap_servers.count(":") == 3
 
 
-def test_clock_does_not_go_back(ottla_clock: BrokerClock, ottla_admin: AdminFactory) -> None:
+def test_clock_cannot_be_moved_back(ottla_clock: BrokerClock, ottla_admin: AdminFactory) -> None:
     with pytest.raises(ConfigurationError, match=r"advance\(-1\) is not allowed"):
         ottla_clock.advance(-1)
     assert ottla_admin().list_topics() == []

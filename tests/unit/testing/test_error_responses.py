@@ -1,4 +1,4 @@
-"""Responses that have an error at each of their items."""
+"""Generated error responses with an error in each of their items."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def context(sessions: FetchSessions) -> Any:
     return SimpleNamespace(broker=SimpleNamespace(fetch_sessions=sessions))
 
 
-def test_fetch_is_answered_for_all_partitions_of_the_session() -> None:
+def test_fetch_error_response_has_all_partitions_of_the_session() -> None:
     sessions = FetchSessions(1)
     topic_id = UUID(int=7)
-    named = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=n) for n in range(2)])]
-    opened = sessions.context(FetchRequest(topics=named, session_epoch=0), 13)
+    topics = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=n) for n in range(2)])]
+    opened = sessions.context(FetchRequest(topics=topics, session_epoch=0), 13)
     request = FetchRequest(session_id=opened.session_id, session_epoch=1)
     response: Any = fetch_response(request, ERROR, context(sessions))
     (topic,) = response.responses
@@ -31,7 +31,7 @@ def test_fetch_is_answered_for_all_partitions_of_the_session() -> None:
     assert response.session_id == 0
 
 
-def test_usual_response_is_overwritten_at_all_levels() -> None:
+def test_overwrite_sets_the_error_at_all_levels_of_a_response() -> None:
     topic = MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition(partition_index=0)])
     response = MetadataResponse(topics=[topic])
     overwrite(response, 9, ERROR)

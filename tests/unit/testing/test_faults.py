@@ -1,4 +1,4 @@
-"""Faults apply to the requests that they name, for any client, and leave nothing behind."""
+"""Faults apply to matching requests of any client, and end with the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def values(consumer: KafkaConsumer, count: int) -> list[bytes]:
     return [next(consumer).value or b"" for _ in range(count)]
 
 
-def test_lost_response_lets_a_producer_without_idempotence_write_twice(
+def test_lost_response_makes_a_producer_without_idempotence_write_twice(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_consumer: ConsumerFactory, ottla_topic: str
 ) -> None:
     lost = ottla_faults.on("Produce", topic=ottla_topic).lose_response()
@@ -35,7 +35,7 @@ def test_lost_response_lets_a_producer_without_idempotence_write_twice(
     assert values(consumer, 2) == [b"1", b"1"]
 
 
-def test_lost_response_does_not_let_an_idempotent_producer_write_twice(
+def test_lost_response_does_not_make_an_idempotent_producer_write_twice(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str
 ) -> None:
     ottla_faults.on("Produce", topic=ottla_topic).lose_response()
@@ -54,7 +54,7 @@ def test_failed_request_has_the_error_in_all_partitions(
     assert producer.send(ottla_topic, b"2").get(10).offset == 0
 
 
-def test_topics_of_metadata_have_the_error_beside_the_brokers(
+def test_failed_metadata_request_has_the_error_in_its_topics(
     ottla_faults: Faults, ottla_admin: AdminFactory, ottla_create_topic: TopicFactory
 ) -> None:
     topic = ottla_create_topic(partitions=1)
@@ -64,7 +64,7 @@ def test_topics_of_metadata_have_the_error_beside_the_brokers(
     assert failed.hits == 1
 
 
-def test_nth_and_times_choose_requests(ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str) -> None:
+def test_nth_and_times_select_requests(ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str) -> None:
     producer = ottla_producer()
     fault = ottla_faults.on("Produce", topic=ottla_topic, nth=2, times=2).fail("TOPIC_AUTHORIZATION_FAILED")
     outcomes = []
@@ -77,7 +77,7 @@ def test_nth_and_times_choose_requests(ottla_faults: Faults, ottla_producer: Pro
     assert fault.hits == 2
 
 
-def test_fetch_is_failed_also_within_a_session(
+def test_fetch_within_a_session_can_be_failed(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_consumer: ConsumerFactory, ottla_topic: str
 ) -> None:
     producer = ottla_producer()
@@ -91,7 +91,7 @@ def test_fetch_is_failed_also_within_a_session(
     assert values(consumer, 1) == [b"2"]
 
 
-def test_dropped_request_gets_no_response_until_the_client_gives_up(
+def test_dropped_and_disconnected_requests_are_retried_by_the_producer(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str
 ) -> None:
     producer = ottla_producer(request_timeout_ms=100, retry_backoff_ms=1)
@@ -114,7 +114,7 @@ def test_held_request_waits_for_its_release(
     assert future.get(10).offset == 0
 
 
-def test_delayed_and_throttled_requests_take_that_long(
+def test_delayed_and_throttled_requests_take_the_configured_time(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str
 ) -> None:
     producer = ottla_producer()
@@ -156,7 +156,7 @@ def test_expired_member_cannot_commit(
         consumer.commit()
 
 
-def test_function_of_the_test_is_called_before_the_request_is_handled(
+def test_call_runs_the_function_before_the_request_is_handled(
     ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_topic: str
 ) -> None:
     called = threading.Event()
@@ -203,7 +203,7 @@ def test_fault_that_matches_no_request_fails_the_test(ottla_broker: Broker, ottl
     faults.clear()
 
 
-def test_step_that_cannot_be_carried_out_fails_the_test(
+def test_fault_step_that_cannot_be_applied_fails_the_test(
     ottla_broker: Broker, ottla_producer: ProducerFactory, ottla_topic: str
 ) -> None:
     faults = Faults(ottla_broker)
@@ -214,7 +214,7 @@ def test_step_that_cannot_be_carried_out_fails_the_test(
         faults.check()
 
 
-def test_mistakes_name_the_argument_and_what_is_expected(ottla_faults: Faults) -> None:
+def test_invalid_fault_arguments_are_rejected_with_the_expected_values(ottla_faults: Faults) -> None:
     with pytest.raises(ConfigurationError, match=r"'Producer' is not an API; did you mean Produce\?"):
         ottla_faults.on("Producer")
     with pytest.raises(ConfigurationError, match="partition=0 needs topic="):
@@ -254,7 +254,7 @@ def test_expired_member_of_a_share_group_is_replaced(
     assert expired.hits == 1
 
 
-def test_requests_between_brokers_have_no_faults(
+def test_faults_do_not_apply_to_inter_broker_requests(
     ottla_cluster: Broker, ottla_faults: Faults, ottla_producer: ProducerFactory, ottla_create_topic: TopicFactory
 ) -> None:
     fetches = ottla_faults.on("Fetch", times=None, optional=True).fail("NOT_LEADER_OR_FOLLOWER")

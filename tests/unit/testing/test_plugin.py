@@ -1,4 +1,4 @@
-"""The pytest plugin: brokers, clients, markers and options, as other projects use them."""
+"""The pytest plugin in other projects: brokers, clients, markers and options."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ FIXTURES = {
 }
 
 
-def test_fixtures_are_those_that_projects_rely_on() -> None:
+def test_plugin_has_the_documented_fixtures() -> None:
     fixtures = {name for name, value in vars(plugin).items() if type(value).__name__ == "FixtureFunctionDefinition"}
     assert {name for name in fixtures if not name.startswith("_")} == FIXTURES
 
 
-def test_records_go_from_producer_to_consumer(
+def test_consumer_fixture_reads_records_of_the_producer_fixture(
     ottla_producer: ProducerFactory, ottla_consumer: ConsumerFactory, ottla_topic: str
 ) -> None:
     ottla_producer(acks="all").send(ottla_topic, b"1").get(10)
@@ -60,7 +60,7 @@ def test_records_go_from_producer_to_consumer(
     assert next(consumer).value == b"1"
 
 
-def test_topics_are_created_with_unique_names(
+def test_create_topic_fixture_creates_unique_names(
     ottla_create_topic: TopicFactory, ottla_admin: AdminFactory, ottla_bootstrap_servers: str
 ) -> None:
     names = [ottla_create_topic(partitions=3, configs={"cleanup.policy": "compact"}) for _ in range(2)]
@@ -68,7 +68,7 @@ def test_topics_are_created_with_unique_names(
     assert [len(topics[name].partitions) for name in names] == [3, 3]
 
 
-async def test_asyncio_clients_are_started_and_connected(
+async def test_asyncio_client_fixtures_are_started_and_connected(
     ottla_aio_producer: AsyncProducerFactory,
     ottla_aio_consumer: AsyncConsumerFactory,
     ottla_aio_admin: AsyncAdminFactory,
@@ -84,7 +84,7 @@ async def test_asyncio_clients_are_started_and_connected(
 SHARE = {"share.auto.offset.reset": "earliest"}
 
 
-def test_share_consumers_are_created(
+def test_share_consumer_fixture_reads_records(
     ottla_producer: ProducerFactory,
     ottla_share_consumer: ShareConsumerFactory,
     ottla_admin: AdminFactory,
@@ -98,7 +98,7 @@ def test_share_consumers_are_created(
     assert [record.value for batch in records.values() for record in batch] == [b"1"]
 
 
-async def test_asyncio_share_consumers_are_started(
+async def test_asyncio_share_consumer_fixture_is_started(
     ottla_aio_producer: AsyncProducerFactory,
     ottla_aio_share_consumer: AsyncShareConsumerFactory,
     ottla_aio_admin: AsyncAdminFactory,
@@ -114,7 +114,9 @@ async def test_asyncio_share_consumers_are_started(
 
 
 @pytest.mark.ottla_broker({"num.partitions": 3})
-def test_marker_gives_the_test_a_broker_of_its_own(ottla_admin: AdminFactory, ottla_producer: ProducerFactory) -> None:
+def test_marker_starts_a_separate_broker_for_the_test(
+    ottla_admin: AdminFactory, ottla_producer: ProducerFactory
+) -> None:
     ottla_producer().send("orders", b"1").get(10)
     admin = ottla_admin()
     assert len(admin.describe_topics(["orders"])["orders"].partitions) == 3
@@ -122,7 +124,7 @@ def test_marker_gives_the_test_a_broker_of_its_own(ottla_admin: AdminFactory, ot
 
 
 @pytest.mark.ottla_broker({"default.replication.factor": 2}, brokers=2)
-def test_marker_gives_the_test_a_cluster_of_its_own(
+def test_marker_starts_a_separate_cluster_for_the_test(
     ottla_cluster: Broker, ottla_broker: Broker, ottla_create_topic: TopicFactory
 ) -> None:
     assert ottla_cluster is ottla_broker
@@ -142,13 +144,13 @@ async def test_faults_end_before_asyncio_clients_are_closed(
     await asyncio.to_thread(held.wait)
 
 
-def test_plugin_imports_nothing_of_ottla_but_itself() -> None:
+def test_importing_the_plugin_imports_no_other_ottla_module() -> None:
     program = (
         "import pytest, sys; before = set(sys.modules); import ottla.testing.plugin; "
         "print(sorted(name for name in sys.modules if name not in before))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['ottla', 'ottla.testing', 'ottla.testing.plugin']"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['ottla', 'ottla.testing', 'ottla.testing.plugin']"
 
 
 PROJECT = """
@@ -202,7 +204,7 @@ ottla_broker_options =
 """
 
 
-def test_project_shares_a_broker_unless_a_test_asks_for_its_own(pytester: pytest.Pytester) -> None:
+def test_project_shares_a_broker_except_for_marked_tests(pytester: pytest.Pytester) -> None:
     pytester.makefile(".ini", pytest=INI)
     pytester.makepyfile(PROJECT)
     pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "--strict-markers").assert_outcomes(
@@ -226,7 +228,7 @@ def test_no_cluster(ottla_cluster): ...
 """
 
 
-def test_mistakes_name_option_value_and_remedy(pytester: pytest.Pytester) -> None:
+def test_fixture_errors_name_option_value_and_remedy(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MISTAKES)
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "-p", "no:asyncio")
     result.assert_outcomes(errors=4, passed=1)
@@ -253,7 +255,7 @@ def test_mistakes_name_option_value_and_remedy(pytester: pytest.Pytester) -> Non
     ],
     ids=["marker", "scope", "override"],
 )
-def test_mistakes_in_declarations_end_the_collection(
+def test_invalid_declarations_end_the_test_session(
     pytester: pytest.Pytester, source: str, ini: str, message: str
 ) -> None:
     pytester.makefile(".ini", pytest=f"[pytest]\nasyncio_default_fixture_loop_scope = function\n{ini}\n")
@@ -263,7 +265,7 @@ def test_mistakes_in_declarations_end_the_collection(
     (result.stdout if any("ottla_" in line for line in result.outlines) else result.stderr).fnmatch_lines([message])
 
 
-def test_data_is_in_memory_if_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_broker_data_is_in_memory_if_there_is_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(plugin, "MEMORY_DIR", str(tmp_path))
     monkeypatch.setattr(plugin, "MEMORY_BYTES", 1)
     with plugin._temporary_directory() as directory:

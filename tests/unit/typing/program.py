@@ -1,4 +1,4 @@
-"""A user's program over all public clients: checked by mypy --strict, never run."""
+"""A user's program with all public clients, which mypy --strict checks and nothing runs."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def consume(servers: str) -> list[bytes]:
     with KafkaConsumer({"bootstrap.servers": servers, "group.id": "g"}) as consumer:
         consumer.subscribe(["t"], listener=Listener())
         records: dict[TopicPartition, list[ConsumerRecord]] = consumer.poll(timeout_ms=100)
-        for partition, some in records.items():
-            result += [record.value for record in some]
-            consumer.commit_sync({partition: OffsetAndMetadata(some[-1].offset + 1)})
+        for partition, batch in records.items():
+            result += [record.value for record in batch]
+            consumer.commit_sync({partition: OffsetAndMetadata(batch[-1].offset + 1)})
             position: int = consumer.position(partition)
             print(position)
         for record in consumer:
@@ -84,9 +84,9 @@ def consume(servers: str) -> list[bytes]:
 
 def administer(servers: str) -> None:
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
-        failed: dict[object, KafkaError] = {}
+        errors_by_topic: dict[object, KafkaError] = {}
         try:
-            created = admin.create_topics([NewTopic("t", 3, 1)], errors=failed)
+            created = admin.create_topics([NewTopic("t", 3, 1)], errors=errors_by_topic)
             partitions: int = created["t"].num_partitions
         except TopicAlreadyExistsError:
             partitions = len(admin.describe_topics(["t"])["t"].partitions)
@@ -98,8 +98,8 @@ def administer(servers: str) -> None:
         group: GroupDescription = admin.describe_consumer_groups(["g"])["g"]
         cluster: ClusterDescription = admin.describe_cluster()
         pattern = ResourcePattern(ResourceType.TOPIC, "t")
-        rules: list[ACL] = admin.create_acls([ACL("User:a", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)])
-        print(partitions, entries, end.offset, group.members, cluster.controller, rules)
+        acls: list[ACL] = admin.create_acls([ACL("User:a", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)])
+        print(partitions, entries, end.offset, group.members, cluster.controller, acls)
 
 
 async def side_by_side(servers: str) -> None:

@@ -47,7 +47,7 @@ def receive(pipe: IO[bytes], number: int) -> Any:
             return message["result"]
 
 
-def test_editors_complete_the_options_of_a_client(tmp_path: Path) -> None:
+def test_language_server_completes_the_options_of_a_client(tmp_path: Path) -> None:
     (tmp_path / "pyrightconfig.json").write_text(PROJECT)
     program = tmp_path / "program.py"
     text = 'from ottla import KafkaProducer\n\nKafkaProducer(bootstrap_servers="localhost:9092", lin)\n'
@@ -70,10 +70,10 @@ def test_editors_complete_the_options_of_a_client(tmp_path: Path) -> None:
             document = {"uri": program.as_uri(), "languageId": "python", "version": 1, "text": text}
             send(server.stdin, method="textDocument/didOpen", params={"textDocument": document})
             position = {"line": 2, "character": len(text.splitlines()[2]) - 1}
-            at = {"textDocument": {"uri": program.as_uri()}, "position": position}
-            send(server.stdin, id=2, method="textDocument/completion", params=at)
-            answer = receive(server.stdout, 2)
+            completion = {"textDocument": {"uri": program.as_uri()}, "position": position}
+            send(server.stdin, id=2, method="textDocument/completion", params=completion)
+            result = receive(server.stdout, 2)
         finally:
             server.kill()
-    labels = {item["label"] for item in (answer["items"] if isinstance(answer, dict) else answer)}
+    labels = {item["label"] for item in (result["items"] if isinstance(result, dict) else result)}
     assert "linger_ms=" in labels

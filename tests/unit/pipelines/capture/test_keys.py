@@ -1,4 +1,4 @@
-"""Changes of tables whose primary key has changed are rejected."""
+"""Changes of tables whose primary key was altered are rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE = TableSource(Relation(1, "public", "t", (ID, CODE)), ("id",))
         ((CODE,), ()),  # REPLICA IDENTITY FULL, and a change from before the table had the column of its key
     ],
 )
-def test_change_with_another_key_is_rejected(columns: tuple[Column, ...], identity: Any) -> None:
+def test_change_with_an_altered_primary_key_is_rejected(columns: tuple[Column, ...], identity: Any) -> None:
     source: Any = SimpleNamespace(primary_key=lambda _: ("id",))
     unused: Any = None
     capture = Capture(source, unused, unused, unused, "shop")

@@ -44,7 +44,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("data", MESSAGES)
-def test_message_is_decoded_and_damaged_ones_are_errors(data: bytes) -> None:
+def test_message_is_decoded_and_truncated_message_raises_decoding_error(data: bytes) -> None:
     assert decode(data) == MESSAGES[data]
     if MESSAGES[data] is None:
         return
@@ -54,12 +54,12 @@ def test_message_is_decoded_and_damaged_ones_are_errors(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"?", b"I" + struct.pack(">I", 9) + b"N" + struct.pack(">H", 1) + b"x"])
-def test_unknown_messages_are_errors(data: bytes) -> None:
+def test_unknown_message_raises_decoding_error(data: bytes) -> None:
     with pytest.raises(DecodingError):
         decode(data)
 
 
-def test_rows_are_json_with_the_columns_of_the_table() -> None:
+def test_rows_and_schema_are_encoded_as_json() -> None:
     cases = [
         ("flag", 16, -1, "t", "boolean", True),
         ("count", 20, -1, "-9223372036854775808", "bigint", -(2**63)),
@@ -84,7 +84,7 @@ def test_rows_are_json_with_the_columns_of_the_table() -> None:
     assert table_schema(columns) == "json:" + ",".join(f"{c[0]} {c[4]}" for c in cases)
 
 
-def test_columns_of_keys_have_the_form_of_stored_keys_or_not() -> None:
+def test_key_columns_match_the_form_of_stored_keys() -> None:
     number, name = Column("id", 23, -1), Column("name", 25, -1)
     assert has_fields(b'{"id":1,"name":"x"}', [number, name])
     for key in (b'{"name":"x","id":1}', b'{"id":1}', b'{"id":"1","name":"x"}', b'{"id":1,"name":2}', b"1"):

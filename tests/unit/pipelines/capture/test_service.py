@@ -1,4 +1,4 @@
-"""The service reopens the capture after failures, ever later until it makes progress again."""
+"""The capture service reopens the capture after failures, with a backoff that progress resets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Waits(Event):
         return self.is_set()
 
 
-def test_back_off_begins_again_after_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_backoff_is_reset_by_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, stopping = iter([0, 0, 0, 0, 7, 0]), Waits()
 
     @contextmanager
@@ -55,7 +55,7 @@ def test_back_off_begins_again_after_progress(monkeypatch: pytest.MonkeyPatch) -
     assert second < 4
 
 
-def test_requests_that_outlast_the_grace_period_are_given_up(
+def test_capture_requests_are_abandoned_after_the_grace_period(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def opened(_: service.CaptureOptions) -> None:

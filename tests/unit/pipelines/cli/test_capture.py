@@ -1,4 +1,4 @@
-"""`ottla capture`: what is refused, and failures after which it tries again."""
+"""`ottla capture`: rejected options, and retries after failures."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ RUN = ("capture", "run", "--bootstrap-server", "127.0.0.1:1", "--database", "pos
         (["--name", "shop", "--table", "t", "--topic-config", "x"], "--topic-config 'x': expected KEY=VALUE"),
     ],
 )
-def test_wrong_options_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with contextlib.suppress(SystemExit):  # of argparse
+def test_invalid_capture_options_are_rejected(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):  # raised by argparse
         assert main([*RUN, *arguments]) != 0
     assert message in capsys.readouterr().err
 
 
-def test_database_that_does_not_respond_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_database_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*RUN, "--name", "shop", "--table", "t", "--once"]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("ottla capture: connection failed: ")
 
 
-def test_capture_opens_its_clients_again_until_trying_is_useless(
+def test_capture_is_retried_unless_the_error_is_permanent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes = [psycopg.OperationalError("the server\nwent away"), ConfigurationError("no such table")]
@@ -55,7 +57,7 @@ def test_capture_opens_its_clients_again_until_trying_is_useless(
     assert "retrying in 0 s: the server went away" in caplog.text
 
 
-def test_demo_leaves_other_files_and_needs_postgresql(
+def test_capture_demo_keeps_other_files_and_requires_postgresql(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").touch()

@@ -1,4 +1,4 @@
-"""`ottla pipeline` as far as no Spark is needed: projects, and what is refused before it starts."""
+"""`ottla pipeline` without Spark: projects, and errors that are reported before Spark starts."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def test_init_prints_written_files_and_next_steps(tmp_path: Path, capsys: pytest
     assert hint == f"cd {tmp_path / 'mine'} && ottla pipeline run --demo"
 
 
-def test_init_leaves_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_rejects_a_directory_with_files(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "init", str(project)]) == 1
     assert capsys.readouterr().err == f"ottla pipeline: {project} already exists and is not empty; use another name\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--full-refresh-all", "--refresh", "a"], "--full-refresh-all refreshes all tables"),
         (["--demo", "--bootstrap-server", "h:1"], "--demo starts a broker"),
         (["--master", "local", "--remote", "sc://h"], "--remote uses the master"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(
-    project: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_contradictory_options_are_rejected(
+    project: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pipeline", "run", "--spec", str(project), *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
 
 
 def test_directory_without_project_names_the_init_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ def test_directory_without_project_names_the_init_command(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("name: [", "spark-pipeline.yml: while parsing"),
         ("name: x\n", "PIPELINE_SPEC_MISSING_REQUIRED_FIELD"),
@@ -67,18 +67,18 @@ def test_directory_without_project_names_the_init_command(tmp_path: Path, capsys
         ("name: x\nstorage: y\nlibraries: 7\n", "spark-pipeline.yml: "),
     ],
 )
-def test_a_specification_that_is_none_is_one_line(
-    project: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+def test_malformed_specification_is_reported_in_one_line(
+    project: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for module in ("pyspark", "grpc", "yaml"):
         pytest.importorskip(module)
     (project / "spark-pipeline.yml").write_text(text)
     assert main(["pipeline", "dry-run", "--spec", str(project)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
 
 
-def test_spark_without_declarative_pipelines_is_one_line_with_the_remedy(
+def test_spark_without_declarative_pipelines_is_reported_with_the_required_version(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("yaml")
@@ -89,7 +89,7 @@ def test_spark_without_declarative_pipelines_is_one_line_with_the_remedy(
     assert "'pyspark>=4.1'" in line
 
 
-def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_requires_its_input_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "demo_input.py").unlink()
     assert main(["pipeline", "run", "--spec", str(project), "--demo"]) == 1
     assert "demo_input.py does not exist" in capsys.readouterr().err
@@ -97,7 +97,7 @@ def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_second_demo_in_one_directory_is_rejected(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And not that a directory of the broker's is in use."""
+    """The error names the project and not the broker's directory, which is locked as well."""
     for module in ("pyspark", "grpc", "yaml"):
         pytest.importorskip(module)
     with locked(project, ""):
@@ -109,22 +109,22 @@ def test_unreachable_brokers_are_reported_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla_pipelines.cli.pipeline.REACH_MS", 300)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # without a listener
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # without a listener
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
         assert main(["pipeline", "run", "--spec", str(project), "--bootstrap-server", address]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker responds (")
 
 
-def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
+def test_unreachable_brokers_of_the_environment_are_reported_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark would try each flow ten times, a minute each."""
+    """Spark would try each flow ten times, a minute each, before it fails."""
     monkeypatch.setattr("ottla_pipelines.cli.pipeline.REACH_MS", 300)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # without a listener
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # without a listener
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
         monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", address)
         assert reads_topics(project)
         assert main(["pipeline", "run", "--spec", str(project)]) == 1
@@ -134,6 +134,6 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
     assert not reads_topics(project)
 
 
-def test_a_setting_without_a_value_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conf_without_a_value_is_rejected(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "--spec", str(project), "--conf", "spark.x"]) == 1
     assert "--conf 'spark.x': expected KEY=VALUE" in capsys.readouterr().err

@@ -1,3 +1,5 @@
+"""Pipeline events parsed from messages of Spark."""
+
 import datetime as dt
 
 import pytest
@@ -16,24 +18,24 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         ("Flow spark_catalog.shop.visits is QUEUED.", "spark_catalog.shop.visits", "QUEUED"),
     ],
 )
-def test_sentences_of_spark_are_understood(message: str, flow: str | None, state: str) -> None:
+def test_event_messages_of_spark_are_parsed(message: str, flow: str | None, state: str) -> None:
     event = event_of(NOW, message)
     assert (event.flow, event.state) == (flow, state)
     assert state in STATES
 
 
-def test_a_failure_has_its_first_line_as_reason() -> None:
+def test_failed_flow_has_the_first_error_line_as_reason() -> None:
     event = event_of(NOW, "Flow 'spark_catalog.default.visits' has FAILED.\nError: [X] no brokers\n=== Query ===\nmore")
     assert (event.flow, event.state, event.reason) == ("visits", "FAILED", "[X] no brokers")
 
 
-def test_a_definition_that_spark_refuses_is_one_line_and_a_reason() -> None:
-    """The rest is the plan."""
+def test_unresolved_flow_has_a_headline_and_a_reason() -> None:
+    """The rest of the message is the query plan."""
     event = event_of(NOW, "Failed to resolve flow: 'a.b.c'.\nError: [X] no column; line 1;\n'Project [x]\n+- Relation")
     assert (event.headline, event.reason) == ("Failed to resolve flow: 'a.b.c'.", "[X] no column; line 1;")
 
 
-def test_another_message_is_kept_as_it_is() -> None:
+def test_unknown_event_message_is_unchanged() -> None:
     assert event_of(NOW, "Something else.") == Event(NOW, None, None, "Something else.")
     assert as_json(event_of(NOW, "Something else.")) == {"time": NOW.isoformat(), "message": "Something else."}
 
@@ -55,5 +57,5 @@ def test_another_message_is_kept_as_it_is() -> None:
         ("", ""),
     ],
 )
-def test_error_is_one_line(error: str, reason: str) -> None:
+def test_reason_of_an_error_is_one_line(error: str, reason: str) -> None:
     assert reason_of(error) == reason

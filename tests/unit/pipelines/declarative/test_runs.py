@@ -1,3 +1,5 @@
+"""Runs of declarative pipelines: killed runs, refreshes, and errors before and in Spark."""
+
 import datetime as dt
 import socket
 from pathlib import Path
@@ -28,36 +30,36 @@ def options(project: Path, **more: Any) -> RunOptions:
     return RunOptions(project / "spark-pipeline.yml", **more)
 
 
-def killed(project: Path, **arguments: Any) -> Unfinished:
-    """A note that a killed run has left."""
-    before = Unfinished(project)
-    before.record(before.refreshes_to_request(options(project, **arguments)))
+def killed_run(project: Path, **arguments: Any) -> Unfinished:
+    """Return the state that a killed run leaves behind."""
+    unfinished = Unfinished(project)
+    unfinished.record(unfinished.refreshes_to_request(options(project, **arguments)))
     return Unfinished(project)
 
 
-def test_a_run_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
-    unfinished = killed(tmp_path)
+def test_completed_run_leaves_no_state(tmp_path: Path) -> None:
+    unfinished = killed_run(tmp_path)
     assert unfinished.exists
     unfinished.done()
     assert not Unfinished(tmp_path).exists
 
 
-def test_a_full_refresh_that_was_killed_is_taken_up(tmp_path: Path) -> None:
-    arguments = killed(tmp_path, full_refresh=["a"]).refreshes_to_request(
+def test_killed_full_refresh_is_resumed(tmp_path: Path) -> None:
+    arguments = killed_run(tmp_path, full_refresh=["a"]).refreshes_to_request(
         options(tmp_path, full_refresh=["b"], refresh=["c"])
     )
     assert (arguments["full_refresh"], arguments["refresh"]) == (["a", "b"], ["c"])
-    arguments = killed(tmp_path, full_refresh_all=True).refreshes_to_request(options(tmp_path, refresh=["c"]))
+    arguments = killed_run(tmp_path, full_refresh_all=True).refreshes_to_request(options(tmp_path, refresh=["c"]))
     assert (arguments["full_refresh_all"], arguments["refresh"]) == (True, [])
 
 
-def test_what_was_emptied_is_not_emptied_again(tmp_path: Path) -> None:
-    before = killed(tmp_path, full_refresh_all=True)
-    before.record(before.refreshes_to_request(options(tmp_path)))
-    before.record_emptied()
-    after = Unfinished(tmp_path)
-    assert after.exists
-    assert not after.refreshes_to_request(options(tmp_path))["full_refresh_all"]
+def test_emptied_tables_are_not_emptied_again(tmp_path: Path) -> None:
+    unfinished = killed_run(tmp_path, full_refresh_all=True)
+    unfinished.record(unfinished.refreshes_to_request(options(tmp_path)))
+    unfinished.record_emptied()
+    restarted = Unfinished(tmp_path)
+    assert restarted.exists
+    assert not restarted.refreshes_to_request(options(tmp_path))["full_refresh_all"]
 
 
 def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path) -> None:
@@ -75,47 +77,49 @@ def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"refresh": ["good", "visit"]}, "--refresh: there is no table 'visit'; did you mean Visits"),
         ({"refresh": ["visits"]}, "--refresh: there is no table 'visits'"),
         ({"full_refresh": ["letters"]}, "--full-refresh: 'letters' is not a table; Visits, good can be refreshed"),
     ],
 )
-def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
-    """Spark would leave everything out, and say that the run is complete."""
+def test_refresh_of_unknown_tables_is_rejected(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+    """Spark would skip all tables, and report that the run is complete."""
     pytest.importorskip("grpc")
     from ottla_pipelines.declarative.graph import Graph
 
     graph = Graph("id", frozenset({"visits", "good", "letters"}), frozenset({"Visits", "good"}))
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         check_names(options(tmp_path, **arguments), graph)
     check_names(options(tmp_path, refresh=["spark_catalog.default.Visits"], full_refresh=["good"]), graph)
 
 
-def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_unresolved_flow_is_the_error_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkException
 
     from ottla_pipelines.declarative.graph import PipelineError
 
-    def refused(*_: Any, **__: Any) -> Any:
+    def fail_to_resolve(*_: Any, **__: Any) -> Any:
         for name, reason in (("a", "[X] no column y"), ("b", "[Z] because of a")):
-            message = f"Failed to resolve flow: '{name}'.\nError: {reason}\n'Project"
+            resolution_error = f"Failed to resolve flow: '{name}'.\nError: {reason}\n'Project"
             timestamp = SimpleNamespace(ToDatetime=lambda tzinfo: dt.datetime(2026, 1, 1, tzinfo=tzinfo))
             yield {
-                "pipeline_event_result": SimpleNamespace(event=SimpleNamespace(timestamp=timestamp, message=message))
+                "pipeline_event_result": SimpleNamespace(
+                    event=SimpleNamespace(timestamp=timestamp, message=resolution_error)
+                )
             }
         raise PySparkException("Failed to resolve flows in the pipeline.")
 
-    monkeypatch.setattr("pyspark.pipelines.spark_connect_pipeline.start_run", refused)
+    monkeypatch.setattr("pyspark.pipelines.spark_connect_pipeline.start_run", fail_to_resolve)
     with pytest.raises(PipelineError, match=r"^Failed to resolve flow: 'a': \[X\] no column y$"):
         _finish(cast("Any", None), "id", cast("Any", SimpleNamespace(storage="")), {}, lambda event: None)
 
 
-@pytest.mark.parametrize(("free", "said"), [(0, r"spark\.log; the disk of "), (1 << 30, r"spark\.log$")])
-def test_unexpected_exit_of_spark_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: str
+@pytest.mark.parametrize(("free", "message"), [(0, r"spark\.log; the disk of "), (1 << 30, r"spark\.log$")])
+def test_unexpected_exit_of_spark_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, message: str
 ) -> None:
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkException
@@ -123,19 +127,19 @@ def test_unexpected_exit_of_spark_is_one_line(
     from ottla_pipelines.declarative.graph import PipelineError
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{said}"), errors_on_one_line(tmp_path):
+    with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{message}"), errors_on_one_line(tmp_path):
         raise PySparkException("Unable to instantiate\n at java")
 
 
-def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
-    """It would take the first one for killed, and remove directories that are not in the catalog yet."""
+def test_second_concurrent_run_is_rejected(tmp_path: Path) -> None:
+    """It would treat the first run as killed, and remove directories that are not in the catalog yet."""
     pytest.importorskip("yaml")
     create(tmp_path / "mine", TEMPLATES[1])
     with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is running"):
         run(options(tmp_path / "mine"), print)
 
 
-def test_missing_connect_server_is_reported_at_once(tmp_path: Path) -> None:
+def test_unreachable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
     """Spark's client retries for ten minutes. The error does not show the token that may follow the address."""
     pytest.importorskip("grpc")
     create(tmp_path / "mine", TEMPLATES[1])
@@ -154,7 +158,7 @@ def test_invalid_connect_address_is_reported(tmp_path: Path, remote: str) -> Non
         run(options(tmp_path / "mine", remote=remote), print)
 
 
-def test_failed_start_of_spark_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_of_spark_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql.connect.session import SparkSession
@@ -173,8 +177,8 @@ def test_failed_start_of_spark_is_one_line(tmp_path: Path, monkeypatch: pytest.M
         pass
 
 
-def test_moved_project_is_rejected_before_it_restarts(tmp_path: Path) -> None:
-    """Spark would make the old place again, with checkpoints that begin from nothing, and send the sinks everything."""
+def test_moved_project_is_rejected(tmp_path: Path) -> None:
+    """Spark would create the old directory again, with empty checkpoints, and send all rows to the sinks again."""
     for module in ("yaml", "grpc"):
         pytest.importorskip(module)
     create(tmp_path / "old", TEMPLATES[-1])
@@ -185,7 +189,7 @@ def test_moved_project_is_rejected_before_it_restarts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", ["file:/projects/für-alle/tables", "file:///projects/f%C3%BCr-alle/tables/"])
-def test_a_catalog_of_another_place_is_refused(existing: str) -> None:
+def test_catalog_of_another_directory_is_rejected(existing: str) -> None:
     def at(warehouse: str) -> Any:
         catalog = SimpleNamespace(getDatabase=lambda name: SimpleNamespace(locationUri=existing))
         return SimpleNamespace(catalog=catalog, conf=SimpleNamespace(get=lambda name: warehouse))

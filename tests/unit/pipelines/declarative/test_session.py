@@ -1,3 +1,5 @@
+"""The Spark session of a pipeline: retries while its server lives, and settings."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -13,22 +15,22 @@ from ottla.spark.environment import spark_versions
 from ottla_pipelines.declarative.session import retries_while_alive, settings
 
 
-class NoAnswer(grpc.RpcError):  # type: ignore[misc]
+class UnavailableError(grpc.RpcError):  # type: ignore[misc]
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_server_is_asked_again_only_while_its_process_lives() -> None:
+def test_requests_are_retried_only_while_the_server_process_lives() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
         policy = retries_while_alive(server)
-        assert policy.can_retry(NoAnswer())
+        assert policy.can_retry(UnavailableError())
         assert not policy.can_retry(ValueError())
         server.kill()
         server.wait()
-        assert not policy.can_retry(NoAnswer())
+        assert not policy.can_retry(UnavailableError())
 
 
-def test_runs_close_windows_also_with_the_sources_of_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_now_wrapper_is_enabled_for_spark_4_1(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
     assert spark_versions.HAS_READ_LIMITS or {name: "true"} == spark_versions.AVAILABLE_NOW_CONFIGS
     monkeypatch.setattr(spark_versions, "AVAILABLE_NOW_CONFIGS", {name: "true"})  # as in Spark 4.1

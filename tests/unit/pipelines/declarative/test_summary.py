@@ -1,3 +1,5 @@
+"""The summary that is printed after a run."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -16,7 +18,7 @@ def write(project: Path, name: str, rows: int) -> None:
     pq.write_table(table, directory / "part-0.parquet")
 
 
-def test_lines_show_sizes_rows_and_next_steps(tmp_path: Path) -> None:
+def test_summary_shows_row_counts_samples_and_next_steps(tmp_path: Path) -> None:
     write(tmp_path, "visits", 1000)
     write(tmp_path, "top_pages", 27)
     write(tmp_path, "empty", 0)

@@ -1,4 +1,4 @@
-"""The checker of log files: sound logs pass, and each kind of damage is named."""
+"""The checker of log files accepts intact logs and reports each kind of damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def append(log: Log, sequence: int, *, epoch: int = 0) -> None:
     log.append(memoryview(bytearray(builder.close(7, 0, sequence))), leader_epoch=epoch)
 
 
-def filled(tmp_path: Path, count: int = 20) -> Log:
+def filled_log(tmp_path: Path, count: int = 20) -> Log:
     directory = tmp_path / "broker" / "data" / "orders-0"
     directory.parent.mkdir(parents=True)
     log = open_log(directory, TP, CONFIG)
@@ -38,29 +38,29 @@ def violations(log: Log) -> list[str]:
     return checker.violations
 
 
-def test_sound_log_passes(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_intact_log_has_no_violations(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.close()
     assert violations(open_log(log.dir, TP, CONFIG, clean=True)) == []
 
 
-def test_torn_tail_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_torn_tail_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     with log.active.path(".log").open("ab") as file:
         file.write(b"torn")
     assert any("a torn header" in text for text in violations(log))
 
 
-def test_gap_between_segments_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_gap_between_segments_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.close()
     sorted(log.dir.glob("*.log"))[1].unlink()
     assert len(list(LogFiles(log.dir).order_faults(compacted=False))) == 1
     assert list(LogFiles(log.dir).order_faults(compacted=True)) == []
 
 
-def test_gap_between_segments_above_what_was_compacted_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_gap_between_segments_above_the_compacted_part_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.close()
     first, second, third = sorted(log.dir.glob("*.log"))[:3]
     second.unlink()
@@ -68,28 +68,28 @@ def test_gap_between_segments_above_what_was_compacted_is_named(tmp_path: Path) 
     assert list(LogFiles(log.dir).boundary_faults(int(third.stem))) == []
 
 
-def test_index_entry_without_a_batch_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_index_entry_without_a_batch_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.close()
     path = next(path for path in sorted(log.dir.glob("*.index")) if path.stat().st_size)
     path.write_bytes((3).to_bytes(4, "big") + (5).to_bytes(4, "big") + path.read_bytes()[8:])
     assert any("at byte 5" in text for text in LogFiles(log.dir).index_faults())
 
 
-def test_wrong_leader_epoch_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_wrong_leader_epoch_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.leader_epochs.entries = [EpochEntry(0, 0), EpochEntry(1, 9), EpochEntry(2, 16)]
     assert any("offset 8 has leader epoch 1, but the checkpoint has 0" in text for text in violations(log))
 
 
-def test_producer_that_was_not_loaded_is_named(tmp_path: Path) -> None:
-    log = filled(tmp_path)
+def test_producer_missing_from_the_loaded_state_is_reported(tmp_path: Path) -> None:
+    log = filled_log(tmp_path)
     log.producers.clear()
     assert any("producer 7 is None after loading" in text for text in violations(log))
 
 
-def test_batches_below_the_recovery_point_must_survive_a_loss_of_power(tmp_path: Path) -> None:
-    log, checker = filled(tmp_path), LogChecker()
+def test_lost_batch_below_the_recovery_point_after_power_loss_is_reported(tmp_path: Path) -> None:
+    log, checker = filled_log(tmp_path), LogChecker()
     log.flush(10)
     checker.on_crash(log, power_lost=True)
     for path in sorted(log.dir.glob("*.log"))[1:]:
@@ -98,8 +98,8 @@ def test_batches_below_the_recovery_point_must_survive_a_loss_of_power(tmp_path:
     assert ["is below the recovery point 10, and was lost" in text for text in checker.violations] == [True]
 
 
-def test_batches_before_the_log_start_may_go_in_a_crash(tmp_path: Path) -> None:
-    log, checker = filled(tmp_path), LogChecker()
+def test_batches_before_the_log_start_may_be_lost_in_a_crash(tmp_path: Path) -> None:
+    log, checker = filled_log(tmp_path), LogChecker()
     log.flush()
     checker.on_crash(log, power_lost=True)
     for path in log.dir.glob("*.log"):
@@ -108,8 +108,8 @@ def test_batches_before_the_log_start_may_go_in_a_crash(tmp_path: Path) -> None:
     assert checker.violations == []
 
 
-def test_killed_process_loses_nothing(tmp_path: Path) -> None:
-    log, checker = filled(tmp_path), LogChecker()
+def test_batches_lost_after_a_process_kill_are_reported(tmp_path: Path) -> None:
+    log, checker = filled_log(tmp_path), LogChecker()
     checker.on_crash(log, power_lost=False)
     assert [checker.open_log(log.dir, TP, CONFIG).log_end_offset, checker.violations] == [20, []]
     checker.on_crash(log, power_lost=False)

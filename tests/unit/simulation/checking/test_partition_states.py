@@ -1,4 +1,4 @@
-"""The checker of partition states passes what controllers may write, and names what they may not."""
+"""The checker of partition states accepts legal writes of controllers and reports illegal ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.simulation.checking.partition_states import PartitionStates
 PATH = partition_state("orders", 0)
 
 
-def after(
+def violations_after(
     controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], *, unclean: bool = False
 ) -> list[str]:
     """Return the violations of a write after leader 1 of epoch 5 with the ISR 1, 2, written by controller epoch 3."""
@@ -21,10 +21,10 @@ def after(
     return states.violations
 
 
-def test_elections_from_the_isr_and_changes_of_it_are_legal() -> None:
-    assert after(3, 2, 6, (2,)) == []
-    assert after(4, 1, 5, (1, 2, 3)) == []
-    assert after(3, -1, 6, (1,)) == []
+def test_elections_from_the_isr_and_isr_changes_are_legal() -> None:
+    assert violations_after(3, 2, 6, (2,)) == []
+    assert violations_after(4, 1, 5, (1, 2, 3)) == []
+    assert violations_after(3, -1, 6, (1,)) == []
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_elections_from_the_isr_and_changes_of_it_are_legal() -> None:
         ((3, 1, 6, ()), "the ISR is empty"),
     ],
 )
-def test_illegal_states_are_named(state: tuple[int, int, int, tuple[int, ...]], text: str) -> None:
-    assert any(text in violation for violation in after(*state))
+def test_illegal_partition_states_are_reported(state: tuple[int, int, int, tuple[int, ...]], text: str) -> None:
+    assert any(text in violation for violation in violations_after(*state))
 
 
 def test_unclean_election_is_legal_if_the_topic_allows_it() -> None:
-    assert after(3, 3, 6, (3,), unclean=True) == []
+    assert violations_after(3, 3, 6, (3,), unclean=True) == []
 
 
 def test_unclean_elections_are_listed_with_their_time() -> None:
@@ -53,7 +53,7 @@ def test_unclean_elections_are_listed_with_their_time() -> None:
     assert states.unclean_elections == [(7.0, "orders")]
 
 
-def test_topic_that_is_created_again_starts_with_epoch_0() -> None:
+def test_recreated_topic_may_start_with_leader_epoch_0() -> None:
     states = PartitionStates()
     states.on_write(PATH, state_value(3, 1, 5, (1, 2)))
     states.on_write(PATH, None)

@@ -1,4 +1,4 @@
-"""What runs have met, and the plans that are made from it."""
+"""Coverage of simulation runs, and plans derived from it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KILL = Fault(10.0, 5.0, "kill", 1)
 PAUSE = Fault(12.0, 1.0, "pause", 2)
 
 
-def test_pairs_of_faults_are_those_that_overlap() -> None:
+def test_overlapping_faults_are_recorded_as_pairs() -> None:
     late = Fault(15.5, 1.0, "clock", 0)
     items = Recorder().result([late, PAUSE, KILL])
     assert items == {"faults: kill + pause"}
 
 
-def test_changes_of_a_partition_are_met() -> None:
+def test_partition_state_changes_are_recorded() -> None:
     recorder = Recorder()
     states = [WrittenState(1, 0, 0, (0, 1, 2)), WrittenState(1, 0, 1, (0, 1)), WrittenState(1, 1, 2, (0, 1, 2))]
     recorder.on_state(None, states[0])
@@ -33,7 +33,7 @@ def test_changes_of_a_partition_are_met() -> None:
     assert recorder.result([]) <= possible()
 
 
-def test_only_the_first_run_meets_an_item_and_the_file_goes_on(tmp_path: Path) -> None:
+def test_coverage_item_is_new_only_once_and_is_saved(tmp_path: Path) -> None:
     path = tmp_path / "coverage.json"
     coverage = Coverage(path)
     assert coverage.add(Plan(1), {"faults: kill + pause"}, [KILL, PAUSE]) == ["faults: kill + pause"]
@@ -45,18 +45,18 @@ def test_only_the_first_run_meets_an_item_and_the_file_goes_on(tmp_path: Path) -
     assert Coverage(path).add(Plan(3), {"faults: kill + pause"}, []) == []
 
 
-def test_half_of_the_plans_are_like_those_that_met_something_new() -> None:
+def test_half_of_the_plans_are_mutations_of_plans_with_new_coverage() -> None:
     coverage = Coverage()
     assert coverage.next_plan(Plan(5)) == Plan(5)
     coverage.add(Plan(1), {"something"}, [KILL, PAUSE])
     plans = [coverage.next_plan(Plan(seed)) for seed in range(100)]
-    made = [plan for plan in plans if plan.faults is not None]
-    assert 30 < len(made) < 70
-    assert all(plan.seed == 1 and {KILL, PAUSE} & {*(plan.faults or ())} for plan in made)
+    mutated_plans = [plan for plan in plans if plan.faults is not None]
+    assert 30 < len(mutated_plans) < 70
+    assert all(plan.seed == 1 and {KILL, PAUSE} & {*(plan.faults or ())} for plan in mutated_plans)
     assert plans == [coverage.next_plan(Plan(seed)) for seed in range(100)], "a seed decides its plan"
 
 
-def test_faults_that_lose_data_keep_the_calm_around_them() -> None:
+def test_mutation_keeps_faults_with_data_loss_isolated() -> None:
     for seed in range(200):
         rng = random.Random(seed)
         before = tuple(plan(rng, 300, 3))

@@ -1,4 +1,4 @@
-"""Shrinking a broken run, with runs that are functions of their plans."""
+"""Shrinking of failed simulation runs, with fake runs that depend only on their plans."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shrink(seconds: float = 10) -> Shrunk:
     return shrunk(plan, outcome(plan), run_all, seconds, lambda text: None)
 
 
-def test_what_the_violation_does_not_need_is_left_out() -> None:
+def test_shrinking_removes_everything_the_violation_does_not_need() -> None:
     plan, last = shrink()
     assert [round(fault.at, 2) for fault in plan.faults or ()] == [30.37, 60.74]
     assert set(plan.without) == set(BASE) - {"producers"}
@@ -46,7 +46,7 @@ def test_what_the_violation_does_not_need_is_left_out() -> None:
     assert last.promises == [PROMISE]
 
 
-def test_shrinking_ends_in_time_with_a_run_that_still_breaks() -> None:
+def test_shrinking_without_time_returns_the_failing_run() -> None:
     began = time.monotonic()
     plan, last = shrink(seconds=0)
     assert time.monotonic() - began < 5
@@ -54,13 +54,13 @@ def test_shrinking_ends_in_time_with_a_run_that_still_breaks() -> None:
     assert last.promises == [PROMISE]
 
 
-def test_a_story_has_what_concerns_the_violation_and_the_command_that_repeats_it() -> None:
+def test_report_has_relevant_events_and_the_command_to_repeat_the_run() -> None:
     lines = report(shrink())
     text = "\n".join(lines)
     assert "now leads ordered-0" in text
     assert "from java-0: ordered-0" in text
     assert "ordered-1" not in text
     assert "answered Fetch" not in text, "it is after the violation"
-    again = next(line for line in lines if line.startswith("again"))
-    assert "--inject kill@30.37+2.0:0,0 --inject kill@60.74+2.0:0,0" in again
-    assert "--without scripted" in again
+    command = next(line for line in lines if line.startswith("again"))
+    assert "--inject kill@30.37+2.0:0,0 --inject kill@60.74+2.0:0,0" in command
+    assert "--without scripted" in command

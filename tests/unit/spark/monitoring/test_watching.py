@@ -1,4 +1,4 @@
-"""What is made of Spark's progress reports, without Spark."""
+"""Monitoring of queries from Spark's progress reports, without Spark: histories, metrics, terminal, reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ID = "78ccfd42-ef1c-40fc-8fb0-b9052802cdeb"
 
 
 def progress(batch_id: int = 0, rows: int = 300, **more: Any) -> dict[str, Any]:
-    """A progress as Spark 4.3 writes it."""
+    """Return a progress report in the form of Spark 4.3."""
     source = {
         "description": "KafkaV2[Subscribe[visits]]",
         "startOffset": None,
@@ -66,12 +66,12 @@ def test_progress_has_rows_rates_phases_state_and_lag() -> None:
     assert total(batch.behind) == 55
 
 
-def test_offsets_that_come_as_text_are_read_as_well() -> None:
+def test_offsets_in_progress_may_be_json_text() -> None:
     source = {"endOffset": '{"visits": {"0": 1}}', "latestOffset": '{"visits": {"0": 4}}'}
     assert micro_batch(progress(sources=[source])).behind == {"visits": {"0": 3}}
 
 
-def test_a_topic_that_is_read_twice_is_as_far_behind_as_the_slower_side() -> None:
+def test_topic_with_two_sources_has_the_lag_of_the_slower_one() -> None:
     slow, fast = ({"endOffset": {"visits": {"0": end}}, "latestOffset": {"visits": {"0": 9}}} for end in (4, 9))
     for sources in ([slow, fast], [fast, slow]):
         assert micro_batch(progress(sources=sources)).behind == {"visits": {"0": 5}}
@@ -84,23 +84,23 @@ def test_sources_with_other_offsets_have_no_lag(latest: object) -> None:
 
 
 @pytest.mark.parametrize("rate", ["NaN", "Infinity", None, float("nan")])
-def test_a_rate_that_is_no_number_is_none(rate: object) -> None:
+def test_rate_that_is_not_a_number_is_zero(rate: object) -> None:
     assert micro_batch(progress(inputRowsPerSecond=rate)).input_rows_per_second == 0.0
 
 
-def test_a_query_without_name_or_state() -> None:
+def test_query_without_name_has_a_short_id_and_no_state() -> None:
     batch = micro_batch(progress(name=None, stateOperators=[]))
     assert (batch.name, batch.state) == ("78ccfd42", None)
 
 
-def test_totals_go_over_micro_batches_and_a_repeated_one_counts_once() -> None:
+def test_totals_sum_micro_batches_and_count_repeated_ones_once() -> None:
     query = history(progress(0), progress(1, rows=0), progress(1, rows=100), progress(1, rows=100))
     assert (query.batches, query.rows, query.milliseconds) == (2, 400, 4000)
     assert query.durations_ms["addBatch"] == 3000
     assert query.rows_per_second == 100.0
 
 
-def test_histories_are_bounded() -> None:
+def test_query_histories_are_bounded() -> None:
     query = history(*(progress(i) for i in range(MOST_BATCHES + 5)))
     assert len(query.recent) == MOST_BATCHES
     assert query.batches == MOST_BATCHES + 5
@@ -114,7 +114,7 @@ def test_histories_are_bounded() -> None:
         assert queries[0].query_id == "0"  # it still runs
 
 
-def test_a_restarted_query_goes_on_with_its_history() -> None:
+def test_restarted_query_continues_its_history() -> None:
     histories = Histories()
     histories.started(ID, "pages")
     histories.progressed(micro_batch(progress(0)))
@@ -128,7 +128,7 @@ def test_a_restarted_query_goes_on_with_its_history() -> None:
         assert (query.status, query.error, query.rows) == ("running", None, 600)
 
 
-def test_waiting_for_ends_is_for_those_that_run_no_more() -> None:
+def test_wait_for_ends_does_not_wait_for_active_queries() -> None:
     histories = Histories()
     histories.started(ID, "pages")
     histories.wait_for_ends(frozenset([ID]), 60)  # it is active: nothing to wait for
@@ -136,7 +136,7 @@ def test_waiting_for_ends_is_for_those_that_run_no_more() -> None:
     histories.wait_for_ends(frozenset(), 60)
 
 
-def test_metrics_carry_the_query_the_topic_and_the_phase() -> None:
+def test_query_metrics_have_query_topic_and_phase_labels() -> None:
     histories, reporter = Histories(), PrometheusReporter()
     metrics = QueryMetrics(Metrics(namespace=NAMESPACE, reporters=[reporter]), histories)
     histories.progressed(micro_batch(progress()))
@@ -152,7 +152,7 @@ def test_metrics_carry_the_query_the_topic_and_the_phase() -> None:
     assert 'duration_ms{query="pages",phase="addBatch"} 1500.0' in text
 
 
-def test_a_line_and_a_row_say_the_same() -> None:
+def test_line_and_table_row_show_the_same_progress() -> None:
     query = history(progress(3))
     assert line(query) == "pages: batch 3, 300 rows, 150 rows/s, took 2.0 s, 55 behind, 7 rows of state"
     assert cells(query) == ["pages", "3", "300", "150", "55", "7", "2.0 s"]
@@ -166,7 +166,7 @@ class Tty(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Tty()])
-def test_the_terminal_ends_with_the_last_state(stream: io.StringIO) -> None:
+def test_terminal_prints_the_last_state_on_close(stream: io.StringIO) -> None:
     pytest.importorskip("rich")
     histories = Histories()
     terminal = Terminal(histories, lambda: None, stream)
@@ -177,7 +177,7 @@ def test_the_terminal_ends_with_the_last_state(stream: io.StringIO) -> None:
     assert "300" in stream.getvalue()
 
 
-def test_a_name_is_no_markup() -> None:
+def test_query_name_is_not_interpreted_as_markup() -> None:
     console = pytest.importorskip("rich.console")
     histories = Histories()
     histories.started(ID, "[red]a[/b]")
@@ -186,13 +186,13 @@ def test_a_name_is_no_markup() -> None:
     assert "[red]a[/b]" in out.getvalue()
 
 
-def test_failure_without_message_is_reported() -> None:
+def test_failed_query_without_message_is_reported() -> None:
     query = history(progress())
     query.status, query.error = "failed", "\n"
     assert "It failed: ." in finding(query)
 
 
-def test_a_report_has_findings_tables_and_a_bounded_chart() -> None:
+def test_report_has_findings_tables_and_bounded_charts() -> None:
     query = history(*(progress(i) for i in range(500)))
     report = report_of([query], "Night job")
     assert report.findings == [
@@ -203,16 +203,16 @@ def test_a_report_has_findings_tables_and_a_bounded_chart() -> None:
     assert all(len(bars.values) <= MOST_BARS for bars in report.bars)
 
 
-def test_a_report_is_a_page_or_a_picture(tmp_path: Path) -> None:
+def test_report_is_written_as_html_or_png(tmp_path: Path) -> None:
     assert "Night job" in write([history(progress())], tmp_path / "r.html", "Night job").read_text()
     assert write([], tmp_path / "r.png", "Night job").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_report_of_nothing_is_a_page_too(tmp_path: Path) -> None:
+def test_report_without_queries_is_a_page(tmp_path: Path) -> None:
     assert "No query has run." in write([], tmp_path / "r.html", "Nothing").read_text()
 
 
-def test_json_has_sparks_names() -> None:
+def test_json_history_uses_sparks_field_names() -> None:
     document = json.loads(json.dumps(history(progress()).to_json()))
     assert document["numInputRows"] == 300
     assert document["offsetsBehindLatest"] == {"visits": 55}
