@@ -1,4 +1,4 @@
-"""Stores that JDK 17's keytool wrote: `stores/key.jks` (storepass, key keypass1), `stores/trust.jks` (trustpass)."""
+"""JKS stores of JDK 17's keytool: `stores/key.jks` (storepass, key keypass1), `stores/trust.jks` (trustpass)."""
 
 from __future__ import annotations
 

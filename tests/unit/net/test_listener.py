@@ -264,8 +264,8 @@ def test_connections_above_the_limit_are_closed() -> None:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
             assert await read_response(reader) == b"in"
-            refused, second = await server.connect()
-            assert await refused.read() == b""
+            closed_reader, second = await server.connect()
+            assert await closed_reader.read() == b""
             writer.close()
             second.close()
 
@@ -279,8 +279,8 @@ def test_connections_above_the_descriptor_limit_are_closed(monkeypatch: pytest.M
             writer.write(frame(b"in"))
             assert await read_response(reader) == b"in"
             monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
-            refused, second = await server.connect()
-            assert await refused.read() == b""
+            closed_reader, second = await server.connect()
+            assert await closed_reader.read() == b""
             writer.write(frame(b"still"))
             assert await read_response(reader) == b"still"
             writer.close()

@@ -513,7 +513,7 @@ def test_client_without_valid_certificate_or_principal_is_rejected(
         async with SecureServer(respond_with_principal, server_ssl_context("required"), rules) as server:
             reader, writer = await server.connect(certificate)  # with TLS 1.3 the client is notified afterwards
             writer.write(frame(b"?"))
-            with contextlib.suppress(ssl.SSLError, ConnectionError):  # the first of them says why
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # the first one has the reason
                 assert await reader.read() == b""
             writer.close()
 
