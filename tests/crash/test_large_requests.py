@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 from tests.unit.broker.large_requests import array_paths, large
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
@@ -60,7 +60,7 @@ class Heartbeat:
             last = now
 
 
-async def send(client: Asker, frame: bytearray) -> None:
+async def send(client: BrokerClient, frame: bytearray) -> None:
     """Send a request and take any answer; it is not decoded, as that would be the client's work."""
     try:
         answer = client.dispatch(frame)
@@ -70,7 +70,7 @@ async def send(client: Asker, frame: bytearray) -> None:
         pass
 
 
-async def stall(client: Asker, frame: bytearray) -> float:
+async def stall(client: BrokerClient, frame: bytearray) -> float:
     """Return for how long a request keeps the event loop: the least of several measurements, since neighbours on a
     shared core make each instruction slower. One that is below the limit is enough.
     """
@@ -98,7 +98,7 @@ ROWS = [row for row in SUPPORTED_APIS if row.name not in NEVER and cases(row)]
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_request_with_many_items_does_not_stall_others(row: ApiEntry, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         slow = []
         items = min(ITEMS, row.max_items)
         for version, path in cases(row):
@@ -118,7 +118,7 @@ def test_request_with_many_items_does_not_stall_others(row: ApiEntry, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: ApiEntry, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         version = row.versions(in_cluster=False)[-1]
         slow = []
         for path in (path for v, path in cases(row) if v == version):
@@ -142,7 +142,7 @@ def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: Api
 
 
 def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         image = client.context.image
         partition = PartitionImage(0, 0, (0,), (0,))
         topics = {f"t{n}": TopicImage(f"t{n}", uuid.UUID(int=n + 1), (partition,) * (1 + n % 50)) for n in range(1000)}
@@ -150,7 +150,7 @@ def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> No
         frame = client.frame(MetadataRequest(topics=None), 9)
         await send(client, frame)
         async with Heartbeat() as heartbeat:
-            answer = await client.ask(MetadataRequest(topics=[]), 9)
+            answer = await client.request(MetadataRequest(topics=[]), 9)
             assert not answer.topics
             await send(client, frame)
         assert heartbeat.longest < STALL_SECONDS

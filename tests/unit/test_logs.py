@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 import ottla
 import ottla_pipelines
@@ -69,9 +69,9 @@ def test_logged_traceback_has_no_line_that_looks_like_a_record(caplog: pytest.Lo
 def test_topic_name_of_a_request_is_escaped_in_the_broker_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ottla.authorizer")
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         topic = CreatableTopic(name=FORGED, num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        await client.request(CreateTopicsRequest(topics=[topic]), 7)
 
     with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer")
     assert [message for message in caplog.messages if ESCAPED in message]

@@ -1,4 +1,4 @@
-"""Rules for tests: a broker that obeys `admin` alone, and `alice`, who may do what a test says."""
+"""A broker with an authorizer for tests: the super user `admin`, and `alice` with the ACLs of a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER
@@ -23,44 +23,54 @@ from ottla.security.acl import (
 )
 
 ADMIN, ALICE = "admin", "alice"
-TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED = 29, 30, 31, 53
-AUTHORIZATION_CODES = {TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED}
+(
+    TOPIC_AUTHORIZATION_FAILED,
+    GROUP_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+) = 29, 30, 31, 53
+AUTHORIZATION_CODES = {
+    TOPIC_AUTHORIZATION_FAILED,
+    GROUP_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
-def with_rules(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+def with_authorizer(test: Callable[[BrokerClient], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
     """Run a test against a broker with an authorizer, as its super user."""
 
-    async def as_admin(client: Asker) -> None:
-        be(client, ADMIN)
-        client.join_cluster()  # where ACLs decide what only brokers may send
+    async def as_admin(client: BrokerClient) -> None:
+        authenticate_as(client, ADMIN)
+        client.join_cluster()  # so that ACLs authorize inter-broker requests
         await test(client)
 
     options |= {"authorizer_class_name": "AclAuthorizer", "super_users": f"User:{ADMIN}"}
     with_broker(as_admin, data, **options)
 
 
-def be(client: Asker, name: str) -> None:
-    """Ask under this name from now on."""
+def authenticate_as(client: BrokerClient, name: str) -> None:
+    """Send the next requests as this user."""
     client.connection.state[USER] = name
 
 
-def allow(operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME, who: str = ALICE) -> ACL:
-    """A rule."""
+def allow(operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME, principal_name: str = ALICE) -> ACL:
+    """Return an ACL that allows an operation."""
     pattern = ResourcePattern(kind, name, ACLResourcePatternType.LITERAL)
-    return ACL(f"User:{who}", "*", operation, ACLPermissionType.ALLOW, pattern)
+    return ACL(f"User:{principal_name}", "*", operation, ACLPermissionType.ALLOW, pattern)
 
 
-def only(client: Asker, *rules: ACL) -> None:
-    """Ask as alice, who may do nothing but this."""
+def allow_only(client: BrokerClient, *acls: ACL) -> None:
+    """Send the next requests as alice, with no ACLs but these."""
     authorizer = client.context.authorizer
     assert authorizer is not None
-    authorizer.replace(rules)
-    be(client, ALICE)
+    authorizer.replace(acls)
+    authenticate_as(client, ALICE)
 
 
-def codes(answer: object) -> set[int]:
-    """All errors that are anywhere in an answer."""
-    return set(_codes(answer)) - {0}
+def codes(response: object) -> set[int]:
+    """Return all error codes of a response, nested ones included."""
+    return set(_codes(response)) - {0}
 
 
 def _codes(value: object) -> Iterator[int]:
@@ -77,24 +87,24 @@ def _codes(value: object) -> Iterator[int]:
 
 
 def with_items(request: type[Struct], version: int) -> Any:
-    """A message with one item in each of its arrays; names and numbers in them are all different."""
+    """Return a message with one item in each of its arrays, in which all names and numbers are different."""
     numbers = itertools.count(1)
 
     def value(kind: str) -> Any:
         number = next(numbers)
         return UUID(int=number) if kind == "uuid" else f"n{number}" if kind == "string" else number
 
-    def fill(made: Any) -> Any:
+    def fill(struct_type: Any) -> Any:
         values: dict[str, Any] = {}
-        for field in made.FIELDS:
+        for field in struct_type.FIELDS:
             if not field.in_version(version):
                 continue
             if isinstance(field.element, StructType) and field.kind == "array":
                 values[field.name] = [fill(field.element)]
             elif field.kind == "array":
                 values[field.name] = [value(field.element.kind)]
-            elif made is not request and field.kind in {"uuid", "string", "int32"}:
+            elif struct_type is not request and field.kind in {"uuid", "string", "int32"}:
                 values[field.name] = value(field.kind)
-        return made(**values)
+        return struct_type(**values)
 
     return fill(request)

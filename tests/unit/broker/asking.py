@@ -1,4 +1,4 @@
-"""A whole broker without sockets: requests go into its dispatch as frames, answers come back decoded."""
+"""A broker without sockets: requests go to its dispatch as frames, and responses are decoded."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ottla.records.builder import BatchBuilder
 R = TypeVar("R", bound=Response)
 SECONDS = 20
 ALLOCATED_IDS = 1_000_000
-"""Tests make up producer ids below this, as if they had been allocated."""
+"""Tests use producer ids below this as if they were allocated."""
 SECRET = b"of this cluster " * 2
 
 
-class Asker:
+class BrokerClient:
     """A client of one broker."""
 
     def __init__(self, node: BrokerNode) -> None:
@@ -47,15 +47,15 @@ class Asker:
         self.client_id = "tester"
         self.throttled_seconds = 0.0
 
-    def as_broker(self) -> Asker:
-        """The same as another broker of a cluster, which has proved that it is one."""
-        broker = Asker(self.node)
+    def as_broker(self) -> BrokerClient:
+        """Return a client that is another broker of the cluster, authenticated by its proof."""
+        broker = BrokerClient(self.node)
         broker.join_cluster()
         broker.connection.state = {**self.connection.state, MEMBER: True}
         return broker
 
     def join_cluster(self) -> None:
-        """Ask a broker that is one of several from now on, as a client."""
+        """Make the broker a member of a cluster, which has a secret."""
         self.context = replace(self.context, cluster_secret=SECRET)
         self._dispatch = Dispatch(self.context)
 
@@ -63,26 +63,28 @@ class Asker:
         self.throttled_seconds = seconds
 
     def send(self, request: Request[R], version: int) -> Any:
-        """What dispatch gives for the request: an answer in pieces, or an awaitable of one."""
+        """Dispatch a request, and return the response in pieces, or an awaitable of it."""
         return self.dispatch(self.frame(request, version))
 
     def frame(self, request: Request[Any], version: int) -> bytearray:
-        """A request as it comes in."""
+        """Return the frame of a request."""
         frame = bytearray()
         encode_request_header(frame, request.API_KEY, version, 7, self.client_id)
         return encode(request, version, frame)
 
     def dispatch(self, frame: bytearray) -> Any:
-        """What dispatch gives for a frame."""
+        """Dispatch a frame, and return the response in pieces, or an awaitable of it."""
         connection: Connection = self.connection
         return self._dispatch(memoryview(frame), connection)
 
-    async def ask(self, request: Request[R], version: int) -> R:
-        """The decoded answer."""
-        answer = self.send(request, version)
-        if isinstance(answer, Awaitable):
-            answer = await asyncio.wait_for(answer, SECONDS)
-        data = b"".join(c if isinstance(c, (bytes, bytearray, memoryview)) else c.read() for c in answer)
+    async def request(self, request: Request[R], version: int) -> R:
+        """Send a request, and return the decoded response."""
+        response = self.send(request, version)
+        if isinstance(response, Awaitable):
+            response = await asyncio.wait_for(response, SECONDS)
+        data = b"".join(
+            chunk if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.read() for chunk in response
+        )
         assert struct.unpack_from(">i", data)[0] == len(data) - 4
         body = memoryview(data)[4:]
         correlation_id, pos = decode_response_header(body, request.API_KEY, version)
@@ -91,14 +93,14 @@ class Asker:
 
 
 def with_broker(
-    test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, *, seconds: float = SECONDS, **options: Any
+    test: Callable[[BrokerClient], Coroutine[Any, Any, None]], data: Path, *, seconds: float = SECONDS, **options: Any
 ) -> None:
-    """Run a test against a broker with these options (`num_partitions=3`)."""
+    """Run a test against a broker with these configs (`num_partitions=3`)."""
     configs = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(data),
         "group.initial.rebalance.delay.ms": 0,
-        # with Kafka's 50, making their files is what most tests would take time for
+        # with Kafka's 50, most tests would mostly create files
         "offsets.topic.num.partitions": 3,
         "transaction.state.log.num.partitions": 3,
         "share.coordinator.state.topic.num.partitions": 3,
@@ -107,13 +109,13 @@ def with_broker(
 
     async def run() -> None:
         async with BrokerNode(BrokerConfig(configs)) as node:
-            await asyncio.wait_for(test(Asker(node)), seconds)
+            await asyncio.wait_for(test(BrokerClient(node)), seconds)
 
     asyncio.run(run())
 
 
 def batch(*values: bytes, timestamp: int | None = None, key: bytes | None = b"k", **close: Any) -> bytearray:
-    """A record batch."""
+    """Return a record batch."""
     import time
 
     builder = BatchBuilder(bytearray(200 * len(values) + sum(map(len, values)) + 100))

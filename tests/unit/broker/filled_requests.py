@@ -1,4 +1,4 @@
-"""Requests about topics that exist or not, filled in for every API and version."""
+"""Requests for existing and missing resources, filled in for every API and version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from tests.unit.broker.allowing import (
     codes,
 )
-from tests.unit.broker.asking import Asker, batch
+from tests.unit.broker.asking import BrokerClient, batch
 from tests.unit.broker.produce_and_fetch import create, produce
 
 from ottla.protocol.fields import ZERO_UUID, Field
@@ -22,8 +22,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
-THERE, MISSING = "t", "m"
-"""A topic, a group and a transactional id that are there, and such that are not."""
+EXISTING, MISSING = "t", "m"
+"""The names of an existing and of a missing topic, group and transactional id."""
 MISSING_ID = UUID(int=7)
 NAMES = frozenset(
     {
@@ -47,7 +47,7 @@ NAMES = frozenset(
         "user",
     }
 )
-"""Texts that name a resource."""
+"""String fields that name a resource."""
 VALUES: dict[str, Any] = {
     "acks": -1,
     "assignments": [],
@@ -68,58 +68,60 @@ VALUES: dict[str, Any] = {
     "state_filters": [],
     "producer_id_filters": [],
 }
-"""What other fields are filled with, so that the request would do something if it was let through."""
+"""Values of other fields, with which the request has an effect if it is authorized."""
 
 
-class About(NamedTuple):
-    """What a request is about, and where only one is possible, by its id if it has one."""
+class Target(NamedTuple):
+    """The resource of a request: its name, and its topic id, which replaces the name in versions that have only one."""
 
     name: str
     topic_id: UUID
 
 
-async def prepare(client: Asker) -> UUID:
-    """A topic with a record, a group with an offset, a transactional id."""
-    await create(client, THERE)
-    await produce(client, batch(b"v"), THERE)
-    await client.ask(FindCoordinatorRequest(key=THERE), 3)
-    await client.ask(FindCoordinatorRequest(key=THERE, key_type=1), 3)
+async def prepare(client: BrokerClient) -> UUID:
+    """Create a topic with a record, a group with an offset, and a transactional id."""
+    await create(client, EXISTING)
+    await produce(client, batch(b"v"), EXISTING)
+    await client.request(FindCoordinatorRequest(key=EXISTING), 3)
+    await client.request(FindCoordinatorRequest(key=EXISTING, key_type=1), 3)
     offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
-    committed = OffsetCommitRequest(group_id=THERE, topics=[OffsetCommitRequestTopic(name=THERE, partitions=[offset])])
-    assert codes(await client.ask(committed, 8)) == set()
-    request = InitProducerIdRequest(transactional_id=THERE, transaction_timeout_ms=1000)
-    assert (await client.ask(request, 4)).error_code == 0
-    return client.context.image.topics[THERE].id
+    offset_commit = OffsetCommitRequest(
+        group_id=EXISTING, topics=[OffsetCommitRequestTopic(name=EXISTING, partitions=[offset])]
+    )
+    assert codes(await client.request(offset_commit, 8)) == set()
+    request = InitProducerIdRequest(transactional_id=EXISTING, transaction_timeout_ms=1000)
+    assert (await client.request(request, 4)).error_code == 0
+    return client.context.image.topics[EXISTING].id
 
 
-def fill(kind: type[Request[Any]], version: int, about: About) -> Request[Any]:
-    """A request with one of everything that it can have."""
-    return kind(**dict(_filled(kind, version, about)))
+def fill(kind: type[Request[Any]], version: int, target: Target) -> Request[Any]:
+    """Return a request with one item in each array."""
+    return kind(**dict(_filled(kind, version, target)))
 
 
-def _filled(kind: type[Struct], version: int, about: About) -> Iterator[tuple[str, Any]]:
+def _filled(kind: type[Struct], version: int, target: Target) -> Iterator[tuple[str, Any]]:
     has_id = any(field.name == "topic_id" and field.in_version(version) for field in kind.FIELDS)
-    has_id = has_id and about.topic_id != ZERO_UUID
+    has_id = has_id and target.topic_id != ZERO_UUID
     for field in kind.FIELDS:
         if field.in_version(version) and field.tag is None:
-            value = VALUES[field.name] if field.name in VALUES else _value(field, field.name, version, about)
+            value = VALUES[field.name] if field.name in VALUES else _value(field, field.name, version, target)
             yield field.name, None if has_id and field.name == "name" else value
 
 
-def _value(field: Field, name: str, version: int, about: About) -> Any:
+def _value(field: Field, name: str, version: int, target: Target) -> Any:
     if field.kind == "array":
         element = field.element
         return [
-            _value(element, name, version, about) if isinstance(element, Field) else _struct(element, version, about)
+            _value(element, name, version, target) if isinstance(element, Field) else _struct(element, version, target)
         ]
     if field.kind == "struct":
-        return None if field.nullable_in(version) else _struct(field.element, version, about)
+        return None if field.nullable_in(version) else _struct(field.element, version, target)
     if field.kind == "string" and name in NAMES:
-        return about.name
+        return target.name
     if field.kind == "uuid" and name == "topic_id":
-        return about.topic_id
+        return target.topic_id
     return batch(b"v") if field.kind == "records" else field.default
 
 
-def _struct(element: type[Struct], version: int, about: About) -> Struct:
-    return element(**dict(_filled(element, version, about)))
+def _struct(element: type[Struct], version: int, target: Target) -> Struct:
+    return element(**dict(_filled(element, version, target)))

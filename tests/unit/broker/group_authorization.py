@@ -1,4 +1,4 @@
-"""What Apache Kafka demands of a client in a group or a transaction, as a table of requests, ACLs and answers."""
+"""The ACLs that Apache Kafka requires for requests of groups and transactions, as a table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tests.unit.broker.allowing import (
-    CLUSTER_REFUSED,
-    GROUP_REFUSED,
-    TOPIC_REFUSED,
-    TRANSACTIONAL_ID_REFUSED,
+    CLUSTER_AUTHORIZATION_FAILED,
+    GROUP_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     allow,
 )
 
@@ -44,25 +44,25 @@ READ, WRITE, DELETE, DESCRIBE = ACLOperation.READ, ACLOperation.WRITE, ACLOperat
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 CODES = {
-    TOPIC: TOPIC_REFUSED,
-    GROUP: GROUP_REFUSED,
-    CLUSTER: CLUSTER_REFUSED,
-    TRANSACTIONAL_ID: TRANSACTIONAL_ID_REFUSED,
+    TOPIC: TOPIC_AUTHORIZATION_FAILED,
+    GROUP: GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 WRITES_TX = allow(WRITE, TRANSACTIONAL_ID, "tx")
 READS_G, READS_T = allow(READ, GROUP, "g"), allow(READ, TOPIC, "t")
-SEES_G, SEES_T = allow(DESCRIBE, GROUP, "g"), allow(DESCRIBE, TOPIC, "t")
+DESCRIBES_G, DESCRIBES_T = allow(DESCRIBE, GROUP, "g"), allow(DESCRIBE, TOPIC, "t")
 DELETES_G = allow(DELETE, GROUP, "g")
 MEMBER: dict[str, Any] = {"group_id": "g", "member_id": "m"}
 PRODUCER: dict[str, Any] = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
 
 
 class Row(NamedTuple):
-    """A request, and all that it needs."""
+    """A request, and the ACLs that it requires."""
 
     version: int
     request: Callable[[UUID], Any]
-    """For the id of the topic t."""
+    """Builds the request, given the id of topic t."""
     needs: tuple[Any, ...]
 
 
@@ -104,8 +104,8 @@ def add_from_producer(_: UUID, *names: str) -> Any:
 
 def add_from_broker(_: UUID) -> Any:
     topics = [add_partitions.AddPartitionsToTxnTopic(name="t", partitions=[0])]
-    expected = add_partitions.AddPartitionsToTxnTransaction(topics=topics, verify_only=True, **PRODUCER)
-    return add_partitions.AddPartitionsToTxnRequest(transactions=[expected])
+    transaction = add_partitions.AddPartitionsToTxnTransaction(topics=topics, verify_only=True, **PRODUCER)
+    return add_partitions.AddPartitionsToTxnRequest(transactions=[transaction])
 
 
 def acquire(topic_id: UUID) -> Any:
@@ -135,14 +135,14 @@ ROWS = {
     "OffsetCommit of the store": Row(0, commit, (READS_G, READS_T)),
     "OffsetCommit": Row(9, commit, (READS_G, READS_T)),
     "OffsetCommit by id": Row(10, commit, (READS_G, READS_T)),
-    "OffsetFetch of the store": Row(0, old_fetch, (SEES_G, SEES_T)),
-    "OffsetFetch without a place for errors": Row(1, old_fetch, (SEES_G, SEES_T)),
-    "OffsetFetch of one group": Row(7, old_fetch, (SEES_G, SEES_T)),
-    "OffsetFetch": Row(9, fetch, (SEES_G, SEES_T)),
-    "OffsetFetch by id": Row(10, fetch, (SEES_G, SEES_T)),
+    "OffsetFetch of the store": Row(0, old_fetch, (DESCRIBES_G, DESCRIBES_T)),
+    "OffsetFetch without a top-level error": Row(1, old_fetch, (DESCRIBES_G, DESCRIBES_T)),
+    "OffsetFetch of one group": Row(7, old_fetch, (DESCRIBES_G, DESCRIBES_T)),
+    "OffsetFetch": Row(9, fetch, (DESCRIBES_G, DESCRIBES_T)),
+    "OffsetFetch by id": Row(10, fetch, (DESCRIBES_G, DESCRIBES_T)),
     "OffsetDelete": Row(0, delete, (allow(DELETE, GROUP, "known"), READS_T)),
-    "FindCoordinator of a group": Row(4, coordinator(0), (SEES_G,)),
-    "FindCoordinator of a group, old": Row(3, lambda _: FindCoordinatorRequest(key="g"), (SEES_G,)),
+    "FindCoordinator of a group": Row(4, coordinator(0), (DESCRIBES_G,)),
+    "FindCoordinator of a group, version 3": Row(3, lambda _: FindCoordinatorRequest(key="g"), (DESCRIBES_G,)),
     "FindCoordinator of a transactional id": Row(4, coordinator(1), (allow(DESCRIBE, TRANSACTIONAL_ID, "tx"),)),
     "FindCoordinator of a share group": Row(6, coordinator(2), (allow(ACLOperation.CLUSTER_ACTION, CLUSTER),)),
     "JoinGroup": Row(
@@ -156,22 +156,22 @@ ROWS = {
     "LeaveGroup of several": Row(
         3, lambda _: LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]), (READS_G,)
     ),
-    "DescribeGroups": Row(5, lambda _: DescribeGroupsRequest(groups=["g"]), (SEES_G,)),
+    "DescribeGroups": Row(5, lambda _: DescribeGroupsRequest(groups=["g"]), (DESCRIBES_G,)),
     "DeleteGroups": Row(2, lambda _: DeleteGroupsRequest(groups_names=["g"]), (DELETES_G,)),
     "ConsumerGroupHeartbeat": Row(
         1,
         lambda _: ConsumerGroupHeartbeatRequest(
             **MEMBER, member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
         ),
-        (READS_G, SEES_T),
+        (READS_G, DESCRIBES_T),
     ),
-    "ConsumerGroupDescribe": Row(1, lambda _: ConsumerGroupDescribeRequest(group_ids=["g"]), (SEES_G,)),
+    "ConsumerGroupDescribe": Row(1, lambda _: ConsumerGroupDescribeRequest(group_ids=["g"]), (DESCRIBES_G,)),
     "ShareGroupHeartbeat": Row(
         1,
         lambda _: ShareGroupHeartbeatRequest(**MEMBER, member_epoch=0, subscribed_topic_names=["t"]),
-        (READS_G, SEES_T),
+        (READS_G, DESCRIBES_T),
     ),
-    "ShareGroupDescribe": Row(1, lambda _: ShareGroupDescribeRequest(group_ids=["g"]), (SEES_G,)),
+    "ShareGroupDescribe": Row(1, lambda _: ShareGroupDescribeRequest(group_ids=["g"]), (DESCRIBES_G,)),
     "StreamsGroupHeartbeat": Row(
         0,
         lambda _: StreamsGroupHeartbeatRequest(
@@ -183,11 +183,11 @@ ROWS = {
             warmup_tasks=[],
             topology=Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["t"])]),
         ),
-        (READS_G, SEES_T),
+        (READS_G, DESCRIBES_T),
     ),
-    "StreamsGroupDescribe": Row(1, lambda _: StreamsGroupDescribeRequest(group_ids=["g"]), (SEES_G,)),
+    "StreamsGroupDescribe": Row(1, lambda _: StreamsGroupDescribeRequest(group_ids=["g"]), (DESCRIBES_G,)),
     "ShareFetch": Row(1, acquire, (READS_G, READS_T)),
-    "DescribeShareGroupOffsets": Row(0, describe_share_offsets, (SEES_G,)),
+    "DescribeShareGroupOffsets": Row(0, describe_share_offsets, (DESCRIBES_G,)),
     "AlterShareGroupOffsets": Row(0, alter_share_offsets, (READS_G, READS_T)),
     "DeleteShareGroupOffsets": Row(
         0, lambda _: delete_share.DeleteShareGroupOffsetsRequest(group_id="g"), (DELETES_G,)

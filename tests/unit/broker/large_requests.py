@@ -1,4 +1,4 @@
-"""Requests with many items, made from the declarations: for each array of each version one with a long one."""
+"""Requests with many items, generated from the message declarations for each array of each version."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ CALM = {
 """Values with which a request changes little and waits for nothing."""
 
 
-def array_paths(cls: type[Struct], version: int, around: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The arrays of a message, each with those that it lies in."""
+def array_paths(cls: type[Struct], version: int, parents: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each array of a message."""
     for field in cls.FIELDS:
         if not field.in_version(version):
             continue
         if field.kind == "array":
-            path = (*around, field.name)
+            path = (*parents, field.name)
             yield path
             if not isinstance(field.element, Field):
                 yield from array_paths(field.element, version, path)
 
 
 def large(cls: type[Request[Any]], version: int, path: tuple[str, ...], items: int, *, distinct: bool) -> Request[Any]:
-    """A request of which the array at `path` has so many items, that are all the same unless `distinct`."""
-    made: Request[Any] = _filled(cls, version, path, items, distinct, 0)
-    return made
+    """Return a request with `items` items in the array at `path`, all equal unless `distinct`."""
+    request: Request[Any] = _filled(cls, version, path, items, distinct, 0)
+    return request
 
 
 def _filled(cls: Any, version: int, path: tuple[str, ...], items: int, distinct: bool, number: int) -> Any:

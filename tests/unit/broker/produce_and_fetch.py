@@ -1,10 +1,10 @@
-"""CreateTopics, Produce and Fetch as tests send them."""
+"""CreateTopics, Produce and Fetch requests for tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.asking import Asker
+from tests.unit.broker.asking import BrokerClient
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -12,15 +12,15 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.decoder import records
 
 
-async def create(client: Asker, name: str = "t", partitions: int = 1, **configs: str) -> None:
+async def create(client: BrokerClient, name: str = "t", partitions: int = 1, **configs: str) -> None:
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=1,
         configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
     )
-    answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-    assert answer.topics[0].error_code == 0, answer
+    response = await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    assert response.topics[0].error_code == 0, response
 
 
 def produce_request(data: bytearray, topic: str = "t", partition: int = 0, acks: int = -1) -> ProduceRequest:
@@ -30,22 +30,22 @@ def produce_request(data: bytearray, topic: str = "t", partition: int = 0, acks:
     )
 
 
-async def produce(client: Asker, data: bytearray, topic: str = "t", partition: int = 0, version: int = 9) -> Any:
-    answer = await client.ask(produce_request(data, topic, partition), version)
-    return answer.responses[0].partition_responses[0]
+async def produce(client: BrokerClient, data: bytearray, topic: str = "t", partition: int = 0, version: int = 9) -> Any:
+    response = await client.request(produce_request(data, topic, partition), version)
+    return response.responses[0].partition_responses[0]
 
 
 def fetch_request(offset: int = 0, topic: str = "t", partition: int = 0, **more: Any) -> FetchRequest:
-    want = FetchPartition(
+    fetch_partition = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=more.pop("partition_max", 1 << 20)
     )
     return FetchRequest(
         max_wait_ms=more.pop("wait", 0),
         min_bytes=more.pop("min_bytes", 1),
-        topics=[FetchTopic(topic=topic, partitions=[want])],
+        topics=[FetchTopic(topic=topic, partitions=[fetch_partition])],
         **more,
     )
 
 
-def values(answer: FetchResponse) -> list[bytes | None]:
-    return [r.value for t in answer.responses for p in t.partitions for r in records(p.records or b"")]
+def values(response: FetchResponse) -> list[bytes | None]:
+    return [r.value for t in response.responses for p in t.partitions for r in records(p.records or b"")]

@@ -1,10 +1,10 @@
-"""The requests of a member of a share group as tests send them."""
+"""Requests of a member of a share group for tests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.asking import Asker, batch
+from tests.unit.broker.asking import BrokerClient, batch
 
 from ottla.errors import for_code
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -29,30 +29,36 @@ from ottla.protocol.messages.share_fetch import (
 Acks = list[tuple[int, int, int]]
 
 
-async def prepare(client: Asker, values: int = 5) -> None:
+async def prepare(client: BrokerClient, values: int = 5) -> None:
     request = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
-    await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
-    option = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
-    await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    await client.request(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
+    await client.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+    await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     await produce(client, values)
 
 
-async def produce(client: Asker, values: int) -> None:
+async def produce(client: BrokerClient, values: int) -> None:
     data = [PartitionProduceData(index=0, records=batch(*(b"%d" % i for i in range(values))))]
-    await client.ask(
+    await client.request(
         ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9
     )
 
 
-def said(acks: Acks) -> list[AcknowledgementBatch]:
+def acknowledgements(acks: Acks) -> list[AcknowledgementBatch]:
     return [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=[kind]) for a, b, kind in acks]
 
 
-async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], **more: Any) -> ShareFetchResponse:  # noqa: B006
+async def fetch(
+    client: BrokerClient,
+    epoch: int,
+    member: str = "m",
+    acks: Acks = [],  # noqa: B006
+    **more: Any,
+) -> ShareFetchResponse:
     topic_id = client.context.image.topics["t"].id
-    partition = FetchPartition(partition_index=0, acknowledgement_batches=said(acks))
+    partition = FetchPartition(partition_index=0, acknowledgement_batches=acknowledgements(acks))
     request = ShareFetchRequest(
         group_id="g",
         member_id=member,
@@ -62,14 +68,14 @@ async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], *
         topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
         **more,
     )
-    return await client.ask(request, 2)
+    return await client.request(request, 2)
 
 
-def only(answer: ShareFetchResponse) -> PartitionData | None:
-    assert answer.error_code == 0, for_code(answer.error_code).name
-    return answer.responses[0].partitions[0] if answer.responses else None
+def partition_data(response: ShareFetchResponse) -> PartitionData | None:
+    assert response.error_code == 0, for_code(response.error_code).name
+    return response.responses[0].partitions[0] if response.responses else None
 
 
-def got(answer: ShareFetchResponse) -> list[tuple[int, int, int]]:
-    data = only(answer)
+def acquired(response: ShareFetchResponse) -> list[tuple[int, int, int]]:
+    data = partition_data(response)
     return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data else []

@@ -1,36 +1,36 @@
-"""Producer ids that brokers of Apache Kafka ask the controller for."""
+"""AllocateProducerIds, which brokers of Apache Kafka send to the controller."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.errors import BrokerIdNotRegisteredError, NotControllerError, StaleBrokerEpochError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 
-def test_registered_broker_gets_a_block_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(client: Asker) -> None:
+def test_registered_broker_gets_its_own_block_of_producer_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: BrokerClient) -> None:
         own = client.context.image.brokers[client.context.broker_id]
 
-        async def ask(broker_id: int, epoch: int) -> tuple[int, range]:
-            answer = await client.as_broker().ask(
+        async def allocate(broker_id: int, epoch: int) -> tuple[int, range]:
+            response = await client.as_broker().request(
                 AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch), 0
             )
-            first = answer.producer_id_start
-            return answer.error_code, range(first, first + answer.producer_id_len)
+            first = response.producer_id_start
+            return response.error_code, range(first, first + response.producer_id_len)
 
-        code, block = await ask(own.id, own.epoch)
+        code, block = await allocate(own.id, own.epoch)
         assert (code, len(block)) == (0, 1000)
-        _, other = await ask(own.id, own.epoch)
+        _, other = await allocate(own.id, own.epoch)
         assert not set(block) & set(other)
         assert await client.context.producer_ids.next_id() not in {*block, *other}
-        assert (await ask(own.id, own.epoch - 1))[0] == StaleBrokerEpochError.code
-        assert (await ask(own.id + 1, own.epoch))[0] == BrokerIdNotRegisteredError.code
+        assert (await allocate(own.id, own.epoch - 1))[0] == StaleBrokerEpochError.code
+        assert (await allocate(own.id + 1, own.epoch))[0] == BrokerIdNotRegisteredError.code
         monkeypatch.setattr(type(client.context.controller), "is_active", False)
-        assert (await ask(own.id, own.epoch))[0] == NotControllerError.code
+        assert (await allocate(own.id, own.epoch))[0] == NotControllerError.code
         monkeypatch.undo()
 
     with_broker(test, tmp_path)

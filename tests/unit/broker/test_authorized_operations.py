@@ -1,8 +1,8 @@
-"""Authorized operations (KIP-430) are returned to clients that ask for them; others get no bits."""
+"""Authorized operations (KIP-430), which are returned only if they are requested."""
 
 from pathlib import Path
 
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 from tests.unit.broker.group_requests import commit, prepare
 from tests.unit.broker.produce_and_fetch import create
 
@@ -27,53 +27,53 @@ def operations(bits: int) -> set[int]:
     return {number for number in range(31) if bits >> number & 1}
 
 
-def test_everything_may_be_done_with_topics_and_the_cluster(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_all_topic_and_cluster_operations_are_authorized_without_an_authorizer(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         topics = [MetadataRequestTopic(name="t")]
-        asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-        actual = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        options = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        actual = await client.request(MetadataRequest(topics=topics, **options), 10)
         assert operations(actual.topics[0].topic_authorized_operations) == ON_TOPICS
         assert operations(actual.cluster_authorized_operations) == ON_CLUSTERS
-        actual = await client.ask(MetadataRequest(topics=topics), 10)
+        actual = await client.request(MetadataRequest(topics=topics), 10)
         assert (actual.topics[0].topic_authorized_operations, actual.cluster_authorized_operations) == (
             NOT_REQUESTED,
             NOT_REQUESTED,
         )
-        paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        paged = await client.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
         assert operations(paged.topics[0].topic_authorized_operations) == ON_TOPICS
-        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        cluster = await client.request(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
         assert operations(cluster.cluster_authorized_operations) == ON_CLUSTERS
-        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == NOT_REQUESTED
+        assert (await client.request(DescribeClusterRequest(), 1)).cluster_authorized_operations == NOT_REQUESTED
 
     with_broker(test, tmp_path)
 
 
-def test_everything_may_be_done_with_a_group(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_all_group_operations_are_authorized_without_an_authorizer(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert await commit(client, 1) == 0
         for requested, expected in ((True, ON_GROUPS), (False, operations(0))):
             request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=requested)
-            actual = (await client.ask(request, 5)).groups[0].authorized_operations
+            actual = (await client.request(request, 5)).groups[0].authorized_operations
             assert operations(actual) == expected
 
     with_broker(test, tmp_path)
 
 
-def allow(client: Asker, *rules: tuple[ACLOperation, ResourceType, str]) -> None:
-    """From now on the client may do nothing but this."""
+def allow(client: BrokerClient, *acls: tuple[ACLOperation, ResourceType, str]) -> None:
+    """Replace the ACLs of the broker by these, which allow the operations to everyone."""
     everyone = ("User:*", "*")
     authorizer = Authorizer()
     authorizer.replace(
         ACL(*everyone, operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
-        for operation, kind, name in rules
+        for operation, kind, name in acls
     )
     object.__setattr__(client.context, "authorizer", authorizer)
 
 
 def test_authorized_operations_follow_the_acls(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         await prepare(client)
         assert await commit(client, 1) == 0
@@ -85,18 +85,18 @@ def test_authorized_operations_follow_the_acls(tmp_path: Path) -> None:
             (ACLOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster"),
         )
         topics = [MetadataRequestTopic(name="t")]
-        asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-        actual = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        options = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        actual = await client.request(MetadataRequest(topics=topics, **options), 10)
         assert operations(actual.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
         assert operations(actual.cluster_authorized_operations) == {CREATE, DESCRIBE}
-        paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        paged = await client.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
         assert operations(paged.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
-        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        cluster = await client.request(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
         assert operations(cluster.cluster_authorized_operations) == {CREATE, DESCRIBE}
-        group = await client.ask(DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5)
+        group = await client.request(DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5)
         assert operations(group.groups[0].authorized_operations) == {DELETE, DESCRIBE}
         allow(client, (ACLOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster"))
-        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        cluster = await client.request(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
         assert cluster.cluster_authorized_operations == 0
 
     with_broker(test, tmp_path)

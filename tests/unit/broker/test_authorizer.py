@@ -12,7 +12,7 @@ TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, ACLResourcePatternType.LITERAL, A
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
 
 
-def rule(
+def make_acl(
     operation: ACLOperation,
     name: str = "t",
     *,
@@ -24,21 +24,21 @@ def rule(
     return ACL(principal, host, operation, permission, ResourcePattern(TOPIC, name, pattern))
 
 
-def with_rules(*acls: ACL, allow_everyone: bool = False, super_users: tuple[str, ...] = ()) -> Authorizer:
+def authorizer_with(*acls: ACL, allow_everyone: bool = False, super_users: tuple[str, ...] = ()) -> Authorizer:
     authorizer = Authorizer(super_users, allow_everyone=allow_everyone)
     authorizer.replace(acls)
     return authorizer
 
 
-def test_without_a_rule_nothing_is_allowed_but_to_super_users() -> None:
-    authorizer = with_rules(super_users=("User:alice",))
+def test_without_acls_only_super_users_are_allowed() -> None:
+    authorizer = authorizer_with(super_users=("User:alice",))
     assert authorizer.allows(ALICE, ACLOperation.DELETE, TOPIC, "t")
     assert not authorizer.allows(BOB, ACLOperation.READ, TOPIC, "t")
-    assert with_rules(allow_everyone=True).allows(BOB, ACLOperation.READ, TOPIC, "t")
+    assert authorizer_with(allow_everyone=True).allows(BOB, ACLOperation.READ, TOPIC, "t")
 
 
-def test_what_a_rule_is_about_is_not_everybodys_any_more() -> None:
-    authorizer = with_rules(rule(ACLOperation.READ), allow_everyone=True)
+def test_acl_on_a_resource_overrides_allow_everyone() -> None:
+    authorizer = authorizer_with(make_acl(ACLOperation.READ), allow_everyone=True)
     assert not authorizer.allows(BOB, ACLOperation.READ, TOPIC, "t")
     assert authorizer.allows(BOB, ACLOperation.READ, TOPIC, "other")
 
@@ -46,75 +46,78 @@ def test_what_a_rule_is_about_is_not_everybodys_any_more() -> None:
 @pytest.mark.parametrize(
     ("acl", "allowed"),
     [
-        (rule(ACLOperation.READ), True),
-        (rule(ACLOperation.ALL), True),
-        (rule(ACLOperation.READ, "*"), True),
-        (rule(ACLOperation.READ, "", pattern=PREFIXED), True),
-        (rule(ACLOperation.READ, "t", pattern=PREFIXED), True),
-        (rule(ACLOperation.READ, principal="User:*"), True),
-        (rule(ACLOperation.READ, host="10.0.0.1"), True),
-        (rule(ACLOperation.WRITE), False),
-        (rule(ACLOperation.READ, "t2"), False),
-        (rule(ACLOperation.READ, "t2", pattern=PREFIXED), False),
-        (rule(ACLOperation.READ, principal="User:bob"), False),
-        (rule(ACLOperation.READ, principal="Group:alice"), False),
-        (rule(ACLOperation.READ, host="10.0.0.2"), False),
+        (make_acl(ACLOperation.READ), True),
+        (make_acl(ACLOperation.ALL), True),
+        (make_acl(ACLOperation.READ, "*"), True),
+        (make_acl(ACLOperation.READ, "", pattern=PREFIXED), True),
+        (make_acl(ACLOperation.READ, "t", pattern=PREFIXED), True),
+        (make_acl(ACLOperation.READ, principal="User:*"), True),
+        (make_acl(ACLOperation.READ, host="10.0.0.1"), True),
+        (make_acl(ACLOperation.WRITE), False),
+        (make_acl(ACLOperation.READ, "t2"), False),
+        (make_acl(ACLOperation.READ, "t2", pattern=PREFIXED), False),
+        (make_acl(ACLOperation.READ, principal="User:bob"), False),
+        (make_acl(ACLOperation.READ, principal="Group:alice"), False),
+        (make_acl(ACLOperation.READ, host="10.0.0.2"), False),
     ],
 )
-def test_a_rule_allows_who_and_what_it_names(acl: ACL, allowed: bool) -> None:
-    assert with_rules(acl).allows(ALICE, ACLOperation.READ, TOPIC, "t") is allowed
+def test_acl_allows_only_its_principal_host_operation_and_resource(acl: ACL, allowed: bool) -> None:
+    assert authorizer_with(acl).allows(ALICE, ACLOperation.READ, TOPIC, "t") is allowed
 
 
-def test_a_rule_that_denies_wins() -> None:
-    authorizer = with_rules(
-        rule(ACLOperation.ALL), rule(ACLOperation.READ, "*", principal="User:*", permission=DENY, host="10.0.0.1")
+def test_deny_acl_takes_precedence_over_allow_acls() -> None:
+    authorizer = authorizer_with(
+        make_acl(ACLOperation.ALL),
+        make_acl(ACLOperation.READ, "*", principal="User:*", permission=DENY, host="10.0.0.1"),
     )
     assert not authorizer.allows(ALICE, ACLOperation.READ, TOPIC, "t")
     assert authorizer.allows(ALICE, ACLOperation.WRITE, TOPIC, "t")
 
 
-def test_to_describe_is_implied_but_not_forbidden_by_others() -> None:
+def test_describe_is_implied_by_other_operations_but_not_denied_by_them() -> None:
     for operation in (ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DELETE, ACLOperation.ALTER):
-        assert with_rules(rule(operation)).allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
-    denied = with_rules(rule(ACLOperation.WRITE), rule(ACLOperation.READ, permission=DENY))
+        assert authorizer_with(make_acl(operation)).allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
+    denied = authorizer_with(make_acl(ACLOperation.WRITE), make_acl(ACLOperation.READ, permission=DENY))
     assert denied.allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
-    assert not with_rules(rule(ACLOperation.CREATE)).allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
-    assert with_rules(rule(ACLOperation.ALTER_CONFIGS)).allows(ALICE, ACLOperation.DESCRIBE_CONFIGS, TOPIC, "t")
+    assert not authorizer_with(make_acl(ACLOperation.CREATE)).allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
+    assert authorizer_with(make_acl(ACLOperation.ALTER_CONFIGS)).allows(
+        ALICE, ACLOperation.DESCRIBE_CONFIGS, TOPIC, "t"
+    )
 
 
 @pytest.mark.parametrize(
     ("acls", "allowed"),
     [
         ([], False),
-        ([rule(ACLOperation.WRITE)], True),
-        ([rule(ACLOperation.READ)], False),
-        ([rule(ACLOperation.WRITE), rule(ACLOperation.WRITE, permission=DENY)], False),
-        ([rule(ACLOperation.WRITE), rule(ACLOperation.WRITE, "*", permission=DENY)], False),
-        ([rule(ACLOperation.WRITE, "*"), rule(ACLOperation.WRITE, "t", permission=DENY)], True),
-        ([rule(ACLOperation.WRITE), rule(ACLOperation.ALL, "", pattern=PREFIXED, permission=DENY)], False),
+        ([make_acl(ACLOperation.WRITE)], True),
+        ([make_acl(ACLOperation.READ)], False),
+        ([make_acl(ACLOperation.WRITE), make_acl(ACLOperation.WRITE, permission=DENY)], False),
+        ([make_acl(ACLOperation.WRITE), make_acl(ACLOperation.WRITE, "*", permission=DENY)], False),
+        ([make_acl(ACLOperation.WRITE, "*"), make_acl(ACLOperation.WRITE, "t", permission=DENY)], True),
+        ([make_acl(ACLOperation.WRITE), make_acl(ACLOperation.ALL, "", pattern=PREFIXED, permission=DENY)], False),
         (
             [
-                rule(ACLOperation.WRITE, "t-a", pattern=PREFIXED),
-                rule(ACLOperation.WRITE, "t-", pattern=PREFIXED, permission=DENY),
+                make_acl(ACLOperation.WRITE, "t-a", pattern=PREFIXED),
+                make_acl(ACLOperation.WRITE, "t-", pattern=PREFIXED, permission=DENY),
             ],
             False,
         ),
         (
             [
-                rule(ACLOperation.WRITE, "t-", pattern=PREFIXED),
-                rule(ACLOperation.WRITE, "t-a", pattern=PREFIXED, permission=DENY),
+                make_acl(ACLOperation.WRITE, "t-", pattern=PREFIXED),
+                make_acl(ACLOperation.WRITE, "t-a", pattern=PREFIXED, permission=DENY),
             ],
             True,
         ),
     ],
 )
-def test_some_topic_may_be_written_unless_a_rule_takes_all_of_them_back(acls: list[ACL], allowed: bool) -> None:
-    assert with_rules(*acls).allows_some(ALICE, ACLOperation.WRITE, TOPIC) is allowed
+def test_write_to_any_topic_is_allowed_unless_deny_acls_cover_all_allow_acls(acls: list[ACL], allowed: bool) -> None:
+    assert authorizer_with(*acls).allows_some(ALICE, ACLOperation.WRITE, TOPIC) is allowed
 
 
-def test_answers_follow_the_rules_and_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_decisions_follow_acl_changes_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorizers, "MAX_REMEMBERED", 3)
-    authorizer = with_rules(rule(ACLOperation.READ))
+    authorizer = authorizer_with(make_acl(ACLOperation.READ))
     assert authorizer.allows(ALICE, ACLOperation.READ, TOPIC, "t")
     for name in "abcdefgh":
         assert not authorizer.allows(ALICE, ACLOperation.READ, TOPIC, name)
@@ -123,7 +126,7 @@ def test_answers_follow_the_rules_and_do_not_fill_the_memory(monkeypatch: pytest
     assert not authorizer.allows(ALICE, ACLOperation.READ, TOPIC, "t")
 
 
-def test_prefixes_of_a_long_name_are_looked_up_by_their_lengths_and_nothing_is_remembered() -> None:
+def test_prefix_lookup_of_a_long_name_tries_known_lengths_only_and_is_not_cached() -> None:
     class Name(str):
         slices = 0
 

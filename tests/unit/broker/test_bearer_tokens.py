@@ -1,4 +1,4 @@
-"""Which tokens a listener takes."""
+"""Validation of OAUTHBEARER tokens by a listener."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unsigned(header: Any = None, **claims: Any) -> str:
 
 
 class Issuer:
-    """Makes keys and tokens."""
+    """An issuer of tokens, whose signing key is in a JWKS file."""
 
     def __init__(self, path: Path, *, kid: str = "k1") -> None:
         self.path, self.kid = path, kid
@@ -44,13 +44,13 @@ class Issuer:
         self.path.write_text(json.dumps({"keys": [{**public, "kid": self.kid, "use": "sig"}]}))
 
     def token(self, *, algorithm: str = "RS256", key: Any = None, kid: str | None = None, **claims: Any) -> str:
-        reported = {"sub": "alice", "exp": time.time() + 60, **claims}
-        reported = {name: value for name, value in reported.items() if value is not None}
-        return jwt.encode(reported, key or self.key, algorithm, headers={"kid": kid or self.kid})
+        payload = {"sub": "alice", "exp": time.time() + 60, **claims}
+        payload = {name: value for name, value in payload.items() if value is not None}
+        return jwt.encode(payload, key or self.key, algorithm, headers={"kid": kid or self.kid})
 
     def options(self, **more: Any) -> OAuthCheckConfig:
-        own = {f"sasl.oauthbearer.{name.replace('_', '.')}": value for name, value in more.items()}
-        return OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": self.path.as_uri(), **own})
+        configs = {f"sasl.oauthbearer.{name.replace('_', '.')}": value for name, value in more.items()}
+        return OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": self.path.as_uri(), **configs})
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
     return Issuer(tmp_path_factory.mktemp("keys") / "jwks.json")
 
 
-def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
+def test_unsecured_token_authenticates_its_principal_claim() -> None:
     assert UnsecuredJwtValidator({}, lambda: NOW).check(unsigned(sub="alice", exp=1001)) == ("alice", 1001.0)
     named = UnsecuredJwtValidator({"unsecuredValidatorPrincipalClaimName": "user"}, lambda: NOW)
     assert named.check(unsigned(user="bob", sub="x", exp=1001)).user == "bob"
@@ -87,12 +87,12 @@ def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
         unsigned(sub="alice", exp=float("inf")),
     ],
 )
-def test_what_is_no_token_or_out_of_date_is_not_taken(token: str) -> None:
+def test_malformed_or_expired_unsecured_token_is_rejected(token: str) -> None:
     with pytest.raises(InvalidTokenError):
         UnsecuredJwtValidator({}, lambda: NOW).check(token)
 
 
-def test_clocks_may_differ_by_what_is_allowed() -> None:
+def test_allowable_clock_skew_is_applied_to_the_expiry() -> None:
     tokens = UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "2000"}, lambda: NOW)
     assert tokens.check(unsigned(sub="alice", exp=999)).user == "alice"
     with pytest.raises(InvalidTokenError):
@@ -101,7 +101,7 @@ def test_clocks_may_differ_by_what_is_allowed() -> None:
         UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "-1"})
 
 
-def test_token_must_be_valid_for_audience_and_scope() -> None:
+def test_token_without_the_required_scope_is_rejected() -> None:
     tokens = UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "read write"}, lambda: NOW)
     assert tokens.check(unsigned(sub="a", exp=1001, scope=["write", "read", "x"])).user == "a"
     assert tokens.check(unsigned(sub="a", exp=1001, scope="read write")).user == "a"
@@ -110,16 +110,16 @@ def test_token_must_be_valid_for_audience_and_scope() -> None:
     assert (error.value.status, error.value.scope) == ("insufficient_scope", "read write")
 
 
-def test_a_signed_token_is_its_makers_word(issuer: Issuer) -> None:
+def test_signed_token_of_the_expected_issuer_and_audience_is_accepted(issuer: Issuer) -> None:
     tokens = JwtValidator(issuer.options(expected_audience="kafka,other", expected_issuer="me"))
-    proven = tokens.check(issuer.token(aud="kafka", iss="me", exp=time.time() + 60))
-    assert proven.user == "alice"
-    assert 50 < proven.expires - time.time() <= 60
+    authenticated = tokens.check(issuer.token(aud="kafka", iss="me", exp=time.time() + 60))
+    assert authenticated.user == "alice"
+    assert 50 < authenticated.expires - time.time() <= 60
     named = JwtValidator(issuer.options(sub_claim_name="client_id"))
     assert named.check(issuer.token(client_id="app")).user == "app"
 
 
-def test_what_its_maker_did_not_say_is_not_taken(issuer: Issuer) -> None:
+def test_signed_token_with_wrong_claims_key_or_signature_is_rejected(issuer: Issuer) -> None:
     tokens = JwtValidator(issuer.options(expected_audience="kafka", expected_issuer="me"))
     good = {"aud": "kafka", "iss": "me"}
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -151,7 +151,9 @@ def test_what_its_maker_did_not_say_is_not_taken(issuer: Issuer) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
 @pytest.mark.parametrize("named", [None, "PS512"])
-def test_rsa_key_without_alg_checks_every_algorithm_of_rsa(algorithm: str, named: str | None, tmp_path: Path) -> None:
+def test_rsa_key_accepts_every_rsa_algorithm_unless_it_has_an_alg(
+    algorithm: str, named: str | None, tmp_path: Path
+) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
     keys = json.loads(issuer.path.read_text())["keys"]
     issuer.path.write_text(json.dumps({"keys": [keys[0] if named is None else {**keys[0], "alg": named}, "odd"]}))
@@ -165,19 +167,19 @@ def test_rsa_key_without_alg_checks_every_algorithm_of_rsa(algorithm: str, named
 
 
 @pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])
-def test_ec_key_without_alg_checks_the_algorithm_of_its_curve(
+def test_ec_key_without_alg_accepts_only_the_algorithm_of_its_curve(
     curve: ec.EllipticCurve, algorithm: str, tmp_path: Path
 ) -> None:
     issuer, key = Issuer(tmp_path / "jwks.json"), ec.generate_private_key(curve)
-    described = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
-    issuer.path.write_text(json.dumps({"keys": [{**described, "kid": "k1"}]}))
+    jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
+    issuer.path.write_text(json.dumps({"keys": [{**jwk, "kid": "k1"}]}))
     tokens = JwtValidator(issuer.options())
     assert tokens.check(issuer.token(key=key, algorithm=algorithm)).user == "alice"
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token(algorithm="RS256"))
 
 
-def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jwks_is_reloaded_for_a_token_with_an_unknown_key_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
     tokens = JwtValidator(issuer.options())
     issuer.key, issuer.kid = rsa.generate_private_key(public_exponent=65537, key_size=2048), "k2"
@@ -193,7 +195,7 @@ def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: p
     assert tokens.check(issuer.token()).user == "alice"
 
 
-def test_keys_that_cannot_be_read_again_stay_as_they_were(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_jwks_refresh_keeps_the_previous_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
     tokens = JwtValidator(issuer.options(jwks_endpoint_refresh_ms=0))
     issuer.path.write_text("{")
@@ -205,7 +207,7 @@ def test_keys_that_cannot_be_read_again_stay_as_they_were(tmp_path: Path, caplog
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"keys":[]}', '{"keys":[{"kty":"oct","k":"eA"}]}'])
-def test_a_broker_does_not_start_without_keys(content: str | None, tmp_path: Path) -> None:
+def test_jwks_without_keys_is_a_startup_error(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     if content is not None:
         path.write_text(content)
@@ -232,7 +234,7 @@ def client(node: Broker, **more: Any) -> dict[str, Any]:
     return {**options, "sasl_mechanism": "OAUTHBEARER", **more}
 
 
-def test_clients_show_tokens_of_their_own_making_where_no_signature_is_asked_for(tmp_path: Path) -> None:
+def test_clients_with_unsecured_tokens_produce_and_consume(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         options = client(node, sasl_jaas_config=f'{MODULE} unsecuredLoginStringClaim_sub="alice" extension_x="y";')
         with KafkaProducer(**options) as producer:
@@ -241,7 +243,7 @@ def test_clients_show_tokens_of_their_own_making_where_no_signature_is_asked_for
             assert next(consumer).value == b"v"
 
 
-def test_a_client_with_a_bad_token_is_refused_at_once_and_the_log_says_why(
+def test_client_with_an_expired_token_is_rejected_and_the_reason_is_logged(
     tmp_path: Path, issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = {"sasl.oauthbearer.jwks.endpoint.url": issuer.path.as_uri()}
@@ -258,15 +260,15 @@ def test_a_client_with_a_bad_token_is_refused_at_once_and_the_log_says_why(
             producer.send("t", b"v").get(20)
 
 
-def test_a_client_shows_a_new_token_before_the_old_one_is_over(tmp_path: Path) -> None:
-    shown: list[float] = []
+def test_client_reauthenticates_with_a_new_token_before_the_old_one_expires(tmp_path: Path) -> None:
+    requested_at: list[float] = []
 
     def provider() -> str:
-        shown.append(time.time())
+        requested_at.append(time.time())
         return unsigned(sub="alice", exp=time.time() + 1.0)
 
     async def until_renewed(producer: KafkaProducer) -> None:
-        while len(shown) < 4:
+        while len(requested_at) < 4:
             await producer.send("t", b"v")
 
     with broker(tmp_path) as node, KafkaProducer(**client(node, sasl_oauth_token_provider=provider)) as producer:

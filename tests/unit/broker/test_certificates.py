@@ -27,18 +27,18 @@ TRUSTING: dict[str, Any] = {
 }
 
 
-def put(path: Path, identity: Certified) -> None:
+def write_pem(path: Path, identity: Certified) -> None:
     path.write_text(identity.key_pem() + identity.pem)
 
 
 class Node:
-    """A broker with a TLS listener, and one without for its configuration."""
+    """A broker with a TLS listener, and a plaintext one to change its configs."""
 
     def __init__(self, folder: Path, **more: str) -> None:
         self.folder = folder
         self.key = folder / "server.pem"
         self.first = signed(CA, "localhost")
-        put(self.key, self.first)
+        write_pem(self.key, self.first)
         self.broker = Broker(
             {
                 "listeners": "SSL://localhost:0,PLAINTEXT://localhost:0",
@@ -53,8 +53,8 @@ class Node:
         assert self.broker._node is not None
         return next(("localhost", e.port) for e in self.broker._node.endpoints if e.name == listener)
 
-    def shown(self) -> x509.Certificate:
-        """The certificate that a new connection is shown."""
+    def served_certificate(self) -> x509.Certificate:
+        """Return the certificate that the broker presents to a new connection."""
         return x509.load_pem_x509_certificate(ssl.get_server_certificate(self.address("SSL")).encode())
 
     def options(self, listener: str) -> dict[str, Any]:
@@ -73,76 +73,76 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    with made.broker:
-        yield made
+    created = Node(tmp_path)
+    with created.broker:
+        yield created
 
 
-def test_setting_the_same_file_reloads_it(node: Node) -> None:
+def test_setting_the_same_keystore_file_reloads_it(node: Node) -> None:
     second, third = signed(CA, "localhost"), signed(CA, "localhost")
-    assert node.shown() == node.first.certificate
+    assert node.served_certificate() == node.first.certificate
     with KafkaProducer(**node.options("SSL"), **TRUSTING) as producer:
         producer.send("t", b"before").get(20)
-        put(node.key, second)
+        write_pem(node.key, second)
         node.alter({f"{STORE}.location": str(node.key)})
-        assert node.shown() == second.certificate
-        put(node.key, third)
-        assert node.shown() == second.certificate, "the broker does not know of another one"
+        assert node.served_certificate() == second.certificate
+        write_pem(node.key, third)
+        assert node.served_certificate() == second.certificate, "the broker does not watch the file"
         node.alter({f"{STORE}.location": str(node.key)})
-        assert node.shown() == third.certificate
+        assert node.served_certificate() == third.certificate
         producer.send("t", b"after").get(20)
 
 
-def test_certificates_stay_what_they_were_set_to(tmp_path: Path) -> None:
+def test_dynamic_keystore_is_used_after_a_restart_until_it_is_deleted(tmp_path: Path) -> None:
     node, second = Node(tmp_path), signed(CA, "localhost")
     other = tmp_path / "other.pem"
-    put(other, second)
+    write_pem(other, second)
     with node.broker:
         node.alter({f"{STORE}.location": str(other)})
-        assert node.shown() == second.certificate
-    again = Node(tmp_path)
-    with again.broker:
-        assert again.shown() == second.certificate
-        again.alter({f"{STORE}.location": None})
-        assert again.shown() == again.first.certificate
+        assert node.served_certificate() == second.certificate
+    restarted = Node(tmp_path)
+    with restarted.broker:
+        assert restarted.served_certificate() == second.certificate
+        restarted.alter({f"{STORE}.location": None})
+        assert restarted.served_certificate() == restarted.first.certificate
 
 
 @pytest.mark.parametrize("content", [None, "nothing"])
-def test_what_cannot_be_used_is_refused_and_changes_nothing(node: Node, content: str | None) -> None:
+def test_unusable_keystore_is_rejected_and_the_certificate_stays(node: Node, content: str | None) -> None:
     other = node.folder / "other.pem"
     if content is not None:
         other.write_text(content)
     with pytest.raises(InvalidConfigError, match=r"listener SSL: ssl\.keystore\.location: "):
         node.alter({f"{STORE}.location": str(other)})
-    assert node.shown() == node.first.certificate
+    assert node.served_certificate() == node.first.certificate
 
 
-def test_trust_store_can_be_replaced(tmp_path: Path) -> None:
+def test_truststore_can_be_replaced(tmp_path: Path) -> None:
     clients = authority("clients")
     key = tmp_path / "client.pem"
-    put(key, signed(clients, "client"))
+    write_pem(key, signed(clients, "client"))
     node = Node(tmp_path, ssl_client_auth="required", ssl_truststore_type="PEM", ssl_truststore_certificates=CA.pem)
-    existing: dict[str, Any] = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
+    client_options: dict[str, Any] = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
     with node.broker:
         with (
-            KafkaProducer(**node.options("SSL"), **existing) as producer,
+            KafkaProducer(**node.options("SSL"), **client_options) as producer,
             pytest.raises(SslAuthenticationError),
         ):
             producer.send("t", b"v").get(20)
         node.alter({"listener.name.ssl.ssl.truststore.certificates": clients.pem})
-        with KafkaProducer(**node.options("SSL"), **existing) as producer:
+        with KafkaProducer(**node.options("SSL"), **client_options) as producer:
             producer.send("t", b"v").get(20)
 
 
 def test_set_configs_are_described_except_passwords(node: Node) -> None:
     node.alter({f"{STORE}.location": str(node.key), "listener.name.ssl.ssl.truststore.password": "hush"})
-    reported = node.described()
-    assert reported[f"{STORE}.location"].value == str(node.key)
-    assert reported["listener.name.ssl.ssl.truststore.password"].value is None
+    configs = node.described()
+    assert configs[f"{STORE}.location"].value == str(node.key)
+    assert configs["listener.name.ssl.ssl.truststore.password"].value is None
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "message"),
+    ("name", "key", "message"),
     [
         ("", f"{STORE}.location", "default cluster level"),
         ("0", "ssl.keystore.location", "Cannot update these configs dynamically"),
@@ -150,14 +150,14 @@ def test_set_configs_are_described_except_passwords(node: Node) -> None:
         ("0", "listener.name.plaintext.ssl.keystore.location", "no such listener with TLS; there are: ssl"),
     ],
 )
-def test_certificates_belong_to_a_listener_of_one_broker(node: Node, name: str, option: str, message: str) -> None:
+def test_keystore_config_requires_a_tls_listener_of_one_broker(node: Node, name: str, key: str, message: str) -> None:
     with pytest.raises((InvalidRequestError, InvalidConfigError), match=message):
-        node.alter({option: str(node.key)}, name)
+        node.alter({key: str(node.key)}, name)
 
 
-def test_a_file_that_has_become_unusable_leaves_what_was_in_use(node: Node) -> None:
+def test_keystore_file_that_became_unusable_leaves_the_certificate_in_use(node: Node) -> None:
     node.alter({f"{STORE}.location": str(node.key)})
     node.key.write_text("nothing")
     with pytest.raises(InvalidConfigError):
         node.alter({f"{STORE}.location": str(node.key)})
-    assert node.shown() == node.first.certificate
+    assert node.served_certificate() == node.first.certificate

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
@@ -49,18 +49,18 @@ ALL = {
 }
 
 
-def test_the_first_quota_in_kafkas_order_counts() -> None:
-    left = dict(ALL)
+def test_most_specific_quota_applies_in_kafkas_order() -> None:
+    remaining = dict(ALL)
     for path in ALL:
-        bound = float(left[path][PRODUCER_BYTES])
-        # eleven windows: twice the bound over all of them has to be waited for as long again
-        assert quotas(left).wait_seconds(PRODUCER_BYTES, "u", "c", bound * 20) == pytest.approx(10.0)
-        del left[path]
-    assert quotas(left).wait_seconds(PRODUCER_BYTES, "u", "c", 1e12) == 0
-    assert not quotas(left).active
+        bound = float(remaining[path][PRODUCER_BYTES])
+        # over eleven windows of a second, twice the quota is throttled for as long again
+        assert quotas(remaining).wait_seconds(PRODUCER_BYTES, "u", "c", bound * 20) == pytest.approx(10.0)
+        del remaining[path]
+    assert quotas(remaining).wait_seconds(PRODUCER_BYTES, "u", "c", 1e12) == 0
+    assert not quotas(remaining).active
 
 
-def test_everyone_under_a_default_has_a_share_of_his_own() -> None:
+def test_default_quota_applies_to_each_client_id_or_user_separately() -> None:
     of_clients = quotas({"clients/<default>": {PRODUCER_BYTES: "100"}})
     assert of_clients.wait_seconds(PRODUCER_BYTES, "u", "a", 2000) > 0
     assert of_clients.wait_seconds(PRODUCER_BYTES, "u", "b", 900) == 0
@@ -70,17 +70,17 @@ def test_everyone_under_a_default_has_a_share_of_his_own() -> None:
     assert of_users.wait_seconds(PRODUCER_BYTES, "v", "a", 900) == 0
 
 
-def test_what_was_used_counts_on_when_a_quota_changes() -> None:
+def test_measured_usage_is_kept_when_a_quota_changes() -> None:
     actual = quotas({"clients/a": {PRODUCER_BYTES: "1000"}})
     assert actual.wait_seconds(PRODUCER_BYTES, "u", "a", 5000) == 0
     actual.update(ClusterImage("c", configs={"clients/a": {PRODUCER_BYTES: "100"}}))
     assert actual.wait_seconds(PRODUCER_BYTES, "u", "a", 1) > 0
 
 
-def test_mutations_are_refused_only_while_the_bucket_is_overdrawn() -> None:
+def test_controller_mutations_are_rejected_while_the_token_bucket_is_overdrawn() -> None:
     clock = Clock()
     actual = quotas({"clients/a": {MUTATIONS: "1"}}, clock)
-    actual.mutations("u", "a", strict=True).record(12)  # a bucket holds eleven seconds' tokens
+    actual.mutations("u", "a", strict=True).record(12)  # a bucket holds the tokens of eleven seconds
     over = actual.mutations("u", "a", strict=True)
     with pytest.raises(
         ThrottlingQuotaExceededError, match=r"controller_mutation_rate=1 of client 'a' is exceeded: retry in 1 s\."
@@ -96,7 +96,7 @@ def test_mutations_are_refused_only_while_the_bucket_is_overdrawn() -> None:
     actual.mutations("u", "a", strict=True).record(1)
 
 
-def test_ever_new_client_ids_do_not_fill_the_memory() -> None:
+def test_quota_state_is_bounded_with_many_client_ids() -> None:
     actual = quotas({"clients/<default>": {PRODUCER_BYTES: "1", MUTATIONS: "1"}})
     for i in range(25_000):
         actual.wait_seconds(PRODUCER_BYTES, "u", str(i), 0)
@@ -105,33 +105,33 @@ def test_ever_new_client_ids_do_not_fill_the_memory() -> None:
     assert len(actual._measured) <= 10_000
 
 
-async def set_quota(client: Asker, key: str, value: float | None, **entity: str | None) -> int:
+async def set_quota(client: BrokerClient, key: str, value: float | None, **entity: str | None) -> int:
     parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
     op = OpData(key=key, value=value or 0.0, remove=value is None)
-    answer = await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=[op])]), 1)
-    return answer.entries[0].error_code
+    response = await client.request(AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=[op])]), 1)
+    return response.entries[0].error_code
 
 
-def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path: Path) -> None:
-    async def actual(client: Asker, strict: bool = False, **expected: tuple[int, str | None]) -> list[Any]:
+def test_quotas_are_altered_described_by_filters_and_survive_a_restart(tmp_path: Path) -> None:
+    async def actual(client: BrokerClient, strict: bool = False, **expected: tuple[int, str | None]) -> list[Any]:
         components = [
             ComponentData(entity_type=kind.replace("_", "-"), match_type=how, match=name)
             for kind, (how, name) in expected.items()
         ]
-        answer = await client.ask(DescribeClientQuotasRequest(components=components, strict=strict), 1)
-        assert answer.error_code == 0
+        response = await client.request(DescribeClientQuotasRequest(components=components, strict=strict), 1)
+        assert response.error_code == 0
         return [
             ({e.entity_type: e.entity_name for e in entry.entity}, {v.key: v.value for v in entry.values})
-            for entry in answer.entries or ()
+            for entry in response.entries or ()
         ]
 
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         assert await set_quota(client, PRODUCER_BYTES, 1024, user="al ice", client_id="app/1") == 0
         assert await set_quota(client, REQUEST_PERCENT, 12.5, user="al ice") == 0
         assert await set_quota(client, CONSUMER_BYTES, 10, client_id=None) == 0
         assert await set_quota(client, "connection_creation_rate", 7, ip="10.0.0.1") == 0
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         both = ({"user": "al ice", "client-id": "app/1"}, {PRODUCER_BYTES: 1024.0})
         user = ({"user": "al ice"}, {REQUEST_PERCENT: 12.5})
         assert await actual(client, user=(EXACT, "al ice")) == [user, both]
@@ -162,23 +162,23 @@ def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path: Path) -
         (PRODUCER_BYTES, 1, {"ip": "1.2.3.4", "user": "a"}),
     ],
 )
-def test_quotas_that_make_no_sense_are_refused(tmp_path: Path, key: str, value: float, entity: dict[str, str]) -> None:
-    async def test(client: Asker) -> None:
+def test_invalid_quota_is_rejected(tmp_path: Path, key: str, value: float, entity: dict[str, str]) -> None:
+    async def test(client: BrokerClient) -> None:
         assert await set_quota(client, key, value, **entity) == 42
 
     with_broker(test, tmp_path)
 
 
-def test_bytes_beyond_the_quotas_are_taken_and_given_and_then_waited_for(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(
+def test_produce_and_fetch_above_the_byte_rate_quotas_succeed_and_are_throttled(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(
             CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]), 7
         )
         await set_quota(client, PRODUCER_BYTES, 1000, client_id="tester")
         await set_quota(client, CONSUMER_BYTES, 2100, client_id=None)
         data = [PartitionProduceData(index=0, records=batch(*[b"x" * 1000] * 20))]
         produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
-        produced = await client.ask(produce, 9)
+        produced = await client.request(produce, 9)
         assert produced.responses[0].partition_responses[0].error_code == 0
         assert produced.throttle_time_ms == pytest.approx(10_000, rel=0.2)
         assert client.throttled_seconds == produced.throttle_time_ms / 1000
@@ -186,38 +186,38 @@ def test_bytes_beyond_the_quotas_are_taken_and_given_and_then_waited_for(tmp_pat
             max_bytes=10**6,
             topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=10**6)])],
         )
-        first = await client.ask(fetch, 4)
+        first = await client.request(fetch, 4)
         assert first.throttle_time_ms == 0
         client.client_id = "other"
-        assert (await client.ask(fetch, 4)).throttle_time_ms == 0
+        assert (await client.request(fetch, 4)).throttle_time_ms == 0
         client.client_id = "tester"
-        again = await client.ask(fetch, 4)
+        again = await client.request(fetch, 4)
         assert again.throttle_time_ms == pytest.approx(10_000, rel=0.2)
         assert len(again.responses[0].partitions[0].records or b"") > 20_000
 
     with_broker(test, tmp_path)
 
 
-def test_time_beyond_the_quota_is_waited_for_in_any_request(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_request_above_the_request_percentage_quota_is_throttled(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await set_quota(client, REQUEST_PERCENT, 1e-6, user="ANONYMOUS")
-        assert (await client.ask(MetadataRequest(topics=None), 12)).throttle_time_ms > 0
+        assert (await client.request(MetadataRequest(topics=None), 12)).throttle_time_ms > 0
 
     with_broker(test, tmp_path)
 
 
-def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand_it(tmp_path: Path) -> None:
-    async def create(client: Asker, name: str, partitions: int, version: int) -> tuple[int, int]:
+def test_topic_changes_above_the_mutation_quota_are_rejected_in_newer_versions(tmp_path: Path) -> None:
+    async def create(client: BrokerClient, name: str, partitions: int, version: int) -> tuple[int, int]:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        answer = await client.ask(CreateTopicsRequest(topics=[topic]), version)
-        return answer.topics[0].error_code, answer.throttle_time_ms
+        response = await client.request(CreateTopicsRequest(topics=[topic]), version)
+        return response.topics[0].error_code, response.throttle_time_ms
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await set_quota(client, MUTATIONS, 1, user="ANONYMOUS")
         assert (await create(client, "a", 15, 7))[0] == 0
         error, throttle_ms = await create(client, "b", 1, 7)
         assert (error, throttle_ms > 3000) == (89, True)
-        deleted = await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5)
+        deleted = await client.request(DeleteTopicsRequest(topic_names=["a"]), 5)
         assert deleted.responses[0].error_code == 89
         assert (await create(client, "c", 1, 5))[0] == 0
 
@@ -225,9 +225,9 @@ def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand
 
 
 def test_throttle_time_is_capped_at_the_fields_maximum(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        call = RequestContext(client.context, client.connection, 12, "c")
-        assert call.throttle(5e6) == 2**31 - 1
+    async def test(client: BrokerClient) -> None:
+        context = RequestContext(client.context, client.connection, 12, "c")
+        assert context.throttle(5e6) == 2**31 - 1
         assert client.throttled_seconds == 5e6
 
     with_broker(test, tmp_path)
@@ -241,7 +241,7 @@ def test_time_of_a_coroutine_counts_against_the_request_percentage(
         while time.perf_counter() < end:
             pass
 
-    async def answer() -> HeartbeatResponse:
+    async def respond() -> HeartbeatResponse:
         await asyncio.sleep(0)
         burn()
         await asyncio.gather(later())
@@ -250,11 +250,11 @@ def test_time_of_a_coroutine_counts_against_the_request_percentage(
     async def later() -> None:
         burn()
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert await set_quota(client, REQUEST_PERCENT, 1, client_id=None) == 0
-        answered = await client.ask(HeartbeatRequest(group_id="g"), 3)
-        assert answered.throttle_time_ms > 0
+        response = await client.request(HeartbeatRequest(group_id="g"), 3)
+        assert response.throttle_time_ms > 0
         assert client.throttled_seconds > 0
 
-    monkeypatch.setattr("ottla.broker.handlers.heartbeat.handle", lambda request, call: answer())
+    monkeypatch.setattr("ottla.broker.handlers.heartbeat.handle", lambda request, context: respond())
     with_broker(test, tmp_path)

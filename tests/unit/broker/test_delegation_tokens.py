@@ -1,4 +1,4 @@
-"""Delegation tokens through a broker with SASL: who may create, see, renew and expire them, and what they open."""
+"""Delegation tokens: creation, description, renewal, expiry, and authentication with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.aio import KafkaAdminClient as AsyncKafkaAdminClient
@@ -99,7 +99,7 @@ def allow(broker: Broker, user: str, operation: ACLOperation, kind: ResourceType
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-def test_client_with_a_token_has_the_rights_of_its_owner(
+def test_client_with_a_token_is_authorized_as_its_owner(
     mechanism: str, broker: Broker, alice: KafkaAdminClient
 ) -> None:
     topic = f"of-alice-{mechanism}"
@@ -150,7 +150,7 @@ def test_client_without_the_secret_of_a_token_is_rejected(
         KafkaAdminClient(**token_login(broker, token) | change).describe_cluster()
 
 
-def test_session_ends_with_the_token(broker: Broker, alice: KafkaAdminClient) -> None:
+def test_session_lifetime_is_limited_by_the_token(broker: Broker, alice: KafkaAdminClient) -> None:
     token = alice.create_delegation_token(max_lifetime_ms=60_000)
     assert token.max_timestamp == token.expiry_timestamp == token.issue_timestamp + 60_000
     node = broker._nodes[0]
@@ -161,7 +161,7 @@ def test_session_ends_with_the_token(broker: Broker, alice: KafkaAdminClient) ->
         assert sessions
 
 
-def test_owner_and_renewers_see_and_renew_a_token(
+def test_owner_and_renewers_describe_renew_and_expire_a_token(
     broker: Broker, alice: KafkaAdminClient, bob: KafkaAdminClient
 ) -> None:
     token = alice.create_delegation_token(["User:bob", "User:x"])
@@ -186,7 +186,7 @@ def test_owner_and_renewers_see_and_renew_a_token(
             call(token.hmac)
 
 
-def test_token_for_another_owner_needs_create_tokens(
+def test_token_for_another_owner_requires_create_tokens(
     broker: Broker, alice: KafkaAdminClient, bob: KafkaAdminClient
 ) -> None:
     with pytest.raises(DelegationTokenAuthorizationFailedError):
@@ -201,12 +201,12 @@ def test_token_for_another_owner_needs_create_tokens(
 
 
 @pytest.mark.parametrize("principals", [{"renewers": ["Group:x"]}, {"owner": "Group:alice"}])
-def test_principals_of_a_token_are_users(principals: dict[str, Any], broker: Broker) -> None:
+def test_token_principals_of_another_type_than_user_are_rejected(principals: dict[str, Any], broker: Broker) -> None:
     with KafkaAdminClient(**login(broker, "admin")) as admin, pytest.raises(InvalidPrincipalTypeError):
         admin.create_delegation_token(**principals)
 
 
-async def test_asynchronous_client_manages_tokens(broker: Broker) -> None:
+async def test_async_admin_client_manages_tokens(broker: Broker) -> None:
     async with AsyncKafkaAdminClient(**login(broker, "bob")) as admin:
         token = await admin.create_delegation_token()
         assert token in await admin.describe_delegation_token()
@@ -224,14 +224,14 @@ REQUESTS: tuple[tuple[Any, int], ...] = (
 )
 
 
-def test_broker_without_a_master_key_has_no_tokens(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_token_requests_to_a_broker_without_secret_key_are_rejected(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         client.connection.listener.name = "SASL_PLAINTEXT"
         client.connection.state[USER] = "alice"
         for request, version in REQUESTS:
-            answer: Any = await client.ask(request, version)
-            assert answer.error_code == DelegationTokenAuthDisabledError.code, request
-        created = await client.ask(CreateDelegationTokenRequest(), 3)
+            response: Any = await client.request(request, version)
+            assert response.error_code == DelegationTokenAuthDisabledError.code, request
+        created = await client.request(CreateDelegationTokenRequest(), 3)
         assert (created.principal_name, created.token_requester_principal_name) == ("alice", "alice")
         assert (created.issue_timestamp_ms, created.expiry_timestamp_ms, created.max_timestamp_ms) == (-1, -1, -1)
 
@@ -239,26 +239,28 @@ def test_broker_without_a_master_key_has_no_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
-def test_clients_without_authentication_have_no_tokens(listener: str, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_token_requests_without_authentication_are_rejected(listener: str, tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         client.connection.listener.name = listener
         for request, version in REQUESTS:
-            answer: Any = await client.ask(request, version)
-            assert answer.error_code == DelegationTokenRequestNotAllowedError.code, request
+            response: Any = await client.request(request, version)
+            assert response.error_code == DelegationTokenRequestNotAllowedError.code, request
 
     with_broker(test, tmp_path, delegation_token_secret_key="master")
 
 
 def test_client_with_a_certificate_creates_tokens_in_every_version(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         client.connection.listener.name = "SSL"
         client.connection.state[USER] = "CN=alice,O=x"
         renewer = CreatableRenewers(principal_type="User", principal_name="bob")
         for version in range(4):
-            created = await client.ask(CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1), version)
+            created = await client.request(
+                CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1), version
+            )
             assert (created.error_code, created.principal_name) == (0, "CN=alice,O=x")
             owner = DescribeDelegationTokenOwner(principal_type="User", principal_name="CN=alice,O=x")
-            described = await client.ask(DescribeDelegationTokenRequest(owners=[owner]), version)
+            described = await client.request(DescribeDelegationTokenRequest(owners=[owner]), version)
             assert created.token_id in {token.token_id for token in described.tokens}
         assert len(described.tokens) == 4
 
@@ -290,7 +292,7 @@ def test_controller_removes_expired_tokens(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_master_key_is_not_shown() -> None:
+def test_secret_key_is_not_shown() -> None:
     for name in ("delegation.token.secret.key", "delegation.token.master.key"):
         config = BrokerConfig({name: "hush"})
         assert config.delegation_token_key == b"hush"

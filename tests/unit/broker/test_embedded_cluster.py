@@ -41,7 +41,7 @@ def test_cluster_replicates_and_fails_over(ottla_cluster: Broker) -> None:
         assert [next(consumer).value for _ in range(2)] == [b"1", b"2"]
 
 
-def test_data_directory_of_several_brokers_is_continued(tmp_path: Path) -> None:
+def test_data_directory_of_several_brokers_is_reused(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path, brokers=2) as cluster:
         assert cluster.data_dir == tmp_path
         with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -112,7 +112,7 @@ def test_topics_of_one_request_have_different_first_leaders(ottla_cluster: Broke
     assert sorted(leaders) == [0, 0, 1, 1, 2, 2]
 
 
-def test_leader_is_moved_while_a_producer_writes(ottla_cluster: Broker) -> None:
+def test_leader_can_be_moved_while_a_producer_sends(ottla_cluster: Broker) -> None:
     servers = ottla_cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
         admin.create_topics([NewTopic("visits", 1, 3)])
@@ -135,7 +135,7 @@ def test_leader_with_the_only_replica_cannot_be_moved(ottla_cluster: Broker) -> 
         ottla_cluster.move_leader("visits")
 
 
-def test_killed_broker_is_replaced_and_starts_again_with_its_records(ottla_cluster: Broker) -> None:
+def test_killed_broker_is_replaced_as_leader_and_can_be_started_again(ottla_cluster: Broker) -> None:
     servers = ottla_cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
         admin.create_topics([NewTopic("visits", 1, 3)])
@@ -163,6 +163,6 @@ def test_advanced_clock_lets_retention_delete_old_records() -> None:
             assert consumer.beginning_offsets([visits]) == {visits: 2}
 
 
-def test_clock_of_a_broker_without_one_cannot_be_advanced() -> None:
+def test_advance_clock_without_a_shifted_clock_is_a_configuration_error() -> None:
     with Broker() as broker, pytest.raises(ConfigurationError, match=r"clock: .* use Broker\(clock=ShiftedClock\(\)\)"):
         broker.advance_clock(1)

@@ -1,4 +1,4 @@
-"""A request that fails as a whole is answered at each of its items, where the response has no error of its own."""
+"""Responses to a request that fails as a whole: each item has the error if the response has no field of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.errors import ClusterAuthorizationFailedError
 from ottla.protocol.message import Struct, decode, encode
 
 DENIED = ClusterAuthorizationFailedError("denied")
-TWO_LEVELS = {  # the arrays of request and response, and the fields that say which item is meant
+TWO_LEVELS = {  # the arrays of request and response, and the fields that identify an item
     "Produce": ("topic_data.partition_data", "responses.partition_responses", ("name", "topic_id"), ("index", "index")),
     "OffsetCommit": ("topics.partitions", "topics.partitions", ("name", "topic_id"), ("partition_index",) * 2),
     "WriteShareGroupState": ("topics.partitions", "results.partitions", ("topic_id",), ("partition", "partition")),
@@ -28,64 +28,64 @@ ONE_LEVEL = {
 }
 
 
-def answered(row: ApiEntry, request: Any, version: int) -> Any:
+def error_response_to(row: ApiEntry, request: Any, version: int) -> Any:
     response = row.api.response
-    answer = error_response(row.name, response, request, version, DENIED)
-    return decode(response, bytes(encode(answer, version)), version)
+    message = error_response(row.name, response, request, version, DENIED)
+    return decode(response, bytes(encode(message, version)), version)
 
 
 @pytest.mark.parametrize("row", SUPPORTED_APIS, ids=lambda row: row.name)
-def test_every_response_has_the_error(row: ApiEntry) -> None:
+def test_error_response_of_every_api_has_the_error(row: ApiEntry) -> None:
     for version in row.versions(in_cluster=True):
-        assert codes(answered(row, with_items(row.api.request, version), version)) == {31}, version
+        assert codes(error_response_to(row, with_items(row.api.request, version), version)) == {31}, version
 
 
 @pytest.mark.parametrize("name", TWO_LEVELS)
-def test_partitions_of_the_request_are_those_of_the_response(name: str) -> None:
+def test_error_response_has_the_partitions_of_the_request(name: str) -> None:
     row = next(row for row in SUPPORTED_APIS if row.name == name)
-    requested, answers, identity, (number, answered_number) = TWO_LEVELS[name]
+    request_path, response_path, identity, (number, response_number) = TWO_LEVELS[name]
     for version in row.versions(in_cluster=True):
         request = with_items(row.api.request, version)
-        topic, partition = items(request, requested)
-        topic_answer, partition_answer = items(answered(row, request, version), answers)
+        topic, partition = items(request, request_path)
+        topic_result, partition_result = items(error_response_to(row, request, version), response_path)
         for field in identity:
-            assert getattr(topic_answer, field) == getattr(topic, field), version
-        assert getattr(partition_answer, answered_number) == getattr(partition, number) > 0
+            assert getattr(topic_result, field) == getattr(topic, field), version
+        assert getattr(partition_result, response_number) == getattr(partition, number) > 0
 
 
 @pytest.mark.parametrize("name", ONE_LEVEL)
-def test_items_of_the_request_are_those_of_the_response(name: str) -> None:
+def test_error_response_has_the_items_of_the_request(name: str) -> None:
     row = next(row for row in SUPPORTED_APIS if row.name == name)
-    requested, answers, field, answered_field = ONE_LEVEL[name]
+    request_path, response_path, field, response_field = ONE_LEVEL[name]
     for version in row.versions(in_cluster=True):
         request = with_items(row.api.request, version)
-        (item,) = items(request, requested)
-        result = getattr(answered(row, request, version), answers)[0]
-        assert getattr(result, answered_field) == (item if field is None else getattr(item, field))
+        (item,) = items(request, request_path)
+        result = getattr(error_response_to(row, request, version), response_path)[0]
+        assert getattr(result, response_field) == (item if field is None else getattr(item, field))
 
 
-def test_quotas_are_answered_with_their_entities() -> None:
+def test_error_response_to_alter_client_quotas_has_the_entities() -> None:
     row = next(row for row in SUPPORTED_APIS if row.name == "AlterClientQuotas")
     request = with_items(row.api.request, 1)
-    (entry,) = answered(row, request, 1).entries
+    (entry,) = error_response_to(row, request, 1).entries
     (entity,) = request.entries[0].entity
     assert (entry.entity[0].entity_type, entry.entity[0].entity_name) == (entity.entity_type, entity.entity_name)
     assert entry.error_message == "denied"
 
 
-def test_directories_are_answered_with_their_partitions() -> None:
+def test_error_response_to_alter_replica_log_dirs_has_the_partitions() -> None:
     row = next(row for row in SUPPORTED_APIS if row.name == "AlterReplicaLogDirs")
     request = with_items(row.api.request, 2)
     (topic,) = request.dirs[0].topics
-    (result,) = answered(row, request, 2).results
+    (result,) = error_response_to(row, request, 2).results
     assert (result.topic_name, result.partitions[0].partition_index) == (topic.name, topic.partitions[0])
 
 
-def items(message: Struct, path: str) -> list[Any]:
-    """The first items of nested arrays."""
+def items(struct: Struct, path: str) -> list[Any]:
+    """Return the first items of nested arrays."""
     nested = []
-    at: Any = message
+    element: Any = struct
     for name in path.split("."):
-        at = getattr(at, name)[0]
-        nested.append(at)
+        element = getattr(element, name)[0]
+        nested.append(element)
     return nested

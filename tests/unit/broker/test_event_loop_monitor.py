@@ -1,4 +1,4 @@
-"""The event loop of a broker is watched: what holds it up is logged."""
+"""The monitor of the event loop: stalls are counted and logged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.broker.event_loop_monitor import EventLoopMonitor
 
@@ -25,7 +25,7 @@ def hold_up(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_stall_is_counted_and_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_stall_is_counted_and_logged_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         with EventLoopMonitor(THRESHOLD) as monitor:
             await asyncio.sleep(0.01)
@@ -38,7 +38,7 @@ def test_stall_is_counted_and_logged_with_its_place(caplog: pytest.LogCaptureFix
     assert "test_event_loop_monitor.py" in caplog.text
 
 
-def test_process_that_was_stopped_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_suspended_process_is_counted_as_a_stall_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     stopped = [0.0]
 
     async def test() -> None:
@@ -54,7 +54,7 @@ def test_process_that_was_stopped_is_counted_and_logged(caplog: pytest.LogCaptur
     assert "The process did not run for 36" in caplog.text
 
 
-def test_loop_that_goes_on_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_responsive_event_loop_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         with EventLoopMonitor(10.0) as monitor:
             for _ in range(20):
@@ -80,8 +80,8 @@ def monitors() -> int:
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(250, 1), (0, 0)])
-def test_broker_watches_its_event_loop_unless_the_config_is_0(tmp_path: Path, threshold: int, expected: int) -> None:
-    async def test(client: Asker) -> None:
+def test_broker_monitors_its_event_loop_unless_the_config_is_0(tmp_path: Path, threshold: int, expected: int) -> None:
+    async def test(client: BrokerClient) -> None:
         async with asyncio.timeout(20):
             while monitors() != expected:  # those of earlier tests are about to end
                 await asyncio.sleep(0.01)

@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 import pytest
 from tests.unit.broker.allowing import (
-    CLUSTER_REFUSED,
-    GROUP_REFUSED,
-    TOPIC_REFUSED,
-    TRANSACTIONAL_ID_REFUSED,
+    CLUSTER_AUTHORIZATION_FAILED,
+    GROUP_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    allow_only,
     codes,
-    only,
-    with_rules,
+    with_authorizer,
 )
-from tests.unit.broker.asking import Asker
+from tests.unit.broker.asking import BrokerClient
 from tests.unit.broker.filled_requests import (
+    EXISTING,
     MISSING,
     MISSING_ID,
-    THERE,
-    About,
+    Target,
     fill,
     prepare,
 )
@@ -41,9 +41,13 @@ class Denial(NamedTuple):
     """The first version with a field for it; earlier ones return nothing."""
 
 
-TOPIC, GROUP, CLUSTER = Denial(TOPIC_REFUSED), Denial(GROUP_REFUSED), Denial(CLUSTER_REFUSED)
-TRANSACTIONAL_ID = Denial(TRANSACTIONAL_ID_REFUSED)
-LEFT_OUT = Denial(None)
+TOPIC, GROUP, CLUSTER = (
+    Denial(TOPIC_AUTHORIZATION_FAILED),
+    Denial(GROUP_AUTHORIZATION_FAILED),
+    Denial(CLUSTER_AUTHORIZATION_FAILED),
+)
+TRANSACTIONAL_ID = Denial(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+OMITTED = Denial(None)
 TOKENS_NOT_ALLOWED = Denial(DelegationTokenRequestNotAllowedError.code)
 """The error of every client on a listener without authentication."""
 
@@ -64,7 +68,7 @@ DENIALS: dict[str, Denial] = {
     "LeaveGroup": GROUP,
     "SyncGroup": GROUP,
     "DescribeGroups": GROUP,
-    "ListGroups": LEFT_OUT,
+    "ListGroups": OMITTED,
     "CreateTopics": TOPIC,
     "DeleteTopics": TOPIC,
     "DeleteRecords": TOPIC,
@@ -82,7 +86,7 @@ DENIALS: dict[str, Denial] = {
     "DeleteGroups": GROUP,
     "OffsetDelete": GROUP,
     "AlterReplicaLogDirs": CLUSTER,
-    "DescribeLogDirs": Denial(CLUSTER_REFUSED, since=3),
+    "DescribeLogDirs": Denial(CLUSTER_AUTHORIZATION_FAILED, since=3),
     "DescribeClientQuotas": CLUSTER,
     "AlterClientQuotas": CLUSTER,
     "UpdateFeatures": CLUSTER,
@@ -99,7 +103,7 @@ DENIALS: dict[str, Denial] = {
     "DeleteShareGroupOffsets": GROUP,
     "DescribeProducers": TOPIC,
     "DescribeTransactions": TRANSACTIONAL_ID,
-    "ListTransactions": LEFT_OUT,
+    "ListTransactions": OMITTED,
     "DescribeAcls": CLUSTER,
     "CreateAcls": CLUSTER,
     "DeleteAcls": CLUSTER,
@@ -146,54 +150,54 @@ ID_OR_NAME_SINCE = {"Metadata": 12, "DeleteTopics": 6}
 
 
 def test_every_api_has_a_row() -> None:
-    assert DENIALS.keys() | PUBLIC_APIS.keys() | DISCONNECTED == {served.name for served in SUPPORTED_APIS}
+    assert DENIALS.keys() | PUBLIC_APIS.keys() | DISCONNECTED == {api_entry.name for api_entry in SUPPORTED_APIS}
     assert not DENIALS.keys() & PUBLIC_APIS.keys()
 
 
 @pytest.mark.parametrize("name", DENIALS)
 def test_client_without_rights_gets_no_information(name: str, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         topic_id = await prepare(client)
         before = state(client)
-        served = BY_KEY[BY_NAME[name].key]
-        only(client)  # nothing
-        for version in served.versions(in_cluster=True):
+        api_entry = BY_KEY[BY_NAME[name].key]
+        allow_only(client)  # nothing
+        for version in api_entry.versions(in_cluster=True):
             if version >= ID_OR_NAME_SINCE.get(name, 0):
-                await check(client, name, version, About(THERE, topic_id), About(MISSING, MISSING_ID))
+                await check(client, name, version, Target(EXISTING, topic_id), Target(MISSING, MISSING_ID))
             if name in ID_OR_NAME_SINCE:
-                await check(client, name, version, About(THERE, ZERO_UUID), About(MISSING, ZERO_UUID))
+                await check(client, name, version, Target(EXISTING, ZERO_UUID), Target(MISSING, ZERO_UUID))
         assert state(client) == before
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 def test_cluster_is_described_to_a_client_without_rights(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        only(client)
+    async def test(client: BrokerClient) -> None:
+        allow_only(client)
         api = BY_NAME["DescribeCluster"]
         for version in BY_KEY[api.key].versions(in_cluster=True):
-            answer = await client.ask(fill(api.request, version, About(THERE, ZERO_UUID)), version)
-            assert codes(answer) == set(), version
+            response = await client.request(fill(api.request, version, Target(EXISTING, ZERO_UUID)), version)
+            assert codes(response) == set(), version
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-async def check(client: Asker, name: str, version: int, there: About, missing: About) -> None:
+async def check(client: BrokerClient, name: str, version: int, existing: Target, missing: Target) -> None:
     kind = BY_NAME[name].request
-    answer = await client.ask(fill(kind, version, there), version)
+    response = await client.request(fill(kind, version, existing), version)
     expected = CLUSTER if version >= BETWEEN_BROKERS_SINCE.get(name, version + 1) else DENIALS[name]
-    needed = {expected.code} if expected.code is not None and version >= expected.since else set()
-    assert codes(answer) == needed, (version, answer)
-    if there.topic_id != ZERO_UUID and str(there.topic_id) in repr(answer):
+    expected_codes = {expected.code} if expected.code is not None and version >= expected.since else set()
+    assert codes(response) == expected_codes, (version, response)
+    if existing.topic_id != ZERO_UUID and str(existing.topic_id) in repr(response):
         # an id is not secret, and may be reported as unknown; but its name is not returned
-        assert f"'{THERE}'" not in repr(answer), (version, answer)
+        assert f"'{EXISTING}'" not in repr(response), (version, response)
     else:
-        other = await client.ask(fill(kind, version, missing), version)
-        assert repr(answer).replace(f"'{THERE}'", f"'{MISSING}'") == repr(other), version
+        other = await client.request(fill(kind, version, missing), version)
+        assert repr(response).replace(f"'{EXISTING}'", f"'{MISSING}'") == repr(other), version
 
 
-def state(client: Asker) -> tuple[object, ...]:
+def state(client: BrokerClient) -> tuple[object, ...]:
     """Return the state that requests could change."""
-    image, log = client.context.image, client.context.partitions.get_leader(TopicPartition(THERE, 0))
+    image, log = client.context.image, client.context.partitions.get_leader(TopicPartition(EXISTING, 0))
     assert log is not None
     return image.topics, image.configs, image.features, log.log.log_start_offset, log.log.log_end_offset

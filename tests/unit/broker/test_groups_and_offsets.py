@@ -1,4 +1,4 @@
-"""Groups, offsets and producer ids through dispatch, and after a restart."""
+"""Classic groups, offsets and producer ids, before and after a restart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
 
 from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
@@ -42,7 +42,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, version: int) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert await committed(client, max(1, version)) == (-1, "")
         assert await commit(client, 42, version) == 0
@@ -52,34 +52,34 @@ def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, vers
 
 
 def test_all_offsets_of_a_group_are_fetched_by_topic(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         request = CreatableTopic(name="s", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
+        await client.request(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
         for name, index in (("t", 1), ("s", 0), ("t", 0)):
             partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=7)]
             topics = [OffsetCommitRequestTopic(name=name, partitions=partitions)]
-            await client.ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
+            await client.request(OffsetCommitRequest(group_id="g", topics=topics), 8)
         everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-        actual = (await client.ask(everything, 8)).groups[0].topics
+        actual = (await client.request(everything, 8)).groups[0].topics
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in actual] == [("s", [0]), ("t", [0, 1])]
 
     with_broker(test, tmp_path)
 
 
-def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> None:
-    async def first(client: Asker) -> None:
+def test_offset_commit_version_0_is_stored_in_the_metadata_store(tmp_path: Path) -> None:
+    async def first(client: BrokerClient) -> None:
         await prepare(client)
         requested = OffsetFetchRequest(
             group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 9])]
         )
-        actual = (await client.ask(requested, 0)).topics[0].partitions
+        actual = (await client.request(requested, 0)).topics[0].partitions
         assert [(p.committed_offset, p.error_code) for p in actual] == [(-1, 3), (-1, 3)]
         for offset in (41, 42):
             assert await commit(client, offset, 0) == 0
         assert await committed(client, 1) == (-1, "")
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         assert (await committed(client, 0))[0] == 42
         node = await client.context.controller._context.store.get("/consumers/g/offsets/t/0")
         assert node is not None
@@ -89,47 +89,47 @@ def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> No
     with_broker(second, tmp_path)
 
 
-def test_a_commit_of_version_1_brings_its_time(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offset_commit_version_1_sets_the_commit_timestamp(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
         partition.commit_timestamp = 1_000
         topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
-        await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 1)
+        await client.request(OffsetCommitRequest(group_id="g", topics=[topic]), 1)
         assert [c.commit_ms for c in client.context.groups.offsets.by_group["g"].values()] == [1_000]
 
     with_broker(test, tmp_path)
 
 
-def test_offsets_are_deleted_one_by_one(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offset_delete_returns_an_error_per_partition(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert await commit(client, 5) == 0
         partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 1, 7)]
         request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
-        answer = await client.ask(request, 0)
-        assert [p.error_code for p in answer.topics[0].partitions] == [0, 0, 3]
+        response = await client.request(request, 0)
+        assert [p.error_code for p in response.topics[0].partitions] == [0, 0, 3]
         assert await committed(client) == (-1, "")
         request.group_id = "none"
-        assert (await client.ask(request, 0)).error_code == 69
+        assert (await client.request(request, 0)).error_code == 69
 
     with_broker(test, tmp_path)
 
 
-def test_outsiders_cannot_commit_for_a_group_with_members(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offset_commit_of_a_non_member_is_rejected(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         member = await join(client)
         assert await commit(client, 1) == 25
-        who = {"member_id": member.member_id}
-        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id, **who) == 0
-        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id - 1, **who) == 22
+        member_fields = {"member_id": member.member_id}
+        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id, **member_fields) == 0
+        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id - 1, **member_fields) == 22
 
     with_broker(test, tmp_path)
 
 
-def test_metadata_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offset_metadata_above_the_limit_is_rejected(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert await commit(client, 1) == 12
         assert await committed(client) == (-1, "")
@@ -137,22 +137,22 @@ def test_metadata_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with_broker(test, tmp_path, offset_metadata_max_bytes=3)
 
 
-def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
-    existing: list[Any] = []
+def test_groups_and_offsets_survive_a_restart(tmp_path: Path) -> None:
+    members: list[Any] = []
 
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         await prepare(client)
         member = await join(client)
-        existing.append(member)
-        who = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
-        assert await commit(client, 7, **who) == 0
+        members.append(member)
+        member_fields = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
+        assert await commit(client, 7, **member_fields) == 0
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         assert await committed(client) == (7, "note")
-        (member,) = existing
-        beat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
-        assert (await client.ask(beat, 4)).error_code == 0
-        described = (await client.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
+        (member,) = members
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
+        assert (await client.request(heartbeat, 4)).error_code == 0
+        described = (await client.request(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
         assert (described.group_state, described.members[0].member_assignment) == ("Stable", b"parts")
 
     with_broker(first, tmp_path)
@@ -160,27 +160,27 @@ def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> N
 
 
 def test_groups_are_listed_described_and_deleted(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         member = await join(client)
-        listed = (await client.ask(ListGroupsRequest(states_filter=["stable"]), 5)).groups
+        listed = (await client.request(ListGroupsRequest(states_filter=["stable"]), 5)).groups
         assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [("g", "Stable", "classic")]
-        assert (await client.ask(ListGroupsRequest(states_filter=["Empty"]), 5)).groups == []
+        assert (await client.request(ListGroupsRequest(states_filter=["Empty"]), 5)).groups == []
         delete = DeleteGroupsRequest(groups_names=["g", "none"])
-        assert [r.error_code for r in (await client.ask(delete, 2)).results] == [68, 69]
+        assert [r.error_code for r in (await client.request(delete, 2)).results] == [68, 69]
         leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
-        assert (await client.ask(leave, 5)).members[0].error_code == 0
+        assert (await client.request(leave, 5)).members[0].error_code == 0
         assert await commit(client, 3) == 0
-        assert [r.error_code for r in (await client.ask(delete, 2)).results] == [0, 69]
+        assert [r.error_code for r in (await client.request(delete, 2)).results] == [0, 69]
         assert await committed(client) == (-1, "")
-        unknown = (await client.ask(DescribeGroupsRequest(groups=["g"]), 6)).groups[0]
+        unknown = (await client.request(DescribeGroupsRequest(groups=["g"]), 6)).groups[0]
         assert (unknown.error_code, unknown.group_state) == (69, "Dead")
 
     with_broker(test, tmp_path)
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offsets_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert await commit(client, 3) == 0
         await client.context.controller.topics.delete("t")
@@ -189,29 +189,29 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_coordinator_of_a_share_partition_needs_a_full_key(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_find_coordinator_of_a_share_partition_requires_a_full_key(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         keys = ["s", "s:AAAAAAAAAAAAAAAAAAAAAQ:0"]
-        wrong, right = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=keys), 6)).coordinators
+        wrong, right = (await client.request(FindCoordinatorRequest(key_type=2, coordinator_keys=keys), 6)).coordinators
         assert (wrong.error_code, wrong.error_message) == (42, "'s' is not a key group:topicId:partition")
         assert (right.error_code, right.node_id) == (0, client.context.broker_id)
-        unknown = (await client.ask(FindCoordinatorRequest(key_type=3, coordinator_keys=keys), 6)).coordinators[0]
+        unknown = (await client.request(FindCoordinatorRequest(key_type=3, coordinator_keys=keys), 6)).coordinators[0]
         assert (unknown.error_code, unknown.error_message) == (42, "coordinators of type 3 are not supported")
 
     with_broker(test, tmp_path)
 
 
-def test_producer_ids_are_unique_also_across_restarts(tmp_path: Path) -> None:
+def test_producer_ids_are_unique_across_restarts(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         for _ in range(3):
-            answer = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
-            seen.append((answer.producer_id, answer.producer_epoch))
+            response = await client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+            seen.append((response.producer_id, response.producer_epoch))
         again = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=1, producer_id=seen[-1][0], producer_epoch=0
         )
-        other = await client.ask(again, 4)
+        other = await client.request(again, 4)
         assert other.producer_id not in [producer_id for producer_id, _ in seen]
 
     with_broker(test, tmp_path)
@@ -223,27 +223,27 @@ def test_producer_ids_are_unique_also_across_restarts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "expected"), [(-2, (-1, 0)), (-1, (-1, 3)), (1500, (2000, 1)), (3001, (-1, -1)), (-3, (3000, 2))]
 )
-def test_offsets_are_found_by_time(tmp_path: Path, timestamp: int, expected: tuple[int, int]) -> None:
-    async def test(client: Asker) -> None:
+def test_list_offsets_finds_offsets_by_timestamp(tmp_path: Path, timestamp: int, expected: tuple[int, int]) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         for time in (1000, 2000, 3000):
             data = [PartitionProduceData(index=0, records=batch(b"x", timestamp=time))]
             request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
-            await client.ask(request, 9)
+            await client.request(request, 9)
         requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        actual = await client.ask(
+        actual = await client.request(
             ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[requested])]), 7
         )
-        answer = actual.topics[0].partitions[0]
-        assert (answer.timestamp, answer.offset) == expected
+        response = actual.topics[0].partitions[0]
+        assert (response.timestamp, response.offset) == expected
 
     with_broker(test, tmp_path)
 
 
-def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -> None:
+def test_joining_member_gets_not_coordinator_when_the_broker_stops(tmp_path: Path) -> None:
     import asyncio
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         await join(client)
         request = JoinGroupRequest(
@@ -253,7 +253,7 @@ def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
         )
-        waiting = asyncio.ensure_future(client.ask(request, 3))
+        waiting = asyncio.ensure_future(client.request(request, 3))
         await asyncio.sleep(0)
         client.context.groups.close()
         assert (await waiting).error_code == 16
@@ -262,7 +262,7 @@ def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_stable_offsets_need_the_confirmation_that_this_broker_coordinates_the_group(
+def test_stable_offset_fetch_requires_confirmed_leadership_of_the_group_partition(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def request(stable: bool) -> OffsetFetchRequest:
@@ -271,7 +271,7 @@ def test_stable_offsets_need_the_confirmation_that_this_broker_coordinates_the_g
         groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "other")]
         return OffsetFetchRequest(groups=groups, require_stable=stable)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         confirmations: dict[str, asyncio.Future[None]] = {}
 
         def confirm(group_id: str, seconds: float) -> asyncio.Future[None] | None:
@@ -281,21 +281,21 @@ def test_stable_offsets_need_the_confirmation_that_this_broker_coordinates_the_g
 
         monkeypatch.setattr(client.context.groups, "confirm", confirm)
         await prepare(client)
-        assert not any(errors_of(await client.ask(request(stable=False), version)))
-        answer = asyncio.ensure_future(client.ask(request(stable=True), version))
+        assert not any(errors_of(await client.request(request(stable=False), version)))
+        response = asyncio.ensure_future(client.request(request(stable=True), version))
         while not confirmations:
             await asyncio.sleep(0)
         confirmations["g"].set_exception(NotLeaderOrFollowerError())
-        assert errors_of(await answer) == [NotCoordinatorError.code, 0][: 1 if version == 7 else 2]
+        assert errors_of(await response) == [NotCoordinatorError.code, 0][: 1 if version == 7 else 2]
         confirmations.clear()
-        answer = asyncio.ensure_future(client.ask(request(stable=True), version))
+        response = asyncio.ensure_future(client.request(request(stable=True), version))
         while not confirmations:
             await asyncio.sleep(0)
         confirmations["g"].set_result(None)
-        assert not any(errors_of(await answer))
+        assert not any(errors_of(await response))
 
     with_broker(test, tmp_path)
 
 
-def errors_of(answer: OffsetFetchResponse) -> list[int]:
-    return [group.error_code for group in answer.groups] or [answer.error_code]
+def errors_of(response: OffsetFetchResponse) -> list[int]:
+    return [group.error_code for group in response.groups] or [response.error_code]

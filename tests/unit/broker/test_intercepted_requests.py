@@ -1,4 +1,4 @@
-"""An interceptor is called instead of the handlers, and nothing is left of it afterwards."""
+"""Request interceptors, which are called instead of the handlers until they are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.message import Request
 seen: list[tuple[str, str]] = []
 
 
-def note(entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext) -> Any:
+def record_request(entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext) -> Any:
     seen.append((entry.name, context.client_id))
     return handler(request, context)
 
@@ -22,7 +22,7 @@ def test_interceptor_sees_requests_until_it_is_removed() -> None:
     with Broker() as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, client_id="a") as admin:
         admin.list_topics()
         assert not seen
-        broker.intercept(note)
+        broker.intercept(record_request)
         admin.list_topics()
         assert ("Metadata", "a") in seen
         broker.intercept(None)
@@ -34,7 +34,7 @@ def test_interceptor_sees_requests_until_it_is_removed() -> None:
 def test_interceptor_applies_to_brokers_that_are_started_again() -> None:
     seen.clear()
     with Broker(brokers=2) as cluster:
-        cluster.intercept(note)
+        cluster.intercept(record_request)
         cluster.restart_broker(1)
         address = cluster.bootstrap_servers.split(",")[1]
         with KafkaAdminClient(bootstrap_servers=address, client_id="a") as admin:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint
@@ -18,7 +18,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 NOT_LEADER, FENCED = 6, 74
 
 
-def led_by_another(image: ClusterImage) -> ClusterImage:
+def with_other_leader(image: ClusterImage) -> ClusterImage:
     topic = image.topics["t"]
     (p,) = topic.partitions
     elsewhere = replace(p, leader=7, leader_epoch=p.leader_epoch + 1, replicas=(7, *p.replicas))
@@ -28,24 +28,24 @@ def led_by_another(image: ClusterImage) -> ClusterImage:
 
 
 def test_response_of_wrong_broker_names_leader_and_address(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        expected = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[expected], timeout_ms=1000), 5)
-        await client.context.metadata_cache.update(led_by_another)
+    async def test(client: BrokerClient) -> None:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        await client.context.metadata_cache.update(with_other_leader)
         data = PartitionProduceData(index=0, records=memoryview(batch(b"x")))
         sent = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
-        old = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0)
-        reading = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[old])])
-        produced = await client.ask(sent, 10)
-        fetched = await client.ask(reading, 12)
-        answers: dict[int, Any] = {
+        fetch_partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0)
+        reading = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[fetch_partition])])
+        produced = await client.request(sent, 10)
+        fetched = await client.request(reading, 12)
+        partitions: dict[int, Any] = {
             NOT_LEADER: produced.responses[0].partition_responses[0],
             FENCED: fetched.responses[0].partitions[0],
         }
-        for code, answer in answers.items():
-            assert answer.error_code == code
-            assert answer.current_leader is not None
-            assert answer.current_leader.leader_id == 7
+        for code, partition in partitions.items():
+            assert partition.error_code == code
+            assert partition.current_leader is not None
+            assert partition.current_leader.leader_id == 7
         assert [(n.node_id, n.host, n.port, n.rack) for n in produced.node_endpoints] == [(7, "far", 9097, "r")]
 
     with_broker(test, tmp_path)

@@ -1,4 +1,4 @@
-"""An idempotent producer with several batches in flight while the lead goes away and comes back."""
+"""An idempotent producer with several batches in flight while leadership moves away and returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 
 from ottla.broker.handlers import produce
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
@@ -39,9 +39,9 @@ NOT_LEADER = NotLeaderOrFollowerError.code
 OUT_OF_ORDER = OutOfOrderSequenceNumberError.code
 
 
-async def with_topic(client: Asker, **state: Any) -> Partition:
+async def with_topic(client: BrokerClient, **state: Any) -> Partition:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     if state:
         await change(client, **state)
     partition = client.context.partitions.get(TopicPartition("t", 0))
@@ -49,8 +49,8 @@ async def with_topic(client: Asker, **state: Any) -> Partition:
     return partition
 
 
-async def change(client: Asker, **state: Any) -> None:
-    """Have the controller change the partition's state."""
+async def change(client: BrokerClient, **state: Any) -> None:
+    """Change the state of the partition, as the controller does."""
 
     def changed(image: ClusterImage) -> ClusterImage:
         topic = image.topics["t"]
@@ -63,21 +63,21 @@ async def change(client: Asker, **state: Any) -> None:
     await client.context.metadata_cache.update(changed)
 
 
-async def write(client: Asker, sequence: int, timeout_ms: int = 10_000) -> int:
-    """Produce one record; the error code."""
+async def write(client: BrokerClient, sequence: int, timeout_ms: int = 10_000) -> int:
+    """Produce one record, and return the error code."""
     return (await response_to_write(client, sequence, timeout_ms)).error_code
 
 
-async def response_to_write(client: Asker, sequence: int, timeout_ms: int) -> PartitionProduceResponse:
+async def response_to_write(client: BrokerClient, sequence: int, timeout_ms: int) -> PartitionProduceResponse:
     records = memoryview(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=sequence))
     data = PartitionProduceData(index=0, records=records)
     topic = TopicProduceData(name="t", partition_data=[data])
-    answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 8)
-    return answer.responses[0].partition_responses[0]
+    response = await client.request(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 8)
+    return response.responses[0].partition_responses[0]
 
 
 def test_batches_behind_one_rejected_by_a_resigned_leader_get_the_same_error(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client)
         assert await write(client, 0) == 0
         await change(client, leader=OTHER)
@@ -90,8 +90,8 @@ def test_batches_behind_one_rejected_by_a_resigned_leader_get_the_same_error(tmp
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-def test_batches_behind_one_that_was_appended_although_rejected_go_on(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batches_behind_one_appended_although_rejected_are_accepted(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         partition = await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
         first = asyncio.create_task(write(client, 0))
         await asyncio.sleep(0)
@@ -106,8 +106,8 @@ def test_batches_behind_one_that_was_appended_although_rejected_go_on(tmp_path: 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-def test_batches_behind_one_that_was_truncated_get_the_same_error(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batches_behind_a_truncated_one_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         partition = await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
         first = asyncio.create_task(write(client, 0))
         await asyncio.sleep(0)
@@ -122,7 +122,7 @@ def test_batches_behind_one_that_was_truncated_get_the_same_error(tmp_path: Path
 
 
 def test_batches_behind_one_without_enough_replicas_get_the_same_error(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client, replicas=(0, OTHER), isr=(0,))
         assert await write(client, 0) == NotEnoughReplicasError.code
         await change(client, replicas=(0,))
@@ -132,8 +132,8 @@ def test_batches_behind_one_without_enough_replicas_get_the_same_error(tmp_path:
     with_broker(test, tmp_path, min_insync_replicas=2, controlled_shutdown_enable="false")
 
 
-def test_a_batch_left_by_its_in_sync_replicas_is_rejected_but_appended(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batch_is_appended_but_rejected_if_the_isr_shrinks_below_min_insync_replicas(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
         first = asyncio.create_task(write(client, 0))
         await asyncio.sleep(0)
@@ -145,8 +145,8 @@ def test_a_batch_left_by_its_in_sync_replicas_is_rejected_but_appended(tmp_path:
     with_broker(test, tmp_path, min_insync_replicas=2, controlled_shutdown_enable="false")
 
 
-def test_batches_behind_one_rejected_before_the_topic_was_known_get_the_same_error(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batches_behind_one_for_an_unknown_topic_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         assert await write(client, 0) == UnknownTopicOrPartitionError.code
         await with_topic(client)
         assert await write(client, 1) == UnknownTopicOrPartitionError.code
@@ -155,8 +155,8 @@ def test_batches_behind_one_rejected_before_the_topic_was_known_get_the_same_err
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-def test_batches_behind_one_that_timed_out_go_on(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batches_behind_one_that_timed_out_are_accepted(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
         assert await write(client, 0, timeout_ms=1) == RequestTimedOutError.code
         await change(client, replicas=(0,), isr=(0,))
@@ -166,7 +166,7 @@ def test_batches_behind_one_that_timed_out_go_on(tmp_path: Path) -> None:
 
 
 def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         partition = await with_topic(client)
         partition._closed = partition._failed = True
         assert await write(client, 0) == KafkaStorageError.code
@@ -177,31 +177,31 @@ def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
-    """Fetch as the other replica, which is at the end of the log; the id of the fetch session."""
+async def fetch_as_follower(client: BrokerClient, session_id: int = 0, epoch: int = 0) -> int:
+    """Fetch as the other replica from the end of the log, and return the id of the fetch session."""
     partition = client.context.partitions.get(TopicPartition("t", 0))
     assert partition is not None
     end = partition.log.log_end_offset
     leader_epoch = partition.image.leader_epoch
-    place = FetchPartition(
+    fetch_partition = FetchPartition(
         partition=0, current_leader_epoch=leader_epoch, fetch_offset=end, log_start_offset=0, partition_max_bytes=1000
     )
-    topics = [FetchTopic(topic="t", partitions=[place])] if epoch == 0 else []
+    topics = [FetchTopic(topic="t", partitions=[fetch_partition])] if epoch == 0 else []
     request = FetchRequest(
         replica_id=OTHER, max_wait_ms=500, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=topics
     )
-    answer = await client.as_broker().ask(request, 11)
-    assert answer.error_code == 0
-    return answer.session_id
+    response = await client.as_broker().request(request, 11)
+    assert response.error_code == 0
+    return response.session_id
 
 
-def test_out_of_order_at_a_leader_without_followers_is_not_leader(
+def test_out_of_order_sequence_at_an_unconfirmed_leader_returns_not_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a broker that was paused: another one leads, and has the batches that are missing here
     monkeypatch.setattr(produce, "CONFIRM_SECONDS", 0.05)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client)
         assert await write(client, 0) == 0
         await change(client, leader=0, replicas=(0, OTHER), isr=(0, OTHER))
@@ -213,12 +213,12 @@ def test_out_of_order_at_a_leader_without_followers_is_not_leader(
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-def test_out_of_order_at_a_leader_with_followers_waits_for_their_next_fetch(
+def test_out_of_order_sequence_is_returned_after_the_next_fetch_of_the_followers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(produce, "CONFIRM_SECONDS", 60.0)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await with_topic(client)
         assert await write(client, 0) == 0
         await change(client, leader=0, replicas=(0, OTHER), isr=(0, OTHER))
@@ -226,15 +226,15 @@ def test_out_of_order_at_a_leader_with_followers_waits_for_their_next_fetch(
         assert expired.error_code == RequestTimedOutError.code
         assert expired.error_message is not None
         assert "the followers have not confirmed within timeout.ms=0 that this broker leads" in expired.error_message
-        session = await follow(client)
-        waiting = asyncio.create_task(follow(client, session, 1))
+        session = await fetch_as_follower(client)
+        waiting = asyncio.create_task(fetch_as_follower(client, session, 1))
         await asyncio.sleep(0)
         began = asyncio.get_running_loop().time()
         rejected = asyncio.create_task(write(client, 5))
         await waiting
         assert asyncio.get_running_loop().time() - began < 0.4, "the follower is answered at once"
         assert not rejected.done(), "that fetch may have waited while this broker was paused"
-        await follow(client, session, 2)
+        await fetch_as_follower(client, session, 2)
         assert await rejected == OUT_OF_ORDER
 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")

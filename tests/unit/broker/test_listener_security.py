@@ -1,4 +1,4 @@
-"""Listeners with TLS: what keeps a broker from starting, whom it knows, and what it loads when there is none."""
+"""Listeners with TLS: errors at start, principals of client certificates, and lazy loading."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TRUSTING: dict[str, Any] = {
     "ssl_truststore_type": "PEM",
     "ssl_truststore_certificates": CA.pem,
 }
-KNOWN: dict[str, Any] = {
+WITH_CERTIFICATE: dict[str, Any] = {
     **TRUSTING,
     "ssl_keystore_type": "PEM",
     "ssl_keystore_key": CLIENT.key_pem(),
@@ -70,42 +70,42 @@ def start(options: dict[str, Any], data: Path) -> None:
     ],
     ids=["no key", "no file", "no certificate", "old protocol", "no rule"],
 )
-def test_a_store_that_cannot_be_used_is_named_with_its_listener(
+def test_unusable_keystore_error_names_the_listener_and_the_config(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         start(options, tmp_path)
 
 
-def test_the_command_says_so_in_one_line_and_ends_with_1(tmp_path: Path) -> None:
+def test_command_prints_the_error_in_one_line_and_exits_with_1(tmp_path: Path) -> None:
     options = ["--override=listeners=SSL://localhost:0", f"--override=log.dirs={tmp_path}"]
     command = [sys.executable, "-m", "ottla", "broker", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    *logged, error = done.stderr.splitlines()
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 1
+    *logged, error = completed.stderr.splitlines()
     assert error.startswith("ottla broker: listener SSL: ssl.keystore.location: ")
     assert all(" INFO " in line for line in logged)
 
 
-def test_the_user_of_a_request_is_the_name_in_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_principal_of_a_request_is_mapped_from_the_client_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     users: set[str] = set()
-    meter = "ottla.broker.dispatch.RequestContext"
+    context_class = "ottla.broker.dispatch.RequestContext"
 
-    class Watched(RequestContext):
+    class RecordingContext(RequestContext):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             users.add(self.user)
 
-    monkeypatch.setattr(meter, Watched)
+    monkeypatch.setattr(context_class, RecordingContext)
     rules = {"listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U"}
     with Broker({**SSL, **rules, "ssl.client.auth": "requested"}) as broker:
-        for options in (TRUSTING, KNOWN):
+        for options in (TRUSTING, WITH_CERTIFICATE):
             with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **options) as admin:
                 admin.list_topics()
     assert users == {"ANONYMOUS", "CLIENT"}
 
 
-def test_a_broker_serves_listeners_of_both_kinds(tmp_path: Path) -> None:
+def test_broker_serves_plaintext_and_tls_listeners(tmp_path: Path) -> None:
     with Broker({**SSL, "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0"}, data_dir=tmp_path) as broker:
         assert broker._node is not None
         plain, secure = (f"localhost:{e.port}" for e in broker._node.endpoints)
@@ -116,12 +116,12 @@ def test_a_broker_serves_listeners_of_both_kinds(tmp_path: Path) -> None:
             assert next(consumer).value == b"v"
 
 
-def test_a_broker_without_tls_starts_without_loading_it() -> None:
+def test_broker_without_tls_does_not_load_the_tls_modules() -> None:
     program = (
         "import sys; from ottla.broker.embedded import Broker\n"
         "with Broker(): print([name for name in sys.modules if name.startswith('ottla.net.')])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert "ottla.net.server.connection" in done.stdout
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "ottla.net.server.connection" in completed.stdout
     for name in ("server.listener_ssl", "server.tls_connection", "client"):
-        assert f"ottla.net.{name}'" not in done.stdout
+        assert f"ottla.net.{name}'" not in completed.stdout

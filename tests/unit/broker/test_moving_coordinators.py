@@ -1,4 +1,4 @@
-"""Groups and transactions of partitions that another broker leads, and that come back."""
+"""Groups and transactions whose coordinator moves to another broker and back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
-from tests.unit.broker.transacting import GROUP, T0, at_clock, begin, read_committed, settle
+from tests.unit.broker.transacting import (
+    GROUP,
+    T0,
+    initialized_producer,
+    read_committed,
+    wait_until_completed,
+    with_manual_clock,
+)
 
 from ottla.backoff import ExponentialBackoff
 from ottla.clock import ManualClock
@@ -32,47 +39,47 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentit
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 
 
-def partitions_of(client: Asker, topic: str) -> list[Any]:
+def partitions_of(client: BrokerClient, topic: str) -> list[Any]:
     return [p for p in client.context.partitions if p.topic_partition.topic == topic]
 
 
-def resign(client: Asker, topic: str) -> None:
-    """Another broker leads all partitions of the topic."""
+def resign(client: BrokerClient, topic: str) -> None:
+    """Resign as leader of all partitions of the topic."""
     for partition in partitions_of(client, topic):
         for listener in client.context.partitions._listeners:
             listener.on_resigned(partition.topic_partition)
 
 
-def lead(client: Asker, topic: str) -> None:
-    """This one leads them again."""
+def lead(client: BrokerClient, topic: str) -> None:
+    """Become leader of all partitions of the topic again."""
     for partition in partitions_of(client, topic):
         for listener in client.context.partitions._listeners:
             listener.on_leader(partition)
 
 
-async def beat(client: Asker, member: Any) -> int:
+async def heartbeat(client: BrokerClient, member: Any) -> int:
     request = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
-    return (await client.ask(request, 4)).error_code
+    return (await client.request(request, 4)).error_code
 
 
-async def listed(client: Asker) -> list[str]:
-    return [group.group_id for group in (await client.ask(ListGroupsRequest(), 5)).groups]
+async def listed(client: BrokerClient) -> list[str]:
+    return [group.group_id for group in (await client.request(ListGroupsRequest(), 5)).groups]
 
 
-def test_groups_and_offsets_go_with_their_partition_and_come_back(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_groups_and_offsets_are_unloaded_and_loaded_with_their_partition(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         member = await join(client)
         assert await commit(client, 42, generation_id_or_member_epoch=1, member_id=member.member_id) == 0
         resign(client, CONSUMER_OFFSETS)
-        assert await beat(client, member) == NotCoordinatorError.code
+        assert await heartbeat(client, member) == NotCoordinatorError.code
         assert await commit(client, 43) == NotCoordinatorError.code
         assert await listed(client) == []
         groups = client.context.groups
         assert not groups._deadlines._scheduled
         assert not groups.offsets.by_group
         lead(client, CONSUMER_OFFSETS)
-        assert await beat(client, member) == 0
+        assert await heartbeat(client, member) == 0
         assert await committed(client) == (42, "note")
         assert await listed(client) == ["g"]
         assert groups._deadlines._scheduled.keys() == {"g"}, "its members have a session again"
@@ -81,7 +88,7 @@ def test_groups_and_offsets_go_with_their_partition_and_come_back(tmp_path: Path
 
 
 def test_waiting_members_get_not_coordinator_when_the_group_moves(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         await join(client)
         waiting = asyncio.ensure_future(join_without_end(client))
@@ -94,8 +101,8 @@ def test_waiting_members_get_not_coordinator_when_the_group_moves(tmp_path: Path
     with_broker(test, tmp_path)
 
 
-async def join_without_end(client: Asker) -> Any:
-    """A second member, whose join waits for the first one's."""
+async def join_without_end(client: BrokerClient) -> Any:
+    """Join as a second member, which waits until the first one rejoins."""
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
@@ -103,18 +110,20 @@ async def join_without_end(client: Asker) -> Any:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
     )
-    return await client.ask(request, 3)
+    return await client.request(request, 3)
 
 
-def test_while_a_partition_is_read_clients_are_asked_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(client: Asker) -> None:
+def test_requests_while_a_partition_loads_return_coordinator_load_in_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         for offset in range(10):
             await commit(client, offset)
         resign(client, CONSUMER_OFFSETS)
         lead(client, CONSUMER_OFFSETS)
         assert await commit(client, 43) == CoordinatorLoadInProgressError.code
-        assert (await client.ask(ListGroupsRequest(), 5)).error_code == CoordinatorLoadInProgressError.code
+        assert (await client.request(ListGroupsRequest(), 5)).error_code == CoordinatorLoadInProgressError.code
         await client.context.groups.shards.all_loaded()
         assert await committed(client) == (9, "note")
 
@@ -122,8 +131,8 @@ def test_while_a_partition_is_read_clients_are_asked_to_wait(tmp_path: Path, mon
     with_broker(test, tmp_path)
 
 
-def test_what_a_failed_append_means_for_clients(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_failed_append_is_mapped_to_a_coordinator_error(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         (partition,) = [p for p in partitions_of(client, CONSUMER_OFFSETS) if p is group_partition(client)]
         for error, reported in (
@@ -143,56 +152,56 @@ def test_what_a_failed_append_means_for_clients(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def group_partition(client: Asker) -> Any:
+def group_partition(client: BrokerClient) -> Any:
     return client.context.partitions.get(client.context.groups.partition_of("g"))
 
 
-def test_commits_that_are_not_replicated_in_time_fail(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_offset_commit_not_replicated_in_time_returns_coordinator_not_available(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         member = await join(client)
         leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
         never = asyncio.get_running_loop().create_future()
         group_partition(client).when_committed = lambda *_: never
-        mine = {"generation_id_or_member_epoch": 1, "member_id": member.member_id}
-        assert await commit(client, 42, **mine) == CoordinatorNotAvailableError.code
-        assert (await client.ask(leave, 3)).error_code == CoordinatorNotAvailableError.code
+        member_fields = {"generation_id_or_member_epoch": 1, "member_id": member.member_id}
+        assert await commit(client, 42, **member_fields) == CoordinatorNotAvailableError.code
+        assert (await client.request(leave, 3)).error_code == CoordinatorNotAvailableError.code
         del group_partition(client).when_committed
 
     with_broker(test, tmp_path, offsets_commit_timeout_ms=20)
 
 
-def test_pending_offsets_come_back_and_count_when_their_transaction_commits(tmp_path: Path) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
-        producer = await begin(client)
+def test_pending_offsets_are_loaded_and_committed_with_their_transaction(tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        producer = await initialized_producer(client)
         assert await producer.commit_offset(T0, 7) == 0
         resign(client, CONSUMER_OFFSETS)
         assert not client.context.groups.offsets.pending._by_transaction
         lead(client, CONSUMER_OFFSETS)
         assert client.context.groups.offsets.pending.has(GROUP, T0)
         assert await producer.end() == 0
-        await settle(client)
+        await wait_until_completed(client)
         assert client.context.groups.offsets.by_group[GROUP][T0].offset == 7
         resign(client, CONSUMER_OFFSETS)
         lead(client, CONSUMER_OFFSETS)
         assert client.context.groups.offsets.by_group[GROUP][T0].offset == 7
 
-    at_clock(test, tmp_path)
+    with_manual_clock(test, tmp_path)
 
 
-def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
-        producer = await begin(client)
+def test_new_coordinator_completes_a_prepared_transaction(tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        producer = await initialized_producer(client)
         assert await producer.send(T0, b"a") == 0
         completer = client.context.transactions.completer
         real, requested = completer._markers, asyncio.Event()
 
-        class Slow:
+        class HangingMarkers:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 requested.set()
                 await asyncio.Event().wait()
 
-        completer._markers = Slow()
+        completer._markers = HangingMarkers()
         assert await producer.end() == 0
         await requested.wait()
         task = completer.tasks["tx"]
@@ -203,25 +212,25 @@ def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) ->
         assert await producer.end() == NotCoordinatorError.code
         completer._markers = real
         lead(client, TRANSACTION_STATE)
-        await settle(client)
+        await wait_until_completed(client)
         assert client.context.transactions.by_id["tx"].state == "CompleteCommit"
         assert await read_committed(client, T0) == [b"a"]
 
-    at_clock(test, tmp_path)
+    with_manual_clock(test, tmp_path)
 
 
-def test_a_transaction_ends_although_too_few_replicas_were_in_sync_when_that_was_decided(tmp_path: Path) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
-        producer = await begin(client)
+def test_prepared_transaction_completes_once_it_is_replicated(tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        producer = await initialized_producer(client)
         assert await producer.send(T0, b"a") == 0
         waiting: list[asyncio.Future[None]] = []
 
-        def safe(*_: Any) -> asyncio.Future[None]:
+        def when_committed(*_: Any) -> asyncio.Future[None]:
             waiting.append(asyncio.get_running_loop().create_future())
             return waiting[-1]
 
         (partition,) = [p for p in partitions_of(client, TRANSACTION_STATE) if p.log.log_end_offset]
-        partition.when_committed = safe
+        partition.when_committed = when_committed
         ending = asyncio.ensure_future(producer.end())
         while len(waiting) < 2:
             await asyncio.sleep(0)
@@ -231,53 +240,53 @@ def test_a_transaction_ends_although_too_few_replicas_were_in_sync_when_that_was
         assert client.context.transactions.by_id["tx"].state == "PrepareCommit"
         del partition.when_committed
         waiting[-1].set_result(None)
-        await settle(client)
+        await wait_until_completed(client)
         assert client.context.transactions.by_id["tx"].state == "CompleteCommit"
         assert await read_committed(client, T0) == [b"a"]
 
-    at_clock(test, tmp_path)
+    with_manual_clock(test, tmp_path)
 
 
-def test_an_open_transaction_goes_on_at_the_new_coordinator(tmp_path: Path) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
-        producer = await begin(client)
+def test_open_transaction_continues_at_the_new_coordinator(tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        producer = await initialized_producer(client)
         assert await producer.send(T0, b"a") == 0
         resign(client, TRANSACTION_STATE)
         lead(client, TRANSACTION_STATE)
         assert await producer.send(T0, b"b") == 0
         assert await producer.end() == 0
-        await settle(client)
+        await wait_until_completed(client)
         assert await read_committed(client, T0) == [b"a", b"b"]
 
-    at_clock(test, tmp_path)
+    with_manual_clock(test, tmp_path)
 
 
-def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
+def test_marker_is_retried_as_soon_as_its_partition_has_a_new_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
-        producer = await begin(client)
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        producer = await initialized_producer(client)
         assert await producer.send(T0, b"a") == 0
         completer = client.context.transactions.completer
-        real, view, tried = completer._markers, client.context.metadata_cache, asyncio.Event()
+        real, metadata_cache, tried = completer._markers, client.context.metadata_cache, asyncio.Event()
 
-        class Gone:
+        class NotLeaderMarkers:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 tried.set()
                 completer._markers = real
                 return dict.fromkeys(partitions, NotLeaderOrFollowerError())
 
-        completer._markers = Gone()
+        completer._markers = NotLeaderMarkers()
         assert await producer.end() == 0
         await tried.wait()
         await asyncio.sleep(0)
-        before = view.image
+        before = metadata_cache.image
         image = client.context.controller.image.topics["t"]
         led = replace(image.partitions[0], leader_epoch=image.partitions[0].leader_epoch + 1)
         after = replace(before, topics={**before.topics, "t": replace(image, partitions=(led, *image.partitions[1:]))})
-        await view.update(lambda _: after)
-        await settle(client)
+        await metadata_cache.update(lambda _: after)
+        await wait_until_completed(client)
         assert await read_committed(client, T0) == [b"a"]
 
     monkeypatch.setattr(transaction_completion, "BACKOFF", ExponentialBackoff(3600, 3600))
-    at_clock(test, tmp_path)
+    with_manual_clock(test, tmp_path)

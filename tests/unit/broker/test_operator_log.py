@@ -1,4 +1,4 @@
-"""The log of a cluster at INFO, read as an operator reads it: each event once, nothing alarming that is normal."""
+"""The log of a cluster at INFO: each event is logged once, and normal events raise no alarm."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIGS = {
     "listener.name.plaintext.plain.sasl.jaas.config": "secret",
     "replica.lag.time.max.ms": 1000,
 }
-RULE = ACL(
+READ_ACL = ACL(
     "User:ann",
     "*",
     ACLOperation.READ,
@@ -56,11 +56,11 @@ MASKS = (
     (r"broker.rack=[^,]+, ", ""),
     (r"client_id=[\w.-]+", "client_id=ID"),
 )
-"""Texts that differ from run to run."""
+"""Parts of lines that differ between runs."""
 
 
-class Story:
-    """The lines of the brokers since the last look."""
+class BrokerLog:
+    """The lines logged by the brokers since the last call of `lines`."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
@@ -104,13 +104,13 @@ def join_and_leave(servers: str, group_id: str = "readers", **configs: Any) -> N
 
 
 @pytest.fixture
-def story(caplog: pytest.LogCaptureFixture) -> Story:
+def broker_log(caplog: pytest.LogCaptureFixture) -> BrokerLog:
     caplog.set_level(logging.INFO, "ottla")
-    return Story(caplog)
+    return BrokerLog(caplog)
 
 
 @pytest.fixture
-def cluster(story: Story) -> Iterator[Broker]:
+def cluster(broker_log: BrokerLog) -> Iterator[Broker]:
     """Two brokers, of which broker 0 is the controller."""
     with Broker(CONFIGS, brokers=2) as brokers:
         brokers.stop_broker(1)
@@ -127,20 +127,22 @@ def admin(cluster: Broker) -> Iterator[KafkaAdminClient]:
 BY = "(requested by User:ANONYMOUS from 127.0.0.1, client_id=ID)"
 
 
-def test_operators_find_each_event_once_in_the_log(story: Story, cluster: Broker, admin: KafkaAdminClient) -> None:
+def test_topic_group_config_and_acl_events_are_logged_once(
+    broker_log: BrokerLog, cluster: Broker, admin: KafkaAdminClient
+) -> None:
     servers = cluster.bootstrap_servers
-    story.lines()
+    broker_log.lines()
     admin.create_topics([NewTopic("visits", 1, 2)])
-    assert story.lines() == [
+    assert broker_log.lines() == [
         f"INFO controller: Created topic visits: partitions=1 replication_factor=2 id=ID configs={{}} {BY}",
         "INFO replication: Broker 0 now leads visits-0 (epoch 0)",
         "INFO replication: Broker 1 now follows visits-0 (epoch 0)",
     ]
     with KafkaProducer(bootstrap_servers=servers, acks="all") as producer:
         producer.send("visits", b"1").get(30)
-    assert story.lines() == []
+    assert broker_log.lines() == []
     join_and_leave(servers)
-    assert story.lines() == [
+    assert broker_log.lines() == [
         "INFO controller: Created topic __consumer_offsets: partitions=1 replication_factor=2 id=ID configs="
         "{'cleanup.policy': 'compact', 'compression.type': 'producer', 'segment.bytes': '104857600'} (automatically)",
         "INFO coordinator.group: Group readers is empty: generation=2",
@@ -154,50 +156,50 @@ def test_operators_find_each_event_once_in_the_log(story: Story, cluster: Broker
         "INFO replication: Broker 1 now leads __consumer_offsets-0 (epoch 0)",
     ]
     admin.alter_configs([ConfigResource("topic", "visits", {"retention.ms": "1000"})])
-    admin.create_acls([RULE])
-    admin.delete_acls([RULE])
+    admin.create_acls([READ_ACL])
+    admin.delete_acls([READ_ACL])
     acl = "ACL ALLOW READ on TOPIC visits (LITERAL) for User:ann from host *"
-    assert story.lines() == [
+    assert broker_log.lines() == [
         f"INFO changes: Added {acl} {BY}",
         f"INFO changes: Changed configs of topic visits: retention.ms=1000 {BY}",
         f"INFO changes: Deleted {acl} {BY}",
     ]
     admin.delete_topics(["visits"])
     wait_until(lambda: "visits" not in admin.list_topics())
-    assert story.lines() == [
+    assert broker_log.lines() == [
         "INFO controller: Deleted topic visits: all its replicas are removed",
         f"INFO controller: Deleting topic visits: partitions=1 {BY}",
     ]
 
 
-def test_operators_find_who_changed_offsets_leaders_and_replicas(
-    story: Story, cluster: Broker, admin: KafkaAdminClient
+def test_changes_of_offsets_leaders_and_replicas_are_logged_with_their_client(
+    broker_log: BrokerLog, cluster: Broker, admin: KafkaAdminClient
 ) -> None:
     admin.create_topics([NewTopic("visits", replica_assignments={0: [0, 1]})])
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
         producer.send("visits", b"1").get(30)
     join_and_leave(cluster.bootstrap_servers)
     visits = TopicPartition("visits", 0)
-    story.lines()
+    broker_log.lines()
     for offset in (0, 0, 1):  # the consumer has committed 1
         admin.alter_consumer_group_offsets("readers", {visits: offset})
     admin.delete_consumer_group_offsets("readers", [visits])
-    assert story.lines() == [
+    assert broker_log.lines() == [
         f"INFO changes.offsets: Set offsets of group readers: visits-0=0 (was 1) {BY}",
         f"INFO changes.offsets: Set offsets of group readers: visits-0=1 (was 0) {BY}",
         f"INFO changes: Deleted offsets of group readers: visits-0 {BY}",
     ]
     join_and_leave(cluster.bootstrap_servers, "modern", group_protocol="consumer")
-    reasons = [re.sub(r"member [\w-]+", "member ID", line) for line in story.lines() if "Rebalancing" in line]
+    reasons = [re.sub(r"member [\w-]+", "member ID", line) for line in broker_log.lines() if "Rebalancing" in line]
     assert [line.partition("members=")[2] for line in reasons] == [
         "1: member ID (client_id=ID /127.0.0.1) joins",
         "0: member ID (client_id=ID /127.0.0.1) left",
     ]
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="simple") as consumer:
         consumer.assign([visits])
-        for offset in (0, 1, 0):  # the first two are its progress
+        for offset in (0, 1, 0):  # the first two are normal progress
             consumer.commit({visits: OffsetAndMetadata(offset)})
-    assert story.lines() == [f"INFO changes.offsets: Set offsets of group simple: visits-0=0 (was 1) {BY}"]
+    assert broker_log.lines() == [f"INFO changes.offsets: Set offsets of group simple: visits-0=0 (was 1) {BY}"]
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="billing") as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -206,23 +208,23 @@ def test_operators_find_who_changed_offsets_leaders_and_replicas(
         with contextlib.suppress(KafkaError):
             producer.abort_transaction()
     aborted = f"INFO changes: Aborting the open transaction of transactional_id=billing {BY}"
-    assert [line for line in story.lines() if "billing" in line] == [aborted]
+    assert [line for line in broker_log.lines() if "billing" in line] == [aborted]
     admin.alter_partition_reassignments({visits: [1, 0]})
-    assert f"INFO changes: Accepted reassignments: visits-0 to [1, 0] {BY}" in story.lines()
+    assert f"INFO changes: Accepted reassignments: visits-0 to [1, 0] {BY}" in broker_log.lines()
     admin.elect_leaders(ElectionType.PREFERRED, [visits])
-    assert f"INFO changes: Elected preferred leaders of visits-0 {BY}" in story.lines()
+    assert f"INFO changes: Elected preferred leaders of visits-0 {BY}" in broker_log.lines()
 
 
-def test_operators_see_leaders_and_isr_change_with_a_restart(
-    story: Story, cluster: Broker, admin: KafkaAdminClient
+def test_changes_of_leaders_and_isr_during_a_restart_are_logged(
+    broker_log: BrokerLog, cluster: Broker, admin: KafkaAdminClient
 ) -> None:
     admin.create_topics(
         [NewTopic("a", replica_assignments={0: [0, 1]}), NewTopic("b", replica_assignments={0: [1, 0]})]
     )
-    story.lines()
+    broker_log.lines()
     cluster.stop_broker(1)
     wait_until(lambda: len(admin.describe_cluster().nodes) == 1)
-    assert story.lines() == [
+    assert broker_log.lines() == [
         "INFO broker: Stopped broker 1 in N s",
         "INFO broker: Stopping broker 1",
         "INFO cluster: Controlled shutdown: moved 1 of 1 leaders in N s",
@@ -236,7 +238,7 @@ def test_operators_see_leaders_and_isr_change_with_a_restart(
     ]
     cluster.start_broker(1)
     wait_until(lambda: all(len(t.partitions[0].isr) == 2 for t in admin.describe_topics(["a", "b"]).values()))
-    assert [line for line in story.lines() if "Configs that differ" not in line] == [
+    assert [line for line in broker_log.lines() if "Configs that differ" not in line] == [
         "INFO broker: Broker 1 serves clients at PLAINTEXT://127.0.0.1:PORT: partitions=2 cluster=ID controller=0, "
         "started in N s",
         "INFO broker: Starting broker 1: VERSION",
@@ -249,9 +251,9 @@ def test_operators_see_leaders_and_isr_change_with_a_restart(
     ]
 
 
-def test_operators_see_version_configs_and_duration_of_start_and_stop(story: Story) -> None:
+def test_start_and_stop_are_logged_with_version_configs_and_duration(broker_log: BrokerLog) -> None:
     with Broker(CONFIGS):
-        started = story.lines()
+        started = broker_log.lines()
     configs = started.pop(1)
     assert "replica.lag.time.max.ms=1000" in configs
     assert "jaas.config=[hidden]" in configs
@@ -262,7 +264,7 @@ def test_operators_see_version_configs_and_duration_of_start_and_stop(story: Sto
         "INFO broker: Starting broker 0: VERSION",
         "INFO controller: Elected as controller with epoch=1",
     ]
-    assert story.lines() == [
+    assert broker_log.lines() == [
         "INFO broker: Stopped broker 0 in N s",
         "INFO broker: Stopping broker 0",
         "INFO controller: Resigned as controller",

@@ -1,4 +1,4 @@
-"""Produce and Fetch through dispatch: what is acknowledged, what is read, and who waits for what."""
+"""Produce and Fetch: acknowledgements, limits, waiting fetches, fetch sessions, and old versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request, values
 
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
@@ -35,32 +35,32 @@ from ottla.storage.log import Log
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-def test_what_was_produced_is_read_in_every_version(tmp_path: Path, version: int) -> None:
-    async def test(client: Asker) -> None:
+def test_produced_records_are_fetched_in_every_version(tmp_path: Path, version: int) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         for expected, data in ((0, batch(b"a", b"b")), (2, batch(b"c"))):
-            placed = await produce(client, data)
-            assert (placed.error_code, placed.base_offset) == (0, expected)
-        answer = await client.ask(fetch_request(), version)
-        assert values(answer) == [b"a", b"b", b"c"]
-        assert answer.responses[0].partitions[0].high_watermark == 3
+            partition_response = await produce(client, data)
+            assert (partition_response.error_code, partition_response.base_offset) == (0, expected)
+        response = await client.request(fetch_request(), version)
+        assert values(response) == [b"a", b"b", b"c"]
+        assert response.responses[0].partitions[0].high_watermark == 3
 
     with_broker(test, tmp_path)
 
 
-def test_topics_are_found_by_id_from_version_13_on(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_topics_are_identified_by_id_from_version_13_on(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         topic_id = client.context.image.topics["t"].id
         request = produce_request(batch(b"a"), topic="")
         request.topic_data[0].topic_id = topic_id
-        answer = await client.ask(request, 13)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = await client.request(request, 13)
+        assert response.responses[0].partition_responses[0].error_code == 0
         fetch = fetch_request(topic="")
         fetch.topics[0].topic_id = topic_id
-        assert values(await client.ask(fetch, 17)) == [b"a"]
+        assert values(await client.request(fetch, 17)) == [b"a"]
         fetch.topics[0].topic_id = type(topic_id)(int=99)
-        assert (await client.ask(fetch, 17)).responses[0].partitions[0].error_code == 100
+        assert (await client.request(fetch, 17)).responses[0].partitions[0].error_code == 100
 
     with_broker(test, tmp_path)
 
@@ -68,8 +68,10 @@ def test_topics_are_found_by_id_from_version_13_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "partition", "code"), [("nowhere", 0, 3), ("t", 9, 3), ("__consumer_offsets", 0, 17)]
 )
-def test_a_produce_to_the_wrong_place_has_kafkas_error(tmp_path: Path, topic: str, partition: int, code: int) -> None:
-    async def test(client: Asker) -> None:
+def test_produce_to_an_unknown_partition_or_internal_topic_is_rejected(
+    tmp_path: Path, topic: str, partition: int, code: int
+) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         await create(client, "__consumer_offsets")
         assert (await produce(client, batch(b"a"), topic, partition)).error_code == code
@@ -77,67 +79,67 @@ def test_a_produce_to_the_wrong_place_has_kafkas_error(tmp_path: Path, topic: st
     with_broker(test, tmp_path)
 
 
-def test_acks_that_are_not_known_are_refused(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_invalid_acks_are_rejected(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        answer = await client.ask(produce_request(batch(b"a"), acks=2), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 21
+        response = await client.request(produce_request(batch(b"a"), acks=2), 9)
+        assert response.responses[0].partition_responses[0].error_code == 21
 
     with_broker(test, tmp_path)
 
 
-def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_acks_0_has_no_response_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         assert client.send(produce_request(batch(b"a"), acks=0), 9) is None
-        assert values(await client.ask(fetch_request(), 11)) == [b"a"]
+        assert values(await client.request(fetch_request(), 11)) == [b"a"]
         with pytest.raises(CloseConnectionError):
             client.send(produce_request(batch(b"a"), "nowhere", acks=0), 9)
 
     with_broker(test, tmp_path)
 
 
-def test_a_batch_above_max_message_bytes_is_refused(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_batch_above_max_message_bytes_is_rejected(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, max_message_bytes="1000")
-        refused = await produce(client, batch(bytes(1000)))
-        assert refused.error_code == 10
-        assert "max.message.bytes" in (refused.error_message or "")
+        rejected = await produce(client, batch(bytes(1000)))
+        assert rejected.error_code == 10
+        assert "max.message.bytes" in (rejected.error_message or "")
         assert (await produce(client, batch(bytes(100)))).base_offset == 0
 
     with_broker(test, tmp_path)
 
 
-def test_a_repeated_idempotent_batch_is_answered_with_its_first_offset(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_duplicate_idempotent_batch_returns_its_original_offset(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         for sequence, offset in ((0, 0), (1, 1), (0, 0), (1, 1), (2, 2)):
             data = batch(b"x", producer_id=5, producer_epoch=0, base_sequence=sequence)
-            placed = await produce(client, data)
-            assert (placed.error_code, placed.base_offset) == (0, offset)
-        gap = await produce(client, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=9))
-        assert gap.error_code == 45
-        assert len(values(await client.ask(fetch_request(), 11))) == 3
+            partition_response = await produce(client, data)
+            assert (partition_response.error_code, partition_response.base_offset) == (0, offset)
+        out_of_order = await produce(client, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=9))
+        assert out_of_order.error_code == 45
+        assert len(values(await client.request(fetch_request(), 11))) == 3
 
     with_broker(test, tmp_path)
 
 
-def test_an_fsync_per_batch_is_waited_for(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_produce_with_flush_messages_1_waits_for_the_fsync(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, flush_messages="1")
-        placed = await asyncio.gather(*(produce(client, batch(b"%d" % i)) for i in range(20)))
-        assert sorted(p.base_offset for p in placed) == list(range(20))
+        partition_responses = await asyncio.gather(*(produce(client, batch(b"%d" % i)) for i in range(20)))
+        assert sorted(p.base_offset for p in partition_responses) == list(range(20))
         (partition,) = [p for p in client.context.partitions if p.topic_partition.topic == "t"]
         assert partition.log.recovery_point == partition.high_watermark == 20
 
     with_broker(test, tmp_path)
 
 
-def test_a_fetch_waits_until_min_bytes_are_there(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"a"))
-        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000, min_bytes=150), 11))
+        waiting = asyncio.ensure_future(client.request(fetch_request(wait=15_000, min_bytes=150), 11))
         await asyncio.sleep(0)
         assert not waiting.done()
         await produce(client, batch(b"b" * 100))
@@ -146,20 +148,20 @@ def test_a_fetch_waits_until_min_bytes_are_there(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_a_fetch_is_answered_empty_when_its_time_is_over(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_without_records_is_empty_after_max_wait_ms(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        answer = await client.ask(fetch_request(wait=20), 11)
-        assert values(answer) == []
-        assert answer.responses[0].partitions[0].error_code == 0
+        response = await client.request(fetch_request(wait=20), 11)
+        assert values(response) == []
+        assert response.responses[0].partitions[0].error_code == 0
 
     with_broker(test, tmp_path)
 
 
 def test_waiting_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
+        waiting = asyncio.ensure_future(client.request(fetch_request(wait=15_000), 11))
         await asyncio.sleep(0)
         await client.context.controller.topics.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
@@ -167,47 +169,47 @@ def test_waiting_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_offset_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        answer = await client.ask(fetch_request(offset=5, wait=1000), 11)
-        assert answer.responses[0].partitions[0].error_code == 1
+        response = await client.request(fetch_request(offset=5, wait=1000), 11)
+        assert response.responses[0].partitions[0].error_code == 1
 
     with_broker(test, tmp_path)
 
 
-def test_leader_epochs_fence_old_and_unknown_readers(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_with_an_old_or_unknown_leader_epoch_is_fenced(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         (partition,) = list(client.context.partitions)
         partition.image = type(partition.image)(0, 3, (0,), (0,))
         for epoch, code in ((2, 74), (3, 0), (4, 75), (-1, 0)):
             request = fetch_request()
             request.topics[0].partitions[0].current_leader_epoch = epoch
-            assert (await client.ask(request, 11)).responses[0].partitions[0].error_code == code
+            assert (await client.request(request, 11)).responses[0].partitions[0].error_code == code
 
     with_broker(test, tmp_path)
 
 
-def test_the_first_batch_comes_whole_whatever_the_limits(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_first_batch_is_returned_whole_despite_the_limits(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, partitions=2)
         for partition in (0, 1):
             await produce(client, batch(bytes(5000)), partition=partition)
         request = fetch_request(partition_max=10, max_bytes=10)
         request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=10))
-        assert len(values(await client.ask(request, 11))) == 1
+        assert len(values(await client.request(request, 11))) == 1
 
     with_broker(test, tmp_path)
 
 
 def test_fetch_session_returns_only_changes(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, partitions=2)
         await produce(client, batch(b"a"))
         request = fetch_request(session_epoch=0)
         request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000))
-        full = await client.ask(request, 11)
+        full = await client.request(request, 11)
         assert full.session_id != 0
         assert len(full.responses[0].partitions) == 2
 
@@ -216,67 +218,67 @@ def test_fetch_session_returns_only_changes(tmp_path: Path) -> None:
                 max_wait_ms=0, min_bytes=1, session_id=full.session_id, session_epoch=epoch, topics=list(topics), **also
             )
 
-        moved = FetchTopic(
+        advanced = FetchTopic(
             topic="t", partitions=[FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)]
         )
-        assert (await client.ask(more(1, moved), 11)).responses == []
+        assert (await client.request(more(1, advanced), 11)).responses == []
         await produce(client, batch(b"b"), partition=1)
-        news = await client.ask(more(2), 11)
-        assert [p.partition_index for p in news.responses[0].partitions] == [1]
+        changed = await client.request(more(2), 11)
+        assert [p.partition_index for p in changed.responses[0].partitions] == [1]
         removed = [ForgottenTopic(topic="t", partitions=[1])]
         await produce(client, batch(b"c"), partition=1)
-        assert (await client.ask(more(3, forgotten_topics_data=removed), 11)).responses == []
-        assert (await client.ask(more(9), 11)).error_code == 71
-        assert (await client.ask(more(-1), 11)).error_code == 0
-        assert (await client.ask(more(4), 11)).error_code == 70
+        assert (await client.request(more(3, forgotten_topics_data=removed), 11)).responses == []
+        assert (await client.request(more(9), 11)).error_code == 71
+        assert (await client.request(more(-1), 11)).error_code == 0
+        assert (await client.request(more(4), 11)).error_code == 70
 
     with_broker(test, tmp_path)
 
 
-def test_sessions_are_bounded_and_one_that_is_silent_for_long_makes_room(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        async def begin() -> int:
-            return (await client.ask(fetch_request(session_epoch=0), 11)).session_id
+def test_fetch_session_cache_is_bounded_and_evicts_an_idle_session(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        async def open_session() -> int:
+            return (await client.request(fetch_request(session_epoch=0), 11)).session_id
 
-        async def go_on(session_id: int) -> int:
+        async def fetch_in_session(session_id: int) -> int:
             request = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=1)
-            return (await client.ask(request, 11)).error_code
+            return (await client.request(request, 11)).error_code
 
         await create(client)
         seconds = 0.0
         client.context.fetch_sessions._monotonic = lambda: seconds
-        first, second = await begin(), await begin()
-        assert await begin() == 0, "answered without a session"
+        first, second = await open_session(), await open_session()
+        assert await open_session() == 0, "answered without a session"
         seconds = 119.0
-        assert await go_on(first) == 0
+        assert await fetch_in_session(first) == 0
         seconds = 120.0
-        assert await begin() != 0
+        assert await open_session() != 0
         assert len(client.context.fetch_sessions) == 2
-        assert await go_on(second) == 70
+        assert await fetch_in_session(second) == 70
 
     with_broker(test, tmp_path, max_incremental_fetch_session_cache_slots=2)
 
 
-def test_a_bug_is_an_unknown_server_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_an_unknown_server_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         monkeypatch.setattr(client.context.fetch_sessions, "context", broken)
-        answer = await client.ask(fetch_request(), 11)
-        assert answer.error_code == -1
-        older = await client.ask(fetch_request(), 4)
+        response = await client.request(fetch_request(), 11)
+        assert response.error_code == -1
+        older = await client.request(fetch_request(), 4)
         (topic,) = older.responses
         assert (topic.topic, topic.partitions[0].error_code) == ("t", -1)
 
     with_broker(test, tmp_path)
 
 
-def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_waiting_fetch_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
+        waiting = asyncio.ensure_future(client.request(fetch_request(wait=15_000), 11))
         await asyncio.sleep(0)
         await client.context.partitions.close()
         assert (await waiting).responses[0].partitions[0].error_code == 6
@@ -285,26 +287,28 @@ def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path)
 
 
 def test_transactional_batch_is_rejected_without_its_coordinator(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         data = batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
         assert (await produce(client, data)).error_code == 48
-        assert values(await client.ask(fetch_request(isolation_level=1), 11)) == []
+        assert values(await client.request(fetch_request(isolation_level=1), 11)) == []
 
     with_broker(test, tmp_path)
 
 
 @pytest.mark.parametrize(("produced", "magic"), [(0, 0), (1, 0), (2, 1)])
 @pytest.mark.parametrize("fetched", [0, 1, 2, 3])
-def test_clients_of_old_message_formats_write_and_read(tmp_path: Path, produced: int, magic: int, fetched: int) -> None:
-    async def test(client: Asker) -> None:
+def test_clients_of_old_message_formats_produce_and_fetch(
+    tmp_path: Path, produced: int, magic: int, fetched: int
+) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         old = bytearray(down_converted(batch(b"a", b"b"), magic))
         assert (await produce(client, old, version=produced)).base_offset == 0
         assert (await produce(client, batch(b"c"))).base_offset == 2
-        assert values(await client.ask(fetch_request(), 11)) == [b"a", b"b", b"c"]
-        answer = await client.ask(fetch_request(), fetched)
-        data = answer.responses[0].partitions[0].records
+        assert values(await client.request(fetch_request(), 11)) == [b"a", b"b", b"c"]
+        response = await client.request(fetch_request(), fetched)
+        data = response.responses[0].partitions[0].records
         assert data is not None
         assert [(r.offset, r.value) for r in message_records(data)] == [(0, b"a"), (1, b"b"), (2, b"c")]
         assert magic_of(data) == (0 if fetched < 2 else 1)
@@ -312,103 +316,103 @@ def test_clients_of_old_message_formats_write_and_read(tmp_path: Path, produced:
     with_broker(test, tmp_path)
 
 
-def test_a_fetch_does_not_wait_for_min_bytes_at_the_end_of_a_segment(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_does_not_wait_for_min_bytes_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, segment_bytes="500")
         for _ in range(6):
             await produce(client, batch(b"x" * 200))
-        answer = await client.ask(fetch_request(wait=15_000, min_bytes=100_000), 11)
-        assert len(values(answer)) == 1
+        response = await client.request(fetch_request(wait=15_000, min_bytes=100_000), 11)
+        assert len(values(response)) == 1
 
     with_broker(test, tmp_path)
 
 
-def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_ends(tmp_path: Path) -> None:
-    """Each start has an epoch of its own; a consumer that asks for the end of one must not believe in lost records."""
+def test_leader_epoch_without_records_ends_at_the_log_end_offset(tmp_path: Path) -> None:
+    """Each start begins a leader epoch; a consumer must not detect a truncation from one without records."""
 
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"a", b"b"))
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         requested = ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])],
         )
-        actual = (await client.ask(requested, 7)).topics[0].partitions[0]
+        actual = (await client.request(requested, 7)).topics[0].partitions[0]
         assert (actual.offset, actual.leader_epoch) == (2, 0)
         for epoch, expected in ((0, (0, 2)), (1, (1, 2))):
             partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
-            end = (await client.ask(request, 4)).topics[0].partitions[0]
+            end = (await client.request(request, 4)).topics[0].partitions[0]
             assert (end.leader_epoch, end.end_offset) == expected
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)
 
 
-def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(tmp_path: Path) -> None:
-    """Its znodes were deleted while no broker could delete the log, as when they are deleted by hand."""
+def test_log_of_a_deleted_topic_is_not_reused_by_a_new_topic_of_its_name(tmp_path: Path) -> None:
+    """Its znodes were deleted while no broker could delete the log, for example by hand."""
 
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"old"))
         paths = ["partitions/0/state", "partitions/0", "partitions", ""]
         nodes = [Delete(f"/brokers/topics/t/{path}".rstrip("/")) for path in paths]
         await client.context.controller._context.store.multi([*nodes, Delete("/config/topics/t")])
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         await create(client)
-        assert values(await client.ask(fetch_request(), 11)) == []
+        assert values(await client.request(fetch_request(), 11)) == []
         assert list(tmp_path.glob("t-0.*-stray"))
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)
 
 
-def test_a_start_that_fails_says_nothing_about_data_it_did_not_open(tmp_path: Path) -> None:
-    async def first(client: Asker) -> None:
+def test_failed_start_does_not_mark_unopened_data_as_cleanly_shut_down(tmp_path: Path) -> None:
+    async def first(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"kept"))
 
     with_broker(first, tmp_path)
     (tmp_path / ".kafka_cleanshutdown").unlink()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
         with pytest.raises(StartupError):
-            with_broker(first, tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}")
+            with_broker(first, tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{bound.getsockname()[1]}")
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     assert "t 0 1" in (tmp_path / "replication-offset-checkpoint").read_text()
 
 
 @pytest.mark.parametrize("producer_id", [2**63 - 1, 2**40, 5_000_000])
-def test_producer_id_that_was_never_allocated_is_refused_and_ids_are_left_after_a_restart(
+def test_unallocated_producer_id_is_rejected_and_does_not_exhaust_producer_ids(
     tmp_path: Path, producer_id: int
 ) -> None:
-    async def poison(client: Asker) -> None:
+    async def before_restart(client: BrokerClient) -> None:
         await create(client)
         unknown = await produce(client, batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0))
         assert unknown.error_code == UnknownProducerIdError.code
         assert (await produce(client, batch(b"a"))).error_code == 0
 
-    async def use(client: Asker) -> None:
-        answer = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
-        assert answer.error_code == 0
-        existing = batch(b"b", producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
-        assert (await produce(client, existing)).error_code == 0
+    async def after_restart(client: BrokerClient) -> None:
+        response = await client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+        assert response.error_code == 0
+        data = batch(b"b", producer_id=response.producer_id, producer_epoch=0, base_sequence=0)
+        assert (await produce(client, data)).error_code == 0
 
-    with_broker(poison, tmp_path)
-    with_broker(use, tmp_path)
+    with_broker(before_restart, tmp_path)
+    with_broker(after_restart, tmp_path)
 
 
-def test_fetch_that_names_a_partition_many_times_reads_it_once(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_with_duplicate_partitions_reads_them_once(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"a"))
         request = fetch_request()
         request.topics[0].partitions *= 3000
-        (topic,) = (await client.ask(request, 12)).responses
+        (topic,) = (await client.request(request, 12)).responses
         assert len(topic.partitions) == 1
         request.max_wait_ms, request.topics[0].partitions[0].fetch_offset = 60_000, 1
         waiting = asyncio.ensure_future(client.send(request, 12))
@@ -422,31 +426,29 @@ def test_fetch_that_names_a_partition_many_times_reads_it_once(tmp_path: Path) -
     with_broker(test, tmp_path)
 
 
-def test_fetch_of_more_partitions_than_a_session_may_have_opens_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_above_the_partition_limit_opens_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", 5)
         monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 4)
         request = fetch_request(session_epoch=0)
         request.topics[0].partitions = [FetchPartition(partition=i, partition_max_bytes=1) for i in range(5)]
-        assert (await client.ask(request, 12)).session_id == 0
+        assert (await client.request(request, 12)).session_id == 0
         assert not len(client.context.fetch_sessions)
         request.topics[0].partitions.pop()
-        session_id = (await client.ask(request, 12)).session_id
+        session_id = (await client.request(request, 12)).session_id
         more = fetch_request(session_id=session_id, session_epoch=1)
         more.topics[0].partitions = [FetchPartition(partition=4, partition_max_bytes=1)]
-        assert (await client.ask(more, 12)).error_code == FetchSessionIdNotFoundError.code
+        assert (await client.request(more, 12)).error_code == FetchSessionIdNotFoundError.code
         assert not len(client.context.fetch_sessions)
 
     with_broker(test, tmp_path)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_compressed_batches_of_a_request_let_others_have_their_turn(tmp_path: Path, acks: int) -> None:
+def test_compressed_batches_of_a_request_do_not_delay_other_tasks(tmp_path: Path, acks: int) -> None:
     """Each may decompress to many megabytes, whatever the size of the request."""
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, partitions=20)
         builder = BatchBuilder(bytearray(2000), compression.ZSTD)
         for i in range(3):
@@ -456,26 +458,26 @@ def test_compressed_batches_of_a_request_let_others_have_their_turn(tmp_path: Pa
         request.topic_data[0].partition_data = [
             PartitionProduceData(index=i, records=bytearray(packed if i != 7 else packed[:-1])) for i in range(20)
         ]
-        alone: list[int] = []
+        appends_per_turn: list[int] = []
         real = Log.append
 
         def append(log: Log, *args: Any, **kwargs: Any) -> Any:
-            alone[-1] += 1
+            appends_per_turn[-1] += 1
             return real(log, *args, **kwargs)
 
-        async def others() -> None:
+        async def count_turns() -> None:
             while True:
-                alone.append(0)
+                appends_per_turn.append(0)
                 await asyncio.sleep(0)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Log, "append", append)
-            ticking = asyncio.create_task(others())
-            answer = await client.ask(request, 9)
+            ticking = asyncio.create_task(count_turns())
+            response = await client.request(request, 9)
             ticking.cancel()
-        errors = [p.error_code for p in answer.responses[0].partition_responses]
+        errors = [p.error_code for p in response.responses[0].partition_responses]
         assert errors == [0] * 7 + [87] + [0] * 12
-        assert sum(alone) == 19
-        assert max(alone) <= COMPRESSED_AT_ONCE + 1
+        assert sum(appends_per_turn) == 19
+        assert max(appends_per_turn) <= COMPRESSED_AT_ONCE + 1
 
     with_broker(test, tmp_path)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 
-def test_broker_is_let_in_when_clients_have_used_up_the_connections(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_broker_connection_is_accepted_at_max_connections_by_closing_an_idle_client(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         ports = {endpoint.name: endpoint.port for endpoint in client.node.endpoints}
         clients = [await asyncio.open_connection("127.0.0.1", ports["CLIENTS"]) for _ in range(3)]
         listeners = {listener.name: listener for listener in client.node._listeners}
@@ -15,7 +15,7 @@ def test_broker_is_let_in_when_clients_have_used_up_the_connections(tmp_path: Pa
             while len(listeners["CLIENTS"].connections) < 3:
                 await asyncio.sleep(0.001)
             broker = await asyncio.open_connection("127.0.0.1", ports["BROKERS"])
-            assert await clients[0][0].read() == b"", "the one that was silent longest makes room"
+            assert await clients[0][0].read() == b"", "the client that was idle for longest is closed"
             while not listeners["BROKERS"].connections:
                 await asyncio.sleep(0.001)
         assert len(listeners["CLIENTS"].connections) == 2

@@ -1,4 +1,4 @@
-"""Partitions of a follower's fetch session that need not be looked at, as nothing has happened to them."""
+"""Quiet partitions of a follower's fetch session, which are skipped because nothing has changed."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from ottla.replication.partition import Partition
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
 EPOCH = 7
-"""Of the follower's registration."""
+"""The broker epoch of the follower."""
 
 
 def caught_up(partition: Partition) -> CachedPartition:
-    """Return a follower's cached partition when it has everything."""
+    """Return the cached partition of a follower that has caught up."""
     partition.append(view(b"a"))
     log = partition.log
-    expected = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
-    expected.partition = partition
-    expected.follower = partition.leader_replica.on_fetch(
+    cached = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
+    cached.partition = partition
+    cached.follower = partition.leader_replica.on_fetch(
         FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset)
     )
-    expected.news(
+    cached.news(
         PartitionData(partition_index=0, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
     )
-    return expected
+    return cached
 
 
 @pytest.mark.parametrize(("epoch", "quiet"), [(EPOCH, True), (EPOCH + 1, False), (-1, True)])
-def test_follower_that_registered_again_is_checked(tmp_path: Path, epoch: int, quiet: bool) -> None:
-    # else its leader goes on telling the controller of the old registration, which refuses it among those in sync
+def test_partition_of_a_follower_with_a_new_broker_epoch_is_not_quiet(tmp_path: Path, epoch: int, quiet: bool) -> None:
+    # otherwise the leader would propose an ISR with the old broker epoch, which the controller rejects
     async def test(partition: Partition, _: Held) -> None:
         assert caught_up(partition).is_quiet(0.0, epoch) is quiet
 
     with_partition(test, tmp_path, image=IMAGE)
 
 
-def test_a_partition_with_more_to_read_is_not_quiet(tmp_path: Path) -> None:
+def test_partition_with_more_records_is_not_quiet(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        expected = caught_up(partition)
+        cached = caught_up(partition)
         partition.append(view(b"b"))
-        assert not expected.is_quiet(0.0, EPOCH)
+        assert not cached.is_quiet(0.0, EPOCH)
 
     with_partition(test, tmp_path, image=IMAGE)

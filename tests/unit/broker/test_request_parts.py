@@ -1,4 +1,4 @@
-"""A request that is worked on in parts is answered as if it were worked on at once."""
+"""Requests that are handled in parts, whose responses equal those of requests handled at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 from tests.unit.broker.large_requests import large
 from tests.unit.broker.produce_and_fetch import create
 
@@ -42,11 +42,11 @@ CASES = [(row, version, path) for row, version, path in IN_PARTS if _declared(ro
 
 
 VARYING = {"total_bytes", "usable_bytes"}
-"""Room on the disk, which others use as well."""
+"""Free space of the disk, which other processes change."""
 
 
 def canonical(value: Any) -> Any:
-    """A response without the order of its items."""
+    """Return a response in a form that does not depend on the order of its items."""
     if isinstance(value, Struct):
         names = [f.name for f in value.FIELDS if f.name not in VARYING]
         return type(value).__name__, tuple((name, canonical(getattr(value, name))) for name in names)
@@ -61,27 +61,27 @@ def canonical(value: Any) -> Any:
 def test_response_to_a_request_in_parts_equals_that_to_the_whole(
     row: Any, version: int, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "kept" if row.name == "DeleteTopics" else "t0", 3)
         request = large(row.api.request, version, tuple(path.split(".")), 60, distinct=True)
-        whole = await client.ask(request, version)
+        whole = await client.request(request, version)
         monkeypatch.setattr(request_parts, "PART_ITEMS", 4)
         monkeypatch.setattr(request_parts, "MAX_PART_ITEMS", 7)
-        parts = await client.ask(request, version)
+        parts = await client.request(request, version)
         assert canonical(parts) == canonical(whole)
 
     monkeypatch.setattr(request_parts, "PART_ITEMS", 1000)
     with_broker(test, tmp_path, auto_create_topics_enable="false")
 
 
-def test_duplicates_of_a_long_request_are_answered_twice_at_most(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_duplicate_items_of_a_long_request_are_answered_at_most_twice(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         requested = [DescribeConfigsResource(resource_type=2, resource_name="t") for _ in range(2000)]
-        answer = await client.ask(DescribeConfigsRequest(resources=requested), 4)
-        assert len(answer.results) == 2
+        response = await client.request(DescribeConfigsRequest(resources=requested), 4)
+        assert len(response.results) == 2
         topics = [CreatableTopic(name=f"n{n % 20}", num_partitions=1, replication_factor=1) for n in range(40)]
-        created = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
+        created = await client.request(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
         assert {t.error_code for t in created.topics} == {InvalidRequestError.code}
 
     with_broker(test, tmp_path)
@@ -90,14 +90,14 @@ def test_duplicates_of_a_long_request_are_answered_twice_at_most(tmp_path: Path)
 def test_produce_to_many_partitions_in_parts_keeps_all_records(tmp_path: Path) -> None:
     from tests.unit.broker.asking import batch
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", 50)
         partitions = [PartitionProduceData(index=i, records=memoryview(batch(b"%d" % i))) for i in range(50)]
         request = ProduceRequest(
             acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=partitions)]
         )
-        answer = await client.ask(request, 9)
-        assert [(p.index, p.error_code, p.base_offset) for p in answer.responses[0].partition_responses] == [
+        response = await client.request(request, 9)
+        assert [(p.index, p.error_code, p.base_offset) for p in response.responses[0].partition_responses] == [
             (i, 0, 0) for i in range(50)
         ]
 
@@ -105,7 +105,7 @@ def test_produce_to_many_partitions_in_parts_keeps_all_records(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("row", [row for row in SUPPORTED_APIS if row.parts], ids=lambda row: row.name)
-def test_codecs_in_slices_read_and_write_what_the_others_do(row: Any) -> None:
+def test_codecs_in_slices_equal_the_ordinary_codecs(row: Any) -> None:
     for version in row.versions(in_cluster=True):
         for path in row.parts:
             if not _declared(row, version, path):
@@ -118,8 +118,8 @@ def test_codecs_in_slices_read_and_write_what_the_others_do(row: Any) -> None:
                 try:
                     next(steps)
                     count += 1
-                except StopIteration as done:
-                    actual = done.value
+                except StopIteration as stop:
+                    actual = stop.value
             assert actual == decode(type(request), data, version)
             assert count or row.name in {"ListPartitionReassignments"} or not isinstance(_leaf(request, path), Struct)
             out = bytearray()

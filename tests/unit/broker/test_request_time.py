@@ -28,7 +28,7 @@ def spent_by(coroutine: object) -> float:
     return spent.seconds
 
 
-def test_steps_after_waiting_are_counted_and_waiting_is_not() -> None:
+def test_request_time_includes_steps_after_waiting_but_not_the_waiting() -> None:
     async def handler() -> None:
         work()
         await asyncio.sleep(0.3)
@@ -37,7 +37,7 @@ def test_steps_after_waiting_are_counted_and_waiting_is_not() -> None:
     assert 2 * BUSY <= spent_by(handler()) < 0.25
 
 
-def test_tasks_that_a_request_starts_are_counted() -> None:
+def test_request_time_includes_tasks_of_the_request() -> None:
     async def part() -> None:
         await asyncio.sleep(0)
         work()
@@ -48,7 +48,7 @@ def test_tasks_that_a_request_starts_are_counted() -> None:
     assert spent_by(handler()) >= 2 * BUSY
 
 
-def test_workers_are_counted() -> None:
+def test_request_time_includes_workers() -> None:
     async def handler() -> None:
         with MeteredWorkers(1) as workers:
             await asyncio.get_running_loop().run_in_executor(workers, work)
@@ -84,7 +84,7 @@ def test_errors_and_cancellation_pass_through() -> None:
     assert asyncio.run(run()) == ["cancelled"]
 
 
-def test_tasks_of_no_request_are_as_they_were() -> None:
+def test_task_outside_of_a_request_has_no_request_time() -> None:
     async def run() -> RequestTime | None:
         asyncio.get_running_loop().set_task_factory(task_factory)
         return await asyncio.create_task(current())

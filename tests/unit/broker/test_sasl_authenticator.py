@@ -1,4 +1,4 @@
-"""Listeners with SASL: who is let in, what is answered before that, and for how long it holds."""
+"""Authentication on listeners with SASL: accepted and rejected clients, and the lifetime of a session."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ class Client:
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
-        self.channel = self.another()
+        self.channel = self.new_channel()
 
-    def another(self) -> Channel:
+    def new_channel(self) -> Channel:
         endpoint = self.node.endpoints[0]
         return Channel(asyncio.get_running_loop(), endpoint.host, endpoint.port, client_id="test")
 
-    async def ask(self, request: Any, version: int) -> Any:
+    async def request(self, request: Any, version: int) -> Any:
         return await self.channel.send(request, version, SECONDS)
 
-    async def says(self, message: bytes, version: int = 2) -> Any:
-        return await self.ask(SaslAuthenticateRequest(auth_bytes=message), version)
+    async def authenticate(self, message: bytes, version: int = 2) -> Any:
+        return await self.request(SaslAuthenticateRequest(auth_bytes=message), version)
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         while self.channel.is_open:
             await asyncio.sleep(0.001)
 
@@ -88,26 +88,28 @@ def with_client(test: Callable[[Client], Awaitable[None]], data: Path, **options
 
 def test_unauthenticated_client_gets_only_api_versions(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
-        assert (await client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)).api_keys
+        assert (
+            await client.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
+        ).api_keys
         with pytest.raises(NetworkError):
-            await client.ask(MetadataRequest(), 9)
+            await client.request(MetadataRequest(), 9)
 
     with_client(test, tmp_path)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_who_says_the_right_password_is_let_in(version: int, tmp_path: Path) -> None:
+def test_client_with_correct_password_is_authenticated(version: int, tmp_path: Path) -> None:
     async def test(client: Client) -> None:
-        shaken = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert (shaken.error_code, shaken.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-        assert (await client.says(b"\0alice\0secret", version)).error_code == 0
-        assert (await client.ask(MetadataRequest(), 9)).brokers
+        response = await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert (response.error_code, response.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+        assert (await client.authenticate(b"\0alice\0secret", version)).error_code == 0
+        assert (await client.request(MetadataRequest(), 9)).brokers
         assert client.state[USER] == "alice"
 
     with_client(test, tmp_path)
 
 
-def test_after_an_old_handshake_the_mechanism_speaks_without_headers(tmp_path: Path) -> None:
+def test_handshake_version_0_is_followed_by_raw_sasl_tokens(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         endpoint = client.node.endpoints[0]
         for password, right in ((b"secret", True), (b"wrong", False)):
@@ -116,26 +118,26 @@ def test_after_an_old_handshake_the_mechanism_speaks_without_headers(tmp_path: P
             writer.write(len(handshake).to_bytes(4, "big") + handshake)
             size = int.from_bytes(await reader.readexactly(4), "big")
             assert (await reader.readexactly(size))[:6] == b"\0\0\0\1\0\0"
-            token = b"\0alice\0" + password
-            writer.write(len(token).to_bytes(4, "big") + token)
+            sasl_token = b"\0alice\0" + password
+            writer.write(len(sasl_token).to_bytes(4, "big") + sasl_token)
             assert await reader.read(4) == (bytes(4) if right else b"")
             writer.close()
 
     with_client(test, tmp_path)
 
 
-def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(tmp_path: Path) -> None:
+def test_unsupported_mechanism_is_answered_with_the_enabled_ones(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
-        shaken = await client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
-        assert shaken.error_code == UnsupportedSaslMechanismError.code
-        assert "PLAIN" in shaken.mechanisms
-        await client.closed()
+        response = await client.request(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
+        assert response.error_code == UnsupportedSaslMechanismError.code
+        assert "PLAIN" in response.mechanisms
+        await client.wait_closed()
 
     with_client(test, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("login", "reported"),
+    ("login", "message"),
     [
         (Login("PLAIN", "alice", "wrong"), "Authentication failed: Invalid username or password"),
         (Login("PLAIN", "unknown", "secret"), "Authentication failed: Invalid username or password"),
@@ -145,68 +147,68 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(tmp_pat
         ),
     ],
 )
-def test_wrong_password_is_answered_after_a_delay_and_disconnects(login: Login, reported: str, tmp_path: Path) -> None:
+def test_wrong_password_is_answered_after_a_delay_and_disconnects(login: Login, message: str, tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         began = time.monotonic()
         with pytest.raises(
-            SaslAuthenticationFailedError, match=rf": {reported} \(sasl\.mechanism=\S+ user={login.user}\)$"
+            SaslAuthenticationFailedError, match=rf": {message} \(sasl\.mechanism=\S+ user={login.user}\)$"
         ):
             await log_in(client.channel, login, SECONDS)
         assert time.monotonic() - began >= 0.3
-        await client.closed()
+        await client.wait_closed()
 
     with_client(test, tmp_path, connection_failed_authentication_delay_ms="300")
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_steps_out_of_turn_end_the_connection(early: bool, tmp_path: Path) -> None:
+def test_request_in_the_wrong_sasl_state_closes_the_connection(early: bool, tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         if not early:
-            await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         with pytest.raises(NetworkError):
-            await (client.says(b"\0alice\0secret") if early else client.ask(MetadataRequest(), 9))
+            await (client.authenticate(b"\0alice\0secret") if early else client.request(MetadataRequest(), 9))
 
     with_client(test, tmp_path)
 
 
-def test_requests_are_small_until_it_is_known_whose_they_are(tmp_path: Path) -> None:
+def test_large_request_before_authentication_closes_the_connection(tmp_path: Path) -> None:
     large = MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(5000)])
 
     async def test(client: Client) -> None:
         await log_in(client.channel, ALICE, SECONDS)
-        assert (await client.ask(large, 1)).brokers
-        stranger = client.another()
-        await stranger.connect()
+        assert (await client.request(large, 1)).brokers
+        unauthenticated = client.new_channel()
+        await unauthenticated.connect()
         with pytest.raises(NetworkError):
-            await stranger.send(large, 1, SECONDS)
+            await unauthenticated.send(large, 1, SECONDS)
 
     with_client(test, tmp_path, auto_create_topics_enable="false")
 
 
-# Saying it again (KIP-368)
+# Re-authentication (KIP-368)
 
 
-def test_who_does_not_say_it_again_in_time_is_cut_off(tmp_path: Path) -> None:
+def test_connection_without_reauthentication_in_time_is_closed(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         assert await log_in(client.channel, ALICE, SECONDS) == 200
-        assert (await client.ask(MetadataRequest(), 9)).brokers
+        assert (await client.request(MetadataRequest(), 9)).brokers
         await asyncio.sleep(0.25)
         with pytest.raises(NetworkError):
-            await client.ask(MetadataRequest(), 9)
+            await client.request(MetadataRequest(), 9)
 
     with_client(test, tmp_path, connections_max_reauth_ms="200")
 
 
-def test_who_says_it_again_in_time_stays(tmp_path: Path) -> None:
+def test_reauthentication_in_time_extends_the_session(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         await log_in(client.channel, ALICE, SECONDS)
         session: Any = client.state[SESSION]
-        session.expires -= 29.9  # a second is left of the thirty
+        session.expires -= 29.9  # as if the session began almost thirty seconds ago
         first = session.expires
         assert await log_in(client.channel, ALICE, SECONDS) == 30_000
         assert session.expires > first + 20
-        assert (await client.ask(MetadataRequest(), 9)).brokers
-        # not more than once a second: then it is a request like others, which comes at the wrong time
+        assert (await client.request(MetadataRequest(), 9)).brokers
+        # within a second after the last one, it is a request in the wrong state
         with pytest.raises(IllegalSaslStateError):
             await log_in(client.channel, ALICE, SECONDS)
 
@@ -219,17 +221,17 @@ def test_principal_does_not_change_on_a_connection(login: Login, tmp_path: Path)
         await log_in(client.channel, ALICE, SECONDS)
         with pytest.raises(KafkaError):
             await log_in(client.channel, login, SECONDS)
-        await client.closed()
+        await client.wait_closed()
 
     with_client(test, tmp_path, connections_max_reauth_ms="30000")
 
 
-def test_without_an_end_saying_it_again_is_out_of_turn(tmp_path: Path) -> None:
+def test_reauthentication_of_a_session_without_lifetime_is_rejected(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         assert await log_in(client.channel, ALICE, SECONDS) == 0
         with pytest.raises(IllegalSaslStateError):
             await log_in(client.channel, ALICE, SECONDS)
-        assert (await client.ask(MetadataRequest(), 9)).brokers
+        assert (await client.request(MetadataRequest(), 9)).brokers
 
     with_client(test, tmp_path)
 
@@ -237,14 +239,14 @@ def test_without_an_end_saying_it_again_is_out_of_turn(tmp_path: Path) -> None:
 # Clients
 
 
-def test_scram_answers_for_unknown_user_with_a_salt_that_stays(tmp_path: Path) -> None:
+def test_scram_challenge_for_an_unknown_user_has_the_same_salt_after_a_restart(tmp_path: Path) -> None:
     salts = []
 
     async def test(client: Client) -> None:
-        await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-        reported = await client.says(ScramClient("SCRAM-SHA-256", "unknown", "x").first())
-        assert reported.error_code == 0
-        salts.append(bytes(reported.auth_bytes).split(b",")[1:])
+        await client.request(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        response = await client.authenticate(ScramClient("SCRAM-SHA-256", "unknown", "x").first())
+        assert response.error_code == 0
+        salts.append(bytes(response.auth_bytes).split(b",")[1:])
 
     for _ in range(2):
         with_client(test, tmp_path)  # the same data: a restart
@@ -252,7 +254,7 @@ def test_scram_answers_for_unknown_user_with_a_salt_that_stays(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
-def test_credentials_of_scram_hold_from_when_they_are_set_until_they_are_removed(number: ScramMechanism) -> None:
+def test_scram_credentials_are_valid_until_they_are_replaced_or_deleted(number: ScramMechanism) -> None:
     with Broker(SASL) as broker:
         assert broker._node is not None
         sasl, plain = (f"localhost:{endpoint.port}" for endpoint in broker._node.endpoints)
@@ -263,7 +265,7 @@ def test_credentials_of_scram_hold_from_when_they_are_set_until_they_are_removed
             "sasl_plain_username": "eve",
         }
 
-        def comes_in(password: str) -> bool:
+        def authenticates(password: str) -> bool:
             try:
                 with KafkaAdminClient(bootstrap_servers=sasl, **options, sasl_plain_password=password) as client:
                     client.list_topics()
@@ -272,16 +274,16 @@ def test_credentials_of_scram_hold_from_when_they_are_set_until_they_are_removed
             return True
 
         with KafkaAdminClient(bootstrap_servers=plain) as admin:
-            assert not comes_in("first")
+            assert not authenticates("first")
             for password in ("first", "second"):
                 admin.alter_user_scram_credentials([UserScramCredentialUpsertion("eve", number, password)])
-                assert comes_in(password)
-            assert not comes_in("first")
+                assert authenticates(password)
+            assert not authenticates("first")
             admin.alter_user_scram_credentials([UserScramCredentialDeletion("eve", number)])
-            assert not comes_in("second")
+            assert not authenticates("second")
 
 
-def test_clients_that_are_known_for_a_time_only_go_on_without_an_error() -> None:
+def test_clients_reauthenticate_without_errors_when_sessions_expire() -> None:
     options: dict[str, Any] = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_plain_username": "alice",

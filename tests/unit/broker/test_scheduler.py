@@ -1,4 +1,4 @@
-"""What the broker does by the clock, done by hand."""
+"""Background tasks of the broker, run by the test instead of the scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.interop.malformed_batches import V2, record
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.config_requests import BROKER, alter
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, values
 
@@ -24,24 +24,24 @@ from ottla.storage.compaction.cleaner import CleanerPass
 
 
 def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, cleanup_policy="compact", segment_bytes="1000", min_cleanable_dirty_ratio="0.01")
         for i in range(200):
             assert (await produce(client, batch(b"%d" % i + b"x" * 50, key=b"key%d" % (i % 5)))).error_code == 0
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
         (log_dir,) = client.node._log_dirs
         before = log_dir.logs[TopicPartition("t", 0)].size
-        await housekeeping.compact(log_dir)
+        await background_tasks.compact(log_dir)
         stored = log_dir.logs[TopicPartition("t", 0)]
         assert stored.size < before / 4
         read: list[bytes | None] = []
         offset = 0
         while offset < 200:
             # a read ends with its segment
-            answer = await client.ask(fetch_request(offset), 11)
-            read += values(answer)
-            offset = max(r.offset for r in records(answer.responses[0].partitions[0].records or b"")) + 1
+            response = await client.request(fetch_request(offset), 11)
+            read += values(response)
+            offset = max(r.offset for r in records(response.responses[0].partitions[0].records or b"")) + 1
         assert {bytes(v or b"").split(b"x")[0] for v in read} >= {b"%d" % i for i in range(195, 200)}
         assert stored.log_end_offset == 200
         cleaned = checkpoints.read_offsets(tmp_path / checkpoints.CLEANER_OFFSETS)
@@ -50,45 +50,45 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_cleaners_come_and_go_with_log_cleaner_threads(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
+def test_number_of_cleaners_follows_log_cleaner_threads(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
 
-        async def busy(threads: str, count: int) -> None:
+        async def set_threads_and_wait(threads: str, count: int) -> None:
             assert await alter(client, BROKER, "", "log.cleaner.threads", threads) == 0
-            while sum(not task.done() for task in housekeeping._cleaners.values()) != count:
+            while sum(not task.done() for task in background_tasks._cleaners.values()) != count:
                 await asyncio.sleep(0.001)
 
         for threads in (3, 1, 2):
-            await busy(str(threads), threads)
+            await set_threads_and_wait(str(threads), threads)
 
     with_broker(test, tmp_path, log_cleaner_backoff_ms=1)
 
 
-def test_retention_drops_old_segments(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_retention_deletes_old_segments(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, segment_bytes="500", retention_ms="1000")
         for _ in range(20):
             await produce(client, batch(b"x" * 100, timestamp=1000))
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
-        housekeeping.apply_retention()
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
+        background_tasks.apply_retention()
         (partition,) = list(client.context.partitions)
         assert partition.log.log_start_offset > 0
-        answer = await client.ask(fetch_request(), 11)
-        assert answer.responses[0].partitions[0].error_code == 1
+        response = await client.request(fetch_request(), 11)
+        assert response.responses[0].partitions[0].error_code == 1
 
     with_broker(test, tmp_path)
 
 
-def test_checkpoints_hold_high_watermarks(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_checkpoint_contains_the_high_watermarks(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         await produce(client, batch(b"a", b"b"))
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
-        await housekeeping.checkpoint()
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
+        await background_tasks.checkpoint()
         offsets = checkpoints.read_offsets(tmp_path / checkpoints.HIGH_WATERMARKS)
         assert offsets[TopicPartition("t", 0)] == 2
 
@@ -96,12 +96,12 @@ def test_checkpoints_hold_high_watermarks(tmp_path: Path) -> None:
 
 
 def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, flush_ms="0")
         await produce(client, batch(b"a"))
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
-        housekeeping.flush_old()
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
+        background_tasks.flush_old()
         (partition,) = list(client.context.partitions)
         await partition.flush()
         assert partition.log.recovery_point == 1
@@ -110,16 +110,16 @@ def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
 
 
 def forged(*deltas: int) -> memoryview:
-    """A batch with these offset deltas, as brokers stored it before they looked at records."""
+    """Return a batch with these offset deltas, as brokers stored it before they validated records."""
     data = V2([record(delta, key=b"k") for delta in deltas])
     return memoryview(bytearray(data.encode(1_700_000_000_000)))
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a fault of the cleaner")])
-def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
+def test_uncleanable_log_is_skipped_and_the_others_are_compacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         options: dict[str, Any] = {
             "cleanup_policy": "compact",
             "segment_bytes": "1000",
@@ -144,10 +144,10 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
 
             monkeypatch.setattr(CleanerPass, "copy", copy)
         before = sound.size
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
         for _ in range(3):
-            await housekeeping.compact(log_dir)
+            await background_tasks.compact(log_dir)
         assert sound.size < before / 4
         assert log_dir.uncleanable == {TopicPartition("poisoned", 0)}
 
@@ -155,20 +155,20 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
     assert sum("Compaction of poisoned-0 failed" in record.message for record in caplog.records) == 1
 
 
-def test_checkpoint_that_fails_is_one_line_without_a_traceback(
+def test_failed_checkpoint_is_logged_in_one_line_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
 
         def full(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "replace", full)
-            await housekeeping.checkpoint()
+            await background_tasks.checkpoint()
         (log_dir,) = client.node._log_dirs
         assert not log_dir.offline
         monkeypatch.setattr(os, "replace", full)  # the broker is stopped while the disk is full
@@ -192,7 +192,7 @@ def test_deletion_of_a_topic_logs_no_warning(tmp_path: Path, caplog: pytest.LogC
 def test_io_error_in_compaction_fails_the_directory_only_if_the_disk_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, cleanup_policy="compact", segment_bytes="1000", min_cleanable_dirty_ratio="0.01")
         for i in range(40):
             await produce(client, batch(b"%d" % i + b"x" * 50))
@@ -200,19 +200,19 @@ def test_io_error_in_compaction_fails_the_directory_only_if_the_disk_is_broken(
         before = log_dir.logs[TopicPartition("t", 0)].size
         failed: list[BaseException] = []
         monkeypatch.setattr(client.context.partitions, "fail_directory", lambda _, error: failed.append(error))
-        housekeeping = client.node._background_tasks
-        assert housekeeping is not None
+        background_tasks = client.node._background_tasks
+        assert background_tasks is not None
 
         def broken(*_: object) -> None:
             raise OSError(code, os.strerror(code))
 
         with monkeypatch.context() as patched:
             patched.setattr(cleaner, "sync_directory", broken)
-            await housekeeping.compact(log_dir)
+            await background_tasks.compact(log_dir)
         assert bool(failed) is fails
         assert not log_dir.uncleanable
         assert log_dir.logs[TopicPartition("t", 0)].size == before
-        await housekeeping.compact(log_dir)
+        await background_tasks.compact(log_dir)
         assert log_dir.logs[TopicPartition("t", 0)].size < before / 2
 
     with_broker(test, tmp_path)

@@ -1,4 +1,4 @@
-"""Share groups through dispatch: records are acquired, acknowledged, come back, and a restart knows what is done."""
+"""Share groups: records are acquired, acknowledged and released, and the state survives a restart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
-from tests.unit.broker.share_group_requests import Acks, fetch, got, only, prepare, produce, said
-from tests.unit.broker.transacting import at_clock
+from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.share_group_requests import (
+    Acks,
+    acknowledgements,
+    acquired,
+    fetch,
+    partition_data,
+    prepare,
+    produce,
+)
+from tests.unit.broker.transacting import with_manual_clock
 
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.deadline_queue import NEVER
@@ -53,57 +61,57 @@ ACCEPT, RELEASE = 1, 2
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69
 
 
-async def beat(client: Asker, epoch: int) -> ShareGroupHeartbeatResponse:
+async def heartbeat(client: BrokerClient, epoch: int) -> ShareGroupHeartbeatResponse:
     request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=["t"])
-    answer = await client.ask(request, 1)
-    assert answer.error_code == 0
-    return answer
+    response = await client.request(request, 1)
+    assert response.error_code == 0
+    return response
 
 
-async def acknowledge(client: Asker, epoch: int, acks: Acks, member: str = "m") -> str | None:
+async def acknowledge(client: BrokerClient, epoch: int, acks: Acks, member: str = "m") -> str | None:
     topic_id = client.context.image.topics["t"].id
-    partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=said(acks))
+    partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=acknowledgements(acks))
     topics = [AcknowledgeTopic(topic_id=topic_id, partitions=[partition])] if acks else []
     request = ShareAcknowledgeRequest(group_id="g", member_id=member, share_session_epoch=epoch, topics=topics)
-    answer = await client.ask(request, 1)
-    code = answer.error_code or (answer.responses[0].partitions[0].error_code if answer.responses else 0)
+    response = await client.request(request, 1)
+    code = response.error_code or (response.responses[0].partitions[0].error_code if response.responses else 0)
     return for_code(code).name if code else None
 
 
 def test_records_are_acquired_once_and_acknowledged(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         first = await fetch(client, 0)
-        data = only(first)
+        data = partition_data(first)
         assert data is not None
         assert data.records is not None
         assert [r.value for r in records(memoryview(data.records))] == [b"0", b"1", b"2", b"3", b"4"]
-        assert got(first) == [(0, 4, 1)]
+        assert acquired(first) == [(0, 4, 1)]
         assert first.acquisition_lock_timeout_ms == 30_000
-        assert got(await fetch(client, 0, "other")) == []
+        assert acquired(await fetch(client, 0, "other")) == []
         assert await acknowledge(client, 1, [(0, 2, ACCEPT), (3, 4, RELEASE)]) is None
-        assert got(await fetch(client, 1, "other")) == [(3, 4, 2)]
+        assert acquired(await fetch(client, 1, "other")) == [(3, 4, 2)]
         assert await acknowledge(client, 2, [(3, 3, ACCEPT)]) == "INVALID_RECORD_STATE"
 
     with_broker(test, tmp_path)
 
 
-def test_acknowledgements_come_with_the_next_fetch(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_share_fetch_carries_acknowledgements(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
-        assert got(await fetch(client, 0, max_records=2, share_acquire_mode=1)) == [(0, 1, 1)]
-        assert got(await fetch(client, 1, acks=[(0, 1, ACCEPT)], max_records=1)) == [(2, 4, 1)]
-        data = only(await fetch(client, 2, acks=[(0, 9, ACCEPT)]))
+        assert acquired(await fetch(client, 0, max_records=2, share_acquire_mode=1)) == [(0, 1, 1)]
+        assert acquired(await fetch(client, 1, acks=[(0, 1, ACCEPT)], max_records=1)) == [(2, 4, 1)]
+        data = partition_data(await fetch(client, 2, acks=[(0, 9, ACCEPT)]))
         assert data is not None
         assert for_code(data.acknowledge_error_code).name == "INVALID_REQUEST"
 
     with_broker(test, tmp_path)
 
 
-def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_share_fetch_waits_for_new_and_for_released_records(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client, 1)
-        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
         (stored,) = client.context.share_partitions._loaded.values()
 
         async def fetch_and_wait(epoch: int) -> asyncio.Future[ShareFetchResponse]:
@@ -114,36 +122,36 @@ def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) 
 
         waiting = await fetch_and_wait(0)
         assert await acknowledge(client, -1, []) is None  # the session ends, its record is free
-        assert got(await asyncio.wait_for(waiting, 5)) == [(0, 0, 2)]
+        assert acquired(await asyncio.wait_for(waiting, 5)) == [(0, 0, 2)]
         waiting = await fetch_and_wait(1)
         await produce(client, 1)
-        assert got(await asyncio.wait_for(waiting, 5)) == [(1, 1, 1)]
+        assert acquired(await asyncio.wait_for(waiting, 5)) == [(1, 1, 1)]
 
     with_broker(test, tmp_path)
 
 
-def test_records_come_back_when_the_time_is_over(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_records_are_released_when_their_acquisition_lock_expires(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client, 1)
-        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
         again = fetch(client, 0, "other", max_wait_ms=15_000)
-        assert got(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
+        assert acquired(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
 
     with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
 
 
-def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_group_configs_set_session_heartbeat_and_lock_timeouts(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client, 2)
-        times = (
+        timeouts = (
             ("session.timeout.ms", "50000"),
             ("heartbeat.interval.ms", "6000"),
             ("record.lock.duration.ms", "20000"),
         )
-        configs = [AlterableConfig(name=f"share.{name}", value=value) for name, value in times]
+        configs = [AlterableConfig(name=f"share.{name}", value=value) for name, value in timeouts]
         resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=configs)
-        await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert (await beat(client, 0)).heartbeat_interval_ms == 6000
+        await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert (await heartbeat(client, 0)).heartbeat_interval_ms == 6000
         assert client.context.groups.groups.share.configs.session_timeout_ms("g") == 50_000
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
         states = client.context.share_partitions
@@ -155,28 +163,28 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_once(tmp_path: Path) -> None:
-    async def test(client: Asker, clock: ManualClock) -> None:
+def test_each_acquisition_lock_expires_at_its_own_time_with_one_timer_per_partition(tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
         states = client.context.share_partitions
         await prepare(client, 1)
-        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
         clock.advance(20_000)
         await produce(client, 1)
-        assert got(await fetch(client, 1)) == [(1, 1, 1)]
+        assert acquired(await fetch(client, 1)) == [(1, 1, 1)]
         assert len(states._lock_timeouts._due) == 1
         (stored,) = states._loaded.values()
-        for milliseconds, back in ((11_000, 0), (20_000, 1)):
+        for milliseconds, released in ((11_000, 0), (20_000, 1)):
             clock.advance(milliseconds)
             states._lock_timeouts.expire()
-            assert stored.partition.slots[back].state is RecordState.AVAILABLE
-            assert stored.partition.next_expiry == (50 if back == 0 else NEVER)
+            assert stored.partition.slots[released].state is RecordState.AVAILABLE
+            assert stored.partition.next_expiry == (50 if released == 0 else NEVER)
         assert not states._lock_timeouts._due
 
-    at_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
+    with_manual_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
 
 
-def test_sessions_are_checked(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_share_session_epoch_and_limit_are_checked(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         assert for_code((await fetch(client, 1)).error_code).name == "SHARE_SESSION_NOT_FOUND"
         await fetch(client, 0)
@@ -187,55 +195,59 @@ def test_sessions_are_checked(tmp_path: Path) -> None:
     with_broker(test, tmp_path, group_share_max_share_sessions=1)
 
 
-def test_a_new_group_begins_at_the_end_where_nothing_else_is_set(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_new_group_starts_at_the_latest_offset_by_default(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
-        option = AlterableConfig(name="share.auto.offset.reset", config_operation=1, value=None)
-        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
-        await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert got(await fetch(client, 0)) == []
+        config = AlterableConfig(name="share.auto.offset.reset", config_operation=1, value=None)
+        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+        await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert acquired(await fetch(client, 0)) == []
         await produce(client, 1)
-        assert got(await fetch(client, 1)) == [(5, 5, 1)]
+        assert acquired(await fetch(client, 1)) == [(5, 5, 1)]
 
     with_broker(test, tmp_path)
 
 
-def test_a_restart_knows_what_is_done_and_who_was_a_member(tmp_path: Path) -> None:
-    async def first(client: Asker) -> None:
+def test_acknowledgements_and_members_survive_a_restart(tmp_path: Path) -> None:
+    async def first(client: BrokerClient) -> None:
         await prepare(client)
-        beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
-        assert (await client.ask(beat, 1)).member_epoch == 1
+        heartbeat = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+        )
+        assert (await client.request(heartbeat, 1)).member_epoch == 1
         await fetch(client, 0)
         assert await acknowledge(client, 1, [(0, 1, ACCEPT), (3, 3, ACCEPT)]) is None
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-        described = await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)
-        where = described.groups[0].topics[0].partitions[0]
-        assert (where.start_offset, where.lag, where.error_code) == (2, 2, 0)
-        assert got(await fetch(client, 0, "new")) == [(2, 2, 1), (4, 4, 1)]
-        (group,) = (await client.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups
+        described = await client.request(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)
+        partition = described.groups[0].topics[0].partitions[0]
+        assert (partition.start_offset, partition.lag, partition.error_code) == (2, 2, 0)
+        assert acquired(await fetch(client, 0, "new")) == [(2, 2, 1), (4, 4, 1)]
+        (group,) = (await client.request(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups
         assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 1, "simple")
         assert [t.topic_name for t in group.members[0].assignment.topic_partitions] == ["t"]
-        listed = (await client.ask(ListGroupsRequest(types_filter=["share"]), 5)).groups
+        listed = (await client.request(ListGroupsRequest(types_filter=["share"]), 5)).groups
         assert [(g.group_id, g.group_type, g.protocol_type) for g in listed] == [("g", "share", "share")]
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)
 
 
-def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_deletion_of_a_group_or_a_topic_removes_the_share_state(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         states = client.context.share_states
-        beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
-        await client.ask(beat, 1)
+        heartbeat = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+        )
+        await client.request(heartbeat, 1)
         await fetch(client, 0)
         delete = DeleteGroupsRequest(groups_names=["g"])
-        assert (await client.ask(delete, 2)).results[0].error_code == 68
-        beat.member_epoch = -1
-        await client.ask(beat, 1)
-        assert (await client.ask(delete, 2)).results[0].error_code == 0
+        assert (await client.request(delete, 2)).results[0].error_code == 68
+        heartbeat.member_epoch = -1
+        await client.request(heartbeat, 1)
+        assert (await client.request(delete, 2)).results[0].error_code == 0
         assert states._stored == {}
         await fetch(client, 0)
         await client.context.controller.topics.delete("t")
@@ -245,63 +257,63 @@ def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("missing", ["group_id", "member_id"])
-def test_group_and_member_have_to_be_named(tmp_path: Path, missing: str) -> None:
-    async def test(client: Asker) -> None:
+def test_share_fetch_without_group_or_member_id_is_invalid(tmp_path: Path, missing: str) -> None:
+    async def test(client: BrokerClient) -> None:
         fields: dict[str, Any] = {"group_id": "g", "member_id": "m", missing: None}
         request = ShareFetchRequest(**fields)
-        assert for_code((await client.ask(request, 1)).error_code).name == "INVALID_REQUEST"
+        assert for_code((await client.request(request, 1)).error_code).name == "INVALID_REQUEST"
 
     with_broker(test, tmp_path)
 
 
-def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: Path) -> None:
-    async def alter(client: Asker, start: int) -> tuple[int, list[int]]:
+def test_offsets_of_a_group_without_members_are_altered_and_deleted(tmp_path: Path) -> None:
+    async def alter(client: BrokerClient, start: int) -> tuple[int, list[int]]:
         partitions = [
             AlterShareGroupOffsetsRequestPartition(partition_index=p, start_offset=s) for p, s in ((0, start), (7, 0))
         ]
         topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=partitions)
-        answer = await client.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
-        codes = [p.error_code for t in answer.responses for p in t.partitions]
-        return answer.error_code, codes
+        response = await client.request(AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
+        codes = [p.error_code for t in response.responses for p in t.partitions]
+        return response.error_code, codes
 
-    async def forget(client: Asker) -> tuple[int, list[int]]:
+    async def delete_offsets(client: BrokerClient) -> tuple[int, list[int]]:
         topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ("t", "no")]
-        answer = await client.ask(DeleteShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
-        return answer.error_code, [t.error_code for t in answer.responses]
+        response = await client.request(DeleteShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
+        return response.error_code, [t.error_code for t in response.responses]
 
-    async def start(client: Asker) -> int:
+    async def start(client: BrokerClient) -> int:
         requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-        answer = await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 0)
-        return next((p.start_offset for t in answer.groups[0].topics for p in t.partitions), -1)
+        response = await client.request(DescribeShareGroupOffsetsRequest(groups=[requested]), 0)
+        return next((p.start_offset for t in response.groups[0].topics for p in t.partitions), -1)
 
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         await prepare(client)
-        assert (await forget(client))[0] == GROUP_ID_NOT_FOUND
+        assert (await delete_offsets(client))[0] == GROUP_ID_NOT_FOUND
         assert await alter(client, 1) == (0, [0, UNKNOWN_TOPIC])  # its first member will begin there
-        await beat(client, 0)
+        await heartbeat(client, 0)
         assert await start(client) == 1
         assert await alter(client, 1) == (NON_EMPTY_GROUP, [])
-        assert (await forget(client))[0] == NON_EMPTY_GROUP
-        await beat(client, -1)
+        assert (await delete_offsets(client))[0] == NON_EMPTY_GROUP
+        await heartbeat(client, -1)
         assert await alter(client, 99) == (0, [OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC])
         assert await alter(client, 3) == (0, [0, UNKNOWN_TOPIC])
         assert await start(client) == 3
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         assert await start(client) == 3
-        assert await forget(client) == (0, [0, UNKNOWN_TOPIC])
+        assert await delete_offsets(client) == (0, [0, UNKNOWN_TOPIC])
         assert await start(client) == -1
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)
 
 
-def test_a_member_that_has_not_read_yet_has_partitions_without_offsets(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_partition_that_was_not_fetched_yet_is_described_without_offsets(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
-        await beat(client, 0)
+        await heartbeat(client, 0)
         requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-        (group,) = (await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)).groups
+        (group,) = (await client.request(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)).groups
         assert [(p.partition_index, p.start_offset, p.lag, p.error_code) for p in group.topics[0].partitions] == [
             (0, -1, -1, 0)
         ]
@@ -309,14 +321,14 @@ def test_a_member_that_has_not_read_yet_has_partitions_without_offsets(tmp_path:
     with_broker(test, tmp_path)
 
 
-def test_a_closed_connection_ends_the_session_and_releases_its_records(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_closed_connection_ends_the_session_and_releases_its_records(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client, 1)
-        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
         for callback in client.connection.on_close:
             callback()
         assert len(client.context.share_sessions) == 0
         assert client.context.share_partitions.keys_of_group("g") == [], "offsets may be reset before a member returns"
-        assert got(await fetch(client, 0, "other")) == [(0, 0, 2)]
+        assert acquired(await fetch(client, 0, "other")) == [(0, 0, 2)]
 
     with_broker(test, tmp_path)

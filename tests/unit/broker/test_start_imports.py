@@ -1,11 +1,11 @@
-"""What a standalone broker loads before its first request: start time and idle memory are mostly modules."""
+"""The modules that a standalone broker loads before its first request, which cost most of its start time and memory."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 MAX_MODULES = 164
-"""Of Ottla, packages included. A start with more is slower: load what only some brokers need where they need it."""
+"""Modules of Ottla, packages included. A start with more is slower: import lazily what only some brokers need."""
 NOT_NEEDED = (
     "ottla.broker.handlers",  # loaded with the first request of their API
     "ottla.broker.security.sasl",

@@ -1,4 +1,4 @@
-"""The rights that requests of topics, records, configs and the cluster require, and the errors without them."""
+"""The ACLs that requests for topics, records, configs and the cluster require, and the errors without them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.unit.broker.allowing import (
     ADMIN,
     ALICE,
     AUTHORIZATION_CODES,
-    CLUSTER_REFUSED,
-    GROUP_REFUSED,
-    TOPIC_REFUSED,
-    TRANSACTIONAL_ID_REFUSED,
+    CLUSTER_AUTHORIZATION_FAILED,
+    GROUP_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     allow,
-    be,
+    allow_only,
+    authenticate_as,
     codes,
-    only,
-    with_rules,
+    with_authorizer,
 )
-from tests.unit.broker.asking import Asker, batch, with_broker
-from tests.unit.broker.filled_requests import MISSING, MISSING_ID, THERE, About, fill, prepare
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.filled_requests import EXISTING, MISSING, MISSING_ID, Target, fill, prepare
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce_request, values
-from tests.unit.broker.transacting import Transactor, find_coordinator
+from tests.unit.broker.transacting import TransactionalProducer, find_coordinator
 
 from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.model import ACLOperation, TopicPartition
@@ -66,7 +66,7 @@ ON_TOPICS = {
     "IncrementalAlterConfigs": (ALTER_CONFIGS,),
     "DescribeProducers": (READ,),
 }
-"""Each of these is enough for a topic, and implies what else is needed for it."""
+"""Operations of which each suffices for a topic, as it implies the others that are required."""
 ON_CLUSTER = {
     "CreateTopics": (CREATE,),
     "DeleteTopics": (DELETE,),
@@ -90,174 +90,194 @@ ON_CLUSTER = {
     "AlterPartition": (CLUSTER_ACTION,),
     "AllocateProducerIds": (CLUSTER_ACTION,),
 }
-"""Each of these is enough for the cluster."""
+"""Operations of which each suffices for the cluster."""
 
 
-def enough() -> Iterator[tuple[str, ACL]]:
+def sufficient_acls() -> Iterator[tuple[str, ACL]]:
     for name, operations in ON_TOPICS.items():
-        yield from ((name, allow(operation, TOPIC, THERE)) for operation in operations)
+        yield from ((name, allow(operation, TOPIC, EXISTING)) for operation in operations)
     for name, operations in ON_CLUSTER.items():
         yield from ((name, allow(operation, CLUSTER)) for operation in operations)
 
 
 @pytest.mark.parametrize(
-    ("name", "rule"), list(enough()), ids=lambda v: v if isinstance(v, str) else f"{v.operation.name}-{v[4][0].name}"
+    ("name", "acl"),
+    list(sufficient_acls()),
+    ids=lambda v: v if isinstance(v, str) else f"{v.operation.name}-{v[4][0].name}",
 )
-def test_one_rule_is_enough(name: str, rule: ACL, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_one_sufficient_acl_authorizes_the_request(name: str, acl: ACL, tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         topic_id = await prepare(client)
         kind = BY_NAME[name].request
-        only(client, rule)
-        request = fill(kind, kind.VERSIONS[-1], About(THERE, topic_id))
-        assert not codes(await client.ask(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        allow_only(client, acl)
+        request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
+        assert not codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
 
-    with_rules(test, tmp_path)
-
-
-def names(answer: Any) -> list[str]:
-    return sorted(topic.name for topic in answer.topics)
+    with_authorizer(test, tmp_path)
 
 
-def reported(answer: Any) -> list[tuple[str | None, int]]:
-    """Of each topic its name and error."""
-    return [(topic.name, topic.error_code) for topic in answer.topics]
+def names(response: Any) -> list[str]:
+    return sorted(topic.name for topic in response.topics)
 
 
-def asking(*topics: str, **more: Any) -> MetadataRequest:
+def names_and_errors(response: Any) -> list[tuple[str | None, int]]:
+    """Return the name and the error code of each topic."""
+    return [(topic.name, topic.error_code) for topic in response.topics]
+
+
+def metadata_request(*topics: str, **more: Any) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], **more)
 
 
 @pytest.mark.parametrize("version", [0, 1, 13])
-def test_metadata_of_all_topics_leaves_out_what_may_not_be_described(version: int, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_metadata_of_all_topics_omits_unauthorized_topics(version: int, tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         for name in "abc":
             await create(client, name)
-        only(client, allow(READ, TOPIC, "a"), allow(WRITE, TOPIC, "c"))
-        assert names(await client.ask(MetadataRequest(topics=None if version else []), version)) == ["a", "c"]
+        allow_only(client, allow(READ, TOPIC, "a"), allow(WRITE, TOPIC, "c"))
+        assert names(await client.request(MetadataRequest(topics=None if version else []), version)) == ["a", "c"]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_pages_of_topics_neither_show_nor_name_what_may_not_be_described(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_describe_topic_partitions_omits_unauthorized_topics_in_pages_and_cursors(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         for name in "abcd":
             await create(client, name)
-        only(client, allow(READ, TOPIC, "a"), allow(READ, TOPIC, "c"))
-        page = await client.ask(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1), 0)
+        allow_only(client, allow(READ, TOPIC, "a"), allow(READ, TOPIC, "c"))
+        page = await client.request(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1), 0)
         assert page.next_cursor is not None
         assert (names(page), page.next_cursor.topic_name) == (["a"], "c")
         request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1, cursor=page.next_cursor)
-        page = await client.ask(request, 0)
+        page = await client.request(request, 0)
         assert (names(page), page.next_cursor) == (["c"], None)
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("rules", "code", "made"),
+    ("acls", "code", "created"),
     [
-        ((), TOPIC_REFUSED, False),
-        ((allow(CREATE, TOPIC, "new"),), TOPIC_REFUSED, False),
-        ((allow(CREATE, CLUSTER),), TOPIC_REFUSED, False),
-        ((allow(DESCRIBE, TOPIC, "new"),), TOPIC_REFUSED, False),
+        ((), TOPIC_AUTHORIZATION_FAILED, False),
+        ((allow(CREATE, TOPIC, "new"),), TOPIC_AUTHORIZATION_FAILED, False),
+        ((allow(CREATE, CLUSTER),), TOPIC_AUTHORIZATION_FAILED, False),
+        ((allow(DESCRIBE, TOPIC, "new"),), TOPIC_AUTHORIZATION_FAILED, False),
         ((allow(DESCRIBE, TOPIC, "new"), allow(CREATE, TOPIC, "new")), UNKNOWN_TOPIC, True),
         ((allow(WRITE, TOPIC, "new"), allow(CREATE, CLUSTER)), UNKNOWN_TOPIC, True),
     ],
 )
-def test_a_topic_is_created_by_asking_for_it_where_that_is_allowed(
-    rules: tuple[ACL, ...], code: int, made: bool, tmp_path: Path
+def test_metadata_auto_creates_a_topic_only_with_describe_and_create(
+    acls: tuple[ACL, ...], code: int, created: bool, tmp_path: Path
 ) -> None:
-    async def test(client: Asker) -> None:
-        only(client, *rules)
-        assert reported(await client.ask(asking("new", allow_auto_topic_creation=True), 13)) == [("new", code)]
-        assert ("new" in client.context.image.topics) is made
+    async def test(client: BrokerClient) -> None:
+        allow_only(client, *acls)
+        assert names_and_errors(await client.request(metadata_request("new", allow_auto_topic_creation=True), 13)) == [
+            ("new", code)
+        ]
+        assert ("new" in client.context.image.topics) is created
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 def test_without_auto_creation_missing_topics_are_reported_only_with_describe(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        only(client, allow(DESCRIBE, TOPIC, "new"))
-        request = asking("new", "other", allow_auto_topic_creation=False)
-        assert reported(await client.ask(request, 13)) == [("new", UNKNOWN_TOPIC), ("other", TOPIC_REFUSED)]
+    async def test(client: BrokerClient) -> None:
+        allow_only(client, allow(DESCRIBE, TOPIC, "new"))
+        request = metadata_request("new", "other", allow_auto_topic_creation=False)
+        assert names_and_errors(await client.request(request, 13)) == [
+            ("new", UNKNOWN_TOPIC),
+            ("other", TOPIC_AUTHORIZATION_FAILED),
+        ]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 def test_metadata_by_id_hides_names_without_describe(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "a")
         topic_id = client.context.image.topics["a"].id
         request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=i) for i in (topic_id, MISSING_ID)])
-        only(client)
-        assert reported(await client.ask(request, 13)) == [(None, TOPIC_REFUSED), (None, UNKNOWN_TOPIC_ID)]
-        only(client, allow(DESCRIBE, TOPIC, "a"))
-        assert reported(await client.ask(request, 13)) == [("a", 0), (None, UNKNOWN_TOPIC_ID)]
+        allow_only(client)
+        assert names_and_errors(await client.request(request, 13)) == [
+            (None, TOPIC_AUTHORIZATION_FAILED),
+            (None, UNKNOWN_TOPIC_ID),
+        ]
+        allow_only(client, allow(DESCRIBE, TOPIC, "a"))
+        assert names_and_errors(await client.request(request, 13)) == [("a", 0), (None, UNKNOWN_TOPIC_ID)]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_topics_by_id_are_refused_in_versions_whose_answers_need_a_name(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_metadata_by_id_is_rejected_in_versions_that_require_a_name(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "a")
         request = MetadataRequest(topics=[MetadataRequestTopic(name="", topic_id=client.context.image.topics["a"].id)])
         invalid_request = 42
-        assert reported(await client.ask(request, 10)) == [("", invalid_request)]
+        assert names_and_errors(await client.request(request, 10)) == [("", invalid_request)]
 
     with_broker(test, tmp_path)
 
 
 def test_created_topic_returns_configs_only_with_describe_configs(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        only(client, allow(CREATE, TOPIC, "a"), allow(CREATE, TOPIC, "b"), allow(DESCRIBE_CONFIGS, TOPIC, "b"))
+    async def test(client: BrokerClient) -> None:
+        allow_only(client, allow(CREATE, TOPIC, "a"), allow(CREATE, TOPIC, "b"), allow(DESCRIBE_CONFIGS, TOPIC, "b"))
         new_topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "abc"]
-        a, b, c = (await client.ask(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)).topics
-        assert (a.error_code, a.topic_config_error_code, a.num_partitions, a.configs) == (0, TOPIC_REFUSED, -1, [])
+        a, b, c = (await client.request(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)).topics
+        assert (a.error_code, a.topic_config_error_code, a.num_partitions, a.configs) == (
+            0,
+            TOPIC_AUTHORIZATION_FAILED,
+            -1,
+            [],
+        )
         assert (b.error_code, b.topic_config_error_code, b.num_partitions, bool(b.configs)) == (0, 0, 2, True)
-        assert (c.error_code, c.topic_config_error_code, c.num_partitions) == (TOPIC_REFUSED, 0, -1)
+        assert (c.error_code, c.topic_config_error_code, c.num_partitions) == (TOPIC_AUTHORIZATION_FAILED, 0, -1)
         assert sorted(client.context.image.topics) == ["a", "b"]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-DENIED = allow(DESCRIBE, TOPIC, THERE)._replace(permission_type=ACLPermissionType.DENY)
+DENIED = allow(DESCRIBE, TOPIC, EXISTING)._replace(permission_type=ACLPermissionType.DENY)
 
 
 @pytest.mark.parametrize(
-    ("rules", "by_name", "missing", "by_id"),
+    ("acls", "by_name", "missing", "by_id"),
     [
-        ((), TOPIC_REFUSED, TOPIC_REFUSED, (None, TOPIC_REFUSED)),
-        ((allow(DESCRIBE, TOPIC, "*"),), TOPIC_REFUSED, UNKNOWN_TOPIC, (THERE, TOPIC_REFUSED)),
-        ((allow(DELETE, TOPIC, "*"),), 0, UNKNOWN_TOPIC, (THERE, 0)),
-        ((allow(DELETE, CLUSTER),), 0, UNKNOWN_TOPIC, (THERE, 0)),
-        ((allow(DELETE, TOPIC, THERE), DENIED), TOPIC_REFUSED, TOPIC_REFUSED, (None, 0)),
+        ((), TOPIC_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, (None, TOPIC_AUTHORIZATION_FAILED)),
+        (
+            (allow(DESCRIBE, TOPIC, "*"),),
+            TOPIC_AUTHORIZATION_FAILED,
+            UNKNOWN_TOPIC,
+            (EXISTING, TOPIC_AUTHORIZATION_FAILED),
+        ),
+        ((allow(DELETE, TOPIC, "*"),), 0, UNKNOWN_TOPIC, (EXISTING, 0)),
+        ((allow(DELETE, CLUSTER),), 0, UNKNOWN_TOPIC, (EXISTING, 0)),
+        ((allow(DELETE, TOPIC, EXISTING), DENIED), TOPIC_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, (None, 0)),
     ],
 )
-def test_topics_are_deleted_where_that_is_allowed(
-    rules: tuple[ACL, ...], by_name: int, missing: int, by_id: tuple[str | None, int], tmp_path: Path
+def test_delete_topics_requires_delete_and_hides_names_without_describe(
+    acls: tuple[ACL, ...], by_name: int, missing: int, by_id: tuple[str | None, int], tmp_path: Path
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         async def delete(name: str | None, topic_id: Any = ZERO_UUID) -> Any:
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=topic_id)], timeout_ms=1000)
-            return (await client.ask(request, 6)).responses[0]
+            return (await client.request(request, 6)).responses[0]
 
         for first in ("name", "id"):
-            be(client, ADMIN)
-            if THERE not in client.context.image.topics:
-                await create(client, THERE)
-            topic_id = client.context.image.topics[THERE].id
-            only(client, *rules)
+            authenticate_as(client, ADMIN)
+            if EXISTING not in client.context.image.topics:
+                await create(client, EXISTING)
+            topic_id = client.context.image.topics[EXISTING].id
+            allow_only(client, *acls)
             assert (await delete(MISSING)).error_code == missing
             if first == "name":
-                answer = await delete(THERE)
-                assert answer.error_code == by_name
-                assert (answer.topic_id == ZERO_UUID) is bool(by_name)
+                response = await delete(EXISTING)
+                assert response.error_code == by_name
+                assert (response.topic_id == ZERO_UUID) is bool(by_name)
             else:
-                answer = await delete(None, topic_id)
-                assert (answer.name, answer.error_code) == by_id
-            assert (THERE in client.context.image.topics) is bool(answer.error_code)
+                response = await delete(None, topic_id)
+                assert (response.name, response.error_code) == by_id
+            assert (EXISTING in client.context.image.topics) is bool(response.error_code)
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 def two_topics(data: bytearray, **more: Any) -> ProduceRequest:
@@ -266,179 +286,183 @@ def two_topics(data: bytearray, **more: Any) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics, **more)
 
 
-def written(client: Asker, *topics: str) -> list[int]:
-    """How many records each topic has."""
+def record_counts(client: BrokerClient, *topics: str) -> list[int]:
+    """Return the number of records of each topic."""
     actual = [client.context.partitions.get_leader(TopicPartition(name, 0)) for name in topics]
     return [partition.log.log_end_offset for partition in actual if partition is not None]
 
 
-def test_what_may_be_written_is_written_and_the_rest_refused(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_produce_appends_to_authorized_topics_and_rejects_the_others(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "a")
         await create(client, "b")
-        only(client, allow(WRITE, TOPIC, "b"), allow(READ, TOPIC, "a"))
-        answer = await client.ask(two_topics(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0)), 12)
-        assert [t.partition_responses[0].error_code for t in answer.responses] == [TOPIC_REFUSED, 0]
-        assert written(client, "a", "b") == [0, 1]
+        allow_only(client, allow(WRITE, TOPIC, "b"), allow(READ, TOPIC, "a"))
+        response = await client.request(two_topics(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0)), 12)
+        assert [t.partition_responses[0].error_code for t in response.responses] == [TOPIC_AUTHORIZATION_FAILED, 0]
+        assert record_counts(client, "a", "b") == [0, 1]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_a_refused_request_without_acknowledgement_closes_the_connection(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_denied_produce_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        only(client)
+        allow_only(client)
         with pytest.raises(CloseConnectionError):
             client.send(produce_request(batch(b"a"), acks=0), 9)
         request = produce_request(batch(b"a", transactional=True), acks=0)
         with pytest.raises(CloseConnectionError):
             client.send(request, 9)
-        assert written(client, "t") == [0]
+        assert record_counts(client, "t") == [0]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
 WRITES_TX = allow(WRITE, ResourceType.TRANSACTIONAL_ID, "tx")
 
 
 @pytest.mark.parametrize("newer", [False, True])
-def test_a_transaction_needs_its_id_and_its_topics(newer: bool, tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_transaction_requires_write_on_its_transactional_id_and_topics(newer: bool, tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "a")
         await find_coordinator(client)
-        producer, a = Transactor(client, newer=newer), TopicPartition("a", 0)
+        producer, a = TransactionalProducer(client, newer=newer), TopicPartition("a", 0)
         assert await producer.init() == 0
-        only(client, allow(WRITE, TOPIC, "a"))
-        assert (await producer.write(a, b"v")).error_code == TRANSACTIONAL_ID_REFUSED
-        only(client, WRITES_TX)
-        assert await producer.send(a, b"v") == TOPIC_REFUSED
-        assert (await producer.write(a, b"v")).error_code == TOPIC_REFUSED
-        be(client, ADMIN)
-        described = await client.ask(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)
-        assert described.transaction_states[0].topics == []  # nothing has joined it
-        only(client, WRITES_TX, allow(WRITE, TOPIC, "a"))
+        allow_only(client, allow(WRITE, TOPIC, "a"))
+        assert (await producer.write(a, b"v")).error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        allow_only(client, WRITES_TX)
+        assert await producer.send(a, b"v") == TOPIC_AUTHORIZATION_FAILED
+        assert (await producer.write(a, b"v")).error_code == TOPIC_AUTHORIZATION_FAILED
+        authenticate_as(client, ADMIN)
+        described = await client.request(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)
+        assert described.transaction_states[0].topics == []  # no partition was added
+        allow_only(client, WRITES_TX, allow(WRITE, TOPIC, "a"))
         assert await producer.send(a, b"v") == 0
         assert await producer.end() == 0
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_of_a_request_with_a_transactional_batch_nothing_is_taken_without_its_id(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_transactional_produce_without_write_on_its_id_appends_nothing(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "a")
         await create(client, "b")
-        only(client, allow(WRITE, TOPIC, "*"))
+        allow_only(client, allow(WRITE, TOPIC, "*"))
         request = two_topics(batch(b"v"), transactional_id="tx")
         request.topic_data[1].partition_data = [
             PartitionProduceData(index=0, records=batch(b"v", producer_id=7, producer_epoch=0, transactional=True))
         ]
         for transactional_id in ("tx", None):
             request.transactional_id = transactional_id
-            assert codes(await client.ask(request, 11)) == {TRANSACTIONAL_ID_REFUSED}
-        assert written(client, "a", "b") == [0, 0]
+            assert codes(await client.request(request, 11)) == {TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        assert record_counts(client, "a", "b") == [0, 0]
         request.topic_data.pop()
-        assert not codes(await client.ask(request, 11))  # the id is of no use there
+        assert not codes(await client.request(request, 11))  # without a transactional batch the id is not authorized
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_no_transactional_batch_hides_behind_another_one(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_transactional_batch_behind_another_batch_is_authorized_too(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
-        only(client, allow(WRITE, TOPIC, "t"))
+        allow_only(client, allow(WRITE, TOPIC, "t"))
         hidden = batch(b"a") + batch(b"b", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        assert codes(await client.ask(produce_request(hidden), 2)) == {TRANSACTIONAL_ID_REFUSED}
-        assert written(client, "t") == [0]
+        assert codes(await client.request(produce_request(hidden), 2)) == {TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        assert record_counts(client, "t") == [0]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_a_session_obeys_rules_as_they_are_now(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_fetch_session_applies_the_current_acls(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        await client.ask(produce_request(batch(b"v")), 9)
+        await client.request(produce_request(batch(b"v")), 9)
         reads = allow(READ, TOPIC, "t")
-        only(client, reads)
-        opened = await client.ask(fetch_request(session_epoch=0), 12)
+        allow_only(client, reads)
+        opened = await client.request(fetch_request(session_epoch=0), 12)
         assert values(opened) == [b"v"]
-        for epoch, rules, code in ((1, (), TOPIC_REFUSED), (2, (), TOPIC_REFUSED), (3, (reads,), 0)):
-            only(client, *rules)
+        for epoch, acls, code in (
+            (1, (), TOPIC_AUTHORIZATION_FAILED),
+            (2, (), TOPIC_AUTHORIZATION_FAILED),
+            (3, (reads,), 0),
+        ):
+            allow_only(client, *acls)
             next_request = fetch_request(session_id=opened.session_id, session_epoch=epoch)
             next_request.topics = []
-            (topic,) = (await client.ask(next_request, 12)).responses
+            (topic,) = (await client.request(next_request, 12)).responses
             assert [(p.error_code, bool(p.records)) for p in topic.partitions] == [(code, code == 0)]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_followers_act_for_the_cluster(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_follower_fetch_requires_cluster_action(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        only(client, allow(READ, TOPIC, "t"))
+        allow_only(client, allow(READ, TOPIC, "t"))
         request = fetch_request(replica_id=1)
-        assert codes(await client.ask(request, 12)) == {TOPIC_REFUSED}
-        request.replica_id = -2  # a consumer that compares replicas
-        assert not codes(await client.ask(request, 12))
-        only(client, allow(CLUSTER_ACTION, CLUSTER))
-        assert codes(await client.ask(request, 12)) == {TOPIC_REFUSED}
-        assert not codes(await client.ask(fetch_request(replica_id=1), 12)) & AUTHORIZATION_CODES
-        assert codes(await client.ask(fetch_request(), 12)) == {TOPIC_REFUSED}
+        assert codes(await client.request(request, 12)) == {TOPIC_AUTHORIZATION_FAILED}
+        request.replica_id = -2  # the replica verification tool, a consumer
+        assert not codes(await client.request(request, 12))
+        allow_only(client, allow(CLUSTER_ACTION, CLUSTER))
+        assert codes(await client.request(request, 12)) == {TOPIC_AUTHORIZATION_FAILED}
+        assert not codes(await client.request(fetch_request(replica_id=1), 12)) & AUTHORIZATION_CODES
+        assert codes(await client.request(fetch_request(), 12)) == {TOPIC_AUTHORIZATION_FAILED}
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_a_follower_that_has_all_is_refused_as_well_when_it_may_no_longer_follow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test(client: Asker) -> None:
+def test_caught_up_follower_is_denied_once_its_acl_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
-        only(client, allow(CLUSTER_ACTION, CLUSTER))
-        opened = await client.ask(fetch_request(replica_id=1, session_epoch=0), 12)
+        allow_only(client, allow(CLUSTER_ACTION, CLUSTER))
+        opened = await client.request(fetch_request(replica_id=1, session_epoch=0), 12)
         monkeypatch.setattr(CachedPartition, "is_quiet", lambda *_: True)
-        only(client)
+        allow_only(client)
         request = fetch_request(replica_id=1, session_id=opened.session_id, session_epoch=1)
         request.topics = []
-        assert codes(await client.ask(request, 12)) == {TOPIC_REFUSED}
+        assert codes(await client.request(request, 12)) == {TOPIC_AUTHORIZATION_FAILED}
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-KINDS = {2: (TOPIC, "t", TOPIC_REFUSED), 32: (GROUP, "g", GROUP_REFUSED)}
+KINDS = {2: (TOPIC, "t", TOPIC_AUTHORIZATION_FAILED), 32: (GROUP, "g", GROUP_AUTHORIZATION_FAILED)}
 OF_CLUSTER = {4: "0", 8: "0", 16: "subscription"}
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OF_CLUSTER])
-def test_options_are_ruled_with_their_resource_or_the_cluster(kind: int, tmp_path: Path) -> None:
-    rights, name, refused = KINDS.get(kind) or (CLUSTER, OF_CLUSTER[kind], CLUSTER_REFUSED)
+def test_config_requests_require_acls_on_their_resource_or_the_cluster(kind: int, tmp_path: Path) -> None:
+    required_type, name, denied = KINDS.get(kind) or (CLUSTER, OF_CLUSTER[kind], CLUSTER_AUTHORIZATION_FAILED)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client)
         described = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
         describe = DescribeConfigsRequest(resources=[described])
         unchanged = AlterableConfig(name="x", config_operation=1, value=None)
         changed = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[unchanged])
         alter = IncrementalAlterConfigsRequest(resources=[changed], validate_only=True)
-        everything = [allow(ACLOperation.ALL, k, "*") for k in (TOPIC, GROUP, CLUSTER) if k is not rights]
-        only(client, *everything)
-        assert codes(await client.ask(describe, 4)) == codes(await client.ask(alter, 1)) == {refused}
-        of_it = (rights,) if rights is CLUSTER else (rights, name)
-        only(client, allow(DESCRIBE_CONFIGS, *of_it))
-        assert codes(await client.ask(describe, 4)) == set()
-        assert codes(await client.ask(alter, 1)) == {refused}
-        only(client, allow(ALTER_CONFIGS, *of_it))
-        assert codes(await client.ask(describe, 4)) == codes(await client.ask(alter, 1)) == set()
+        everything = [allow(ACLOperation.ALL, k, "*") for k in (TOPIC, GROUP, CLUSTER) if k is not required_type]
+        allow_only(client, *everything)
+        assert codes(await client.request(describe, 4)) == codes(await client.request(alter, 1)) == {denied}
+        target = (required_type,) if required_type is CLUSTER else (required_type, name)
+        allow_only(client, allow(DESCRIBE_CONFIGS, *target))
+        assert codes(await client.request(describe, 4)) == set()
+        assert codes(await client.request(alter, 1)) == {denied}
+        allow_only(client, allow(ALTER_CONFIGS, *target))
+        assert codes(await client.request(describe, 4)) == codes(await client.request(alter, 1)) == set()
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)
 
 
-def test_a_refusal_is_logged_with_who_and_what(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Asker) -> None:
-        only(client)
+def test_denial_is_logged_with_principal_operation_and_resource(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(client: BrokerClient) -> None:
+        allow_only(client)
         with caplog.at_level("INFO", "ottla.authorizer"):
-            await client.ask(produce_request(batch(b"a"), "secret"), 9)
+            await client.request(produce_request(batch(b"a"), "secret"), 9)
         assert [record.message for record in caplog.records if record.name == "ottla.authorizer"] == [
             f"Denied WRITE on TOPIC secret to User:{ALICE} from 127.0.0.1; to allow it: "
             f"ottla acls --add --allow-principal User:{ALICE} --operation Write --topic secret"
         ]
 
-    with_rules(test, tmp_path)
+    with_authorizer(test, tmp_path)

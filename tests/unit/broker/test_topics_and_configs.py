@@ -1,4 +1,4 @@
-"""Topics and their options through dispatch."""
+"""Topics and their configs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.cluster.broker.registration import Registration
 from ottla.cluster.controller.controller import Controller
@@ -63,92 +63,94 @@ def topic(name: str, partitions: int = -1, replicas: int = -1, **more: object) -
         (topic("th.ere_2"), 17),
     ],
 )
-def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, creatable: CreatableTopic, code: int) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("there"), topic("th_ere.2")], timeout_ms=1000), 7)
-        answer = (await client.ask(CreateTopicsRequest(topics=[creatable], timeout_ms=1000), 7)).topics[0]
-        assert answer.error_code == code, answer
-        assert (answer.error_message is None) == (code == 0)
+def test_topic_is_created_or_rejected_with_kafkas_error(tmp_path: Path, creatable: CreatableTopic, code: int) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("there"), topic("th_ere.2")], timeout_ms=1000), 7)
+        response = (await client.request(CreateTopicsRequest(topics=[creatable], timeout_ms=1000), 7)).topics[0]
+        assert response.error_code == code, response
+        assert (response.error_message is None) == (code == 0)
         assert (creatable.name in client.context.image.topics) == (code in (0, 36))
 
     with_broker(test, tmp_path)
 
 
-def test_validate_only_makes_nothing(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_validate_only_creates_no_topic(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         request = CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000, validate_only=True)
-        assert (await client.ask(request, 5)).topics[0].num_partitions == 2
+        assert (await client.request(request, 5)).topics[0].num_partitions == 2
         assert not client.context.image.topics
 
     with_broker(test, tmp_path)
 
 
-def test_metadata_creates_an_unknown_topic_where_both_sides_allow_it(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        expected = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-        assert (await client.ask(expected, 12)).topics[0].error_code == 3
-        expected.allow_auto_topic_creation = True
-        first = (await client.ask(expected, 12)).topics[0]
-        assert (first.error_code, first.partitions) == (3, [])  # as with Kafka: it is there when asked for again
-        actual = (await client.ask(expected, 12)).topics[0]
+def test_metadata_auto_creates_a_topic_if_client_and_broker_allow_it(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+        assert (await client.request(request, 12)).topics[0].error_code == 3
+        request.allow_auto_topic_creation = True
+        first = (await client.request(request, 12)).topics[0]
+        assert (first.error_code, first.partitions) == (3, [])  # as in Kafka, the next request returns it
+        actual = (await client.request(request, 12)).topics[0]
         assert (actual.error_code, len(actual.partitions)) == (0, 4)
         assert actual.topic_id == client.context.image.topics["t"].id
         by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=actual.topic_id)])
-        assert (await client.ask(by_id, 12)).topics[0].name == "t"
+        assert (await client.request(by_id, 12)).topics[0].name == "t"
 
     with_broker(test, tmp_path, num_partitions=4)
 
 
-def test_metadata_leaves_a_topic_unknown_where_the_broker_may_not_create_it(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
-        assert answer.topics[0].error_code == 3
+def test_metadata_does_not_create_a_topic_if_the_broker_forbids_it(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        response = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        assert response.topics[0].error_code == 3
 
     with_broker(test, tmp_path, auto_create_topics_enable="false")
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_of_all_topics_in_every_version(tmp_path: Path, version: int) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("a"), topic("b")], timeout_ms=1000), 7)
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("a"), topic("b")], timeout_ms=1000), 7)
         everything = MetadataRequest(topics=[] if version == 0 else None)
-        answer = await client.ask(everything, version)
-        assert {t.name for t in answer.topics} == {"a", "b"}
-        assert answer.brokers[0].port == client.node.endpoints[0].port
+        response = await client.request(everything, version)
+        assert {t.name for t in response.topics} == {"a", "b"}
+        assert response.brokers[0].port == client.node.endpoints[0].port
 
     with_broker(test, tmp_path)
 
 
-def test_a_deleted_topic_is_gone_and_may_come_back_empty(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
-        assert (await client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1), 5)).responses[
+def test_deleted_topic_can_be_created_again(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.request(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1), 5)).responses[
             1
         ].error_code == 3
         assert not client.context.image.topics
         assert not list(tmp_path.glob("t-0"))
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         assert (tmp_path / "t-0").is_dir()
 
     with_broker(test, tmp_path)
 
 
-def test_deletion_may_be_forbidden(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
-        assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)).responses[0].error_code == 73
+def test_topic_deletion_can_be_disabled(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)).responses[
+            0
+        ].error_code == 73
 
     with_broker(test, tmp_path, delete_topic_enable="false")
 
 
-def test_partitions_grow_and_never_shrink(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
+def test_partition_count_can_only_be_increased(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
         for count, code in ((5, 0), (5, 37), (1, 37)):
             request = CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name="t", count=count, assignments=None)], timeout_ms=1
             )
-            assert (await client.ask(request, 3)).results[0].error_code == code
+            assert (await client.request(request, 3)).results[0].error_code == code
         assert len(client.context.image.topics["t"].partitions) == 5
         assert (tmp_path / "t-4").is_dir()
 
@@ -161,51 +163,51 @@ def more(count: int, *assignments: list[int]) -> CreatePartitionsRequest:
     return CreatePartitionsRequest(topics=[request], timeout_ms=1)
 
 
-def test_partitions_asked_for_twice_at_the_same_time_are_added_once(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
-        answers = await asyncio.gather(client.ask(more(5), 3), client.ask(more(5), 3))
-        assert sorted(answer.results[0].error_code for answer in answers) == [0, 37]
+def test_concurrent_create_partitions_requests_add_them_once(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
+        responses = await asyncio.gather(client.request(more(5), 3), client.request(more(5), 3))
+        assert sorted(response.results[0].error_code for response in responses) == [0, 37]
         assert len(client.context.image.topics["t"].partitions) == 5
 
     with_broker(test, tmp_path)
 
 
-def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_replicas(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
-        assert (await client.ask(more(2, [0, 1]), 3)).results[0].error_code == 39
+def test_create_partitions_is_rejected_during_a_reassignment_or_with_other_replica_count(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.request(more(2, [0, 1]), 3)).results[0].error_code == 39
         existing = client.context.image.topics["t"]
         moving = replace(existing, partitions=(replace(existing.partitions[0], adding=(1,)),))
         await client.context.metadata_cache.update(lambda image: image.with_topics({"t": moving}))
-        assert (await client.ask(more(2), 3)).results[0].error_code == 60
+        assert (await client.request(more(2), 3)).results[0].error_code == 60
 
     with_broker(test, tmp_path)
 
 
 def test_invalid_configs_in_the_metadata_store_do_not_keep_topics_offline(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         new_topics = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
-        await client.ask(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)
+        await client.request(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)
         await client.context.config_store.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
         actual = client.context.partitions.get(TopicPartition("t", 0))
         assert actual is not None
         assert (actual.log.config.retention_ms, actual.log.config.segment_bytes) == (7 * 86_400_000, 100)
 
-    async def again(client: Asker) -> None:
+    async def after_restart(client: BrokerClient) -> None:
         assert len(client.context.partitions) == 2
 
     with_broker(test, tmp_path)
-    with_broker(again, tmp_path)
+    with_broker(after_restart, tmp_path)
 
 
-def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
-    async def first(client: Asker) -> None:
+def test_topics_and_their_configs_survive_a_restart(tmp_path: Path) -> None:
+    async def first(client: BrokerClient) -> None:
         request = topic("t", 3, configs=[CreatableTopicConfig(name="retention.ms", value="1000")])
-        await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
+        await client.request(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
         ids.append(client.context.image.topics["t"].id)
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         actual = client.context.image.topics["t"]
         assert (actual.id, len(actual.partitions), actual.configs) == (ids[0], 3, {"retention.ms": "1000"})
         assert actual.partitions[0].leader_epoch == 1
@@ -216,20 +218,20 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     with_broker(second, tmp_path)
 
 
-def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> None:
-    async def describe(client: Asker) -> dict[str, tuple[str | None, int]]:
+def test_topic_configs_are_described_with_their_source_and_altered(tmp_path: Path) -> None:
+    async def describe(client: BrokerClient) -> dict[str, tuple[str | None, int]]:
         requested = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-        actual = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0]
+        actual = (await client.request(DescribeConfigsRequest(resources=[requested]), 4)).results[0]
         assert actual.error_code == 0
         return {c.name: (c.value, c.config_source) for c in actual.configs}
 
-    async def change(client: Asker, name: str, operation: int, value: str | None) -> int:
+    async def change(client: BrokerClient, name: str, operation: int, value: str | None) -> int:
         one = AlterableConfig(name=name, config_operation=operation, value=value)
         resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[one])
-        return (await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
+        return (await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
 
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         before = await describe(client)
         assert before["retention.ms"] == ("7200000", 4)
         assert before["cleanup.policy"] == ("delete", 5)
@@ -248,47 +250,47 @@ def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> 
     with_broker(test, tmp_path, log_retention_hours=2)
 
 
-def test_broker_options_are_described_read_only(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_broker_configs_are_described_as_read_only(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         requested = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"])
-        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0].configs
+        (actual,) = (await client.request(DescribeConfigsRequest(resources=[requested]), 4)).results[0].configs
         assert (actual.name, actual.value, actual.read_only, actual.config_source) == ("num.partitions", "7", True, 4)
         requested.resource_name = "9"
-        assert (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0].error_code == 42
+        assert (await client.request(DescribeConfigsRequest(resources=[requested]), 4)).results[0].error_code == 42
 
     with_broker(test, tmp_path, num_partitions=7)
 
 
-def test_topics_are_described_page_by_page(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("a", 3), topic("b", 3)], timeout_ms=1000), 7)
+def test_topic_partitions_are_described_page_by_page(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("a", 3), topic("b", 3)], timeout_ms=1000), 7)
         seen = []
         request = DescribeTopicPartitionsRequest(topics=[Named(name="a"), Named(name="b")], response_partition_limit=2)
         while True:
-            answer = await client.ask(request, 0)
-            seen += [(t.name, p.partition_index) for t in answer.topics for p in t.partitions]
-            if answer.next_cursor is None:
+            response = await client.request(request, 0)
+            seen += [(t.name, p.partition_index) for t in response.topics for p in t.partitions]
+            if response.next_cursor is None:
                 break
-            request.cursor = answer.next_cursor
+            request.cursor = response.next_cursor
         assert seen == [(name, p) for name in "ab" for p in range(3)]
 
     with_broker(test, tmp_path)
 
 
-def test_the_cluster_is_described(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        answer = await client.ask(DescribeClusterRequest(), 2)
-        assert (answer.controller_id, [b.broker_id for b in answer.brokers]) == (3, [3])
-        assert answer.cluster_id == client.context.image.cluster_id
+def test_describe_cluster_returns_controller_brokers_and_cluster_id(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        response = await client.request(DescribeClusterRequest(), 2)
+        assert (response.controller_id, [b.broker_id for b in response.brokers]) == (3, [3])
+        assert response.cluster_id == client.context.image.cluster_id
 
     with_broker(test, tmp_path, broker_id=3)
 
 
-def test_api_versions_too_new_are_answered_in_version_0(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        answer = await client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
-        assert answer.error_code == 0
-        assert len({row.api_key for row in answer.api_keys}) == len(answer.api_keys) > 20
+def test_unsupported_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        response = await client.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
+        assert response.error_code == 0
+        assert len({row.api_key for row in response.api_keys}) == len(response.api_keys) > 20
         import struct
 
         frame = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever"
@@ -298,22 +300,22 @@ def test_api_versions_too_new_are_answered_in_version_0(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_a_topics_options_have_kafkas_types(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+def test_topic_configs_have_kafkas_types(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         types = {"retention.bytes": 5, "segment.ms": 5, "segment.bytes": 3, "preallocate": 1, "cleanup.policy": 7}
         requested = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=list(types))
-        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results
+        (actual,) = (await client.request(DescribeConfigsRequest(resources=[requested]), 4)).results
         assert {config.name: config.config_type for config in actual.configs} == types
 
     with_broker(test, tmp_path)
 
 
-def test_a_brokers_options_have_kafkas_types(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_broker_configs_have_kafkas_types(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         types = {"log.retention.bytes": 5, "log.retention.ms": 5, "log.retention.hours": 3, "log.segment.bytes": 3}
         requested = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=list(types))
-        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results
+        (actual,) = (await client.request(DescribeConfigsRequest(resources=[requested]), 4)).results
         assert {config.name: config.config_type for config in actual.configs} == types
 
     with_broker(test, tmp_path)
@@ -324,32 +326,32 @@ def test_create_topics_counts_a_broker_that_has_just_registered(
 ) -> None:
     monkeypatch.setattr(Controller, "on_brokers_changed", lambda self: None)  # the notification is still on its way
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         store, other = client.node._store, replace(client.context.image.brokers[0], id=1)
         assert store is not None
         await store.multi([Create(znodes.broker(1), store_reader.broker_value(other), ephemeral=True)])
         request = CreateTopicsRequest(topics=[topic("t", 1, 2)], validate_only=True, timeout_ms=1000)
-        assert (await client.ask(request, 7)).topics[0].error_code == 0
+        assert (await client.request(request, 7)).topics[0].error_code == 0
 
     with_broker(test, tmp_path)
 
 
-def test_a_starting_broker_is_registered_before_it_accepts_connections(
+def test_starting_broker_is_registered_before_it_accepts_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # once three ports are open, a topic with three replicas can be created
     seen: list[bool] = []
     register = Registration.register
 
-    async def register_and_look(registration: Registration, broker: BrokerImage) -> None:
+    async def register_and_check(registration: Registration, broker: BrokerImage) -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(broker.endpoints[0].host, broker.endpoints[0].port)
         await register(registration, broker)
         seen.append(True)
 
-    monkeypatch.setattr(Registration, "register", register_and_look)
+    monkeypatch.setattr(Registration, "register", register_and_check)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert seen
 
     with_broker(test, tmp_path)

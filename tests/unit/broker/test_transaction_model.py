@@ -1,8 +1,8 @@
-"""Many producers, zombies, timeouts, restarts and kills at random, against a plain model of what transactions promise.
+"""Random producers, zombies, timeouts, restarts and kills, compared with a model of the guarantees of transactions.
 
-The model knows for each write in which transaction it was, and for each transaction how it ended. A read_committed
-reader sees the writes of committed transactions in the order of the log, up to the first that is open; the group's
-offset is the latest in the log that was committed; who was fenced writes nothing.
+The model knows the transaction of each write, and the outcome of each transaction. A read_committed consumer reads the
+writes of committed transactions in the order of the log, up to the first open transaction. The offset of the group is
+the last committed one in the log. A fenced producer writes nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker
+from tests.unit.broker.asking import BrokerClient
 from tests.unit.broker.produce_and_fetch import create
 from tests.unit.broker.transacting import (
     TIMEOUT_MS,
-    NoMarkers,
-    Transactor,
-    at_clock,
+    FailingMarkers,
+    TransactionalProducer,
     committed_offset,
     find_coordinator,
     read_committed,
-    settle,
+    wait_until_completed,
+    with_manual_clock,
 )
 
 from ottla.clock import ManualClock
@@ -39,8 +39,8 @@ STEPS = 80
 
 
 @dataclass
-class Open:
-    """A transaction: None while it is open, then whether it was committed."""
+class ModelTransaction:
+    """A transaction: `committed` is None while it is open."""
 
     committed: bool | None = None
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -49,47 +49,47 @@ class Open:
 
 @dataclass
 class Instance:
-    """A producer as the model sees it."""
+    """A producer, with the state that the model expects."""
 
-    real: Transactor
+    real: TransactionalProducer
     alive: bool = False
-    """It was initialised, and no other producer has taken its id over since."""
-    current: Open | None = None
+    """It was initialized, and not fenced by another producer since."""
+    current: ModelTransaction | None = None
     forgotten: bool = False
     """Its transaction timed out before the last restart: the epoch it had then is not in the log."""
 
     @property
-    def may_go_on(self) -> bool:
-        """Return whether its transaction, if it has one, was not ended by another producer."""
+    def can_continue(self) -> bool:
+        """Return whether it is not fenced, and its transaction, if it has one, is open."""
         return self.alive and (self.current is None or self.current.committed is None)
 
 
-class World:
-    """The model, the producers, and the dice."""
+class Model:
+    """The model, the producers, and the random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.writes: dict[TopicPartition, list[tuple[bytes, Open]]] = {tp: [] for tp in PARTITIONS}
+        self.writes: dict[TopicPartition, list[tuple[bytes, ModelTransaction]]] = {tp: [] for tp in PARTITIONS}
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
         self.instances: list[Instance] = []
         self.done: Counter[str] = Counter()
         self.number = 0
 
-    def enter(self, client: Asker) -> None:
-        """The broker has started: everybody connects again."""
+    def connect(self, client: BrokerClient) -> None:
+        """Connect all producers to a broker that has started."""
         if not self.instances:
             for transactional_id in IDS:
                 for newer in (False, True):
-                    self.instances.append(Instance(Transactor(client, transactional_id, newer=newer)))
+                    self.instances.append(Instance(TransactionalProducer(client, transactional_id, newer=newer)))
         for instance in self.instances:
             instance.real.client = client
-            instance.forgotten |= not instance.may_go_on
+            instance.forgotten |= not instance.can_continue
 
-    async def step(self, client: Asker, clock: ManualClock) -> None:
-        """One producer does something, or time passes."""
+    async def step(self, client: BrokerClient, clock: ManualClock) -> None:
+        """Run one operation of a producer, or advance the clock by much."""
         self.number += 1
         if self.dice.random() < 0.06:
-            await self.let_time_pass(client, clock)
+            await self.advance_time(client, clock)
             return
         clock.advance(self.dice.randint(0, 20))
         instance = self.dice.choice(self.instances)
@@ -102,11 +102,11 @@ class World:
         elif instance.current is not None or not instance.alive:
             await self.end(instance, self.dice.random() < 0.6)
 
-    async def let_time_pass(self, client: Asker, clock: ManualClock) -> None:
+    async def advance_time(self, client: BrokerClient, clock: ManualClock) -> None:
         clock.advance(self.dice.choice([TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
         client.context.transactions.abort_timed_out()
         await asyncio.sleep(0)
-        await settle(client)  # until the markers are written, their producers write
+        await wait_until_completed(client)  # until the markers are written, their producers can write
         for instance in self.instances:
             actual = instance.current
             if actual is not None and actual.committed is None and actual.started_ms + TIMEOUT_MS < clock.now_ms():
@@ -125,17 +125,17 @@ class World:
         instance.current, instance.forgotten = None, False
 
     async def after_failure(self, instance: Instance, code: int) -> None:
-        assert not instance.may_go_on, f"step {self.number}: error {code}"
-        self.done["refused"] += 1
-        comes_back = await instance.real.init(come_back=True)
-        if instance.forgotten and comes_back:
-            instance.alive, instance.real.producer_id = False, -1  # it gives up, and starts again
-        assert (comes_back == 0) is instance.alive, f"step {self.number}: error {comes_back}"
+        assert not instance.can_continue, f"step {self.number}: error {code}"
+        self.done["rejected"] += 1
+        init_code = await instance.real.init(bump_epoch=True)
+        if instance.forgotten and init_code:
+            instance.alive, instance.real.producer_id = False, -1  # it starts again as a new producer
+        assert (init_code == 0) is instance.alive, f"step {self.number}: error {init_code}"
         instance.current, instance.forgotten = None, False
 
-    def begun(self, instance: Instance, clock: ManualClock) -> Open:
+    def open_transaction(self, instance: Instance, clock: ManualClock) -> ModelTransaction:
         if instance.current is None:
-            instance.current = Open(started_ms=clock.now_ms())
+            instance.current = ModelTransaction(started_ms=clock.now_ms())
         return instance.current
 
     async def write(self, instance: Instance, clock: ManualClock) -> None:
@@ -144,8 +144,8 @@ class World:
         if code:
             await self.after_failure(instance, code)
             return
-        assert instance.may_go_on, f"step {self.number}: a fenced producer has written"
-        self.writes[tp].append((value, self.begun(instance, clock)))
+        assert instance.can_continue, f"step {self.number}: a fenced producer has written"
+        self.writes[tp].append((value, self.open_transaction(instance, clock)))
 
     async def commit_offset(self, instance: Instance, clock: ManualClock) -> None:
         tp = self.dice.choice(PARTITIONS)
@@ -153,8 +153,8 @@ class World:
         if code:
             await self.after_failure(instance, code)
             return
-        assert instance.may_go_on, f"step {self.number}: a fenced producer has committed an offset"
-        self.begun(instance, clock).offsets[tp] = self.number, self.number
+        assert instance.can_continue, f"step {self.number}: a fenced producer has committed an offset"
+        self.open_transaction(instance, clock).offsets[tp] = self.number, self.number
 
     async def end(self, instance: Instance, commit: bool) -> None:
         code = await instance.real.end(commit)
@@ -173,9 +173,9 @@ class World:
             for tp, offset in actual.offsets.items():
                 self.offsets[tp] = max(self.offsets.get(tp, (-1, -1)), offset)
 
-    async def check(self, client: Asker) -> None:
-        """What the broker shows is what the model says."""
-        await settle(client)
+    async def check(self, client: BrokerClient) -> None:
+        """Assert that the state of the broker matches the model."""
+        await wait_until_completed(client)
         for tp in PARTITIONS:
             expected = []
             for value, transaction in self.writes[tp]:
@@ -188,57 +188,59 @@ class World:
             _, offset = await committed_offset(client, tp)
             assert offset == self.offsets.get(tp, (-1, -1))[1], f"step {self.number}: offset of {tp}"
 
-    def states(self, client: Asker) -> dict[str, Any]:
-        """What must outlive a restart."""
-        existing = client.context.transactions.by_id.values()
-        return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in existing}
+    def states(self, client: BrokerClient) -> dict[str, Any]:
+        """Return the state that must survive a restart."""
+        transactions = client.context.transactions.by_id.values()
+        return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in transactions}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
-    world, clock = World(seed), ManualClock()
+def test_random_transactions_match_the_model(tmp_path: Path, seed: int) -> None:
+    model, clock = Model(seed), ManualClock()
     states: dict[str, Any] = {}
 
-    async def live(client: Asker, clock: ManualClock) -> None:
+    async def run_broker(client: BrokerClient, clock: ManualClock) -> None:
         nonlocal states
         await find_coordinator(client)
         if "t" not in client.context.image.topics:
             await create(client, partitions=len(PARTITIONS), segment_bytes="2000")
-        world.enter(client)
-        await world.check(client)
-        assert {i: s for i, s in world.states(client).items() if not str(s[1]).startswith("Complete")} == {
+        model.connect(client)
+        await model.check(client)
+        assert {i: s for i, s in model.states(client).items() if not str(s[1]).startswith("Complete")} == {
             i: s for i, s in states.items() if not str(s[1]).startswith(("Complete", "Prepare"))
         }
         for step in range(STEPS):
-            await world.step(client, clock)
+            await model.step(client, clock)
             if step % 20 == 0:
-                await world.check(client)
-        if world.dice.random() < 0.5:
-            # what is decided from here on has no markers when the broker stops
-            await settle(client)
-            client.context.transactions.completer._markers = NoMarkers()
-            for instance in world.instances:
-                if instance.may_go_on and instance.current is not None:
-                    await world.end(instance, world.dice.random() < 0.5)
-        states = world.states(client)
-        if world.dice.random() < 0.5:
-            # what lies in the files now is what a broker finds that was killed now
+                await model.check(client)
+        if model.dice.random() < 0.5:
+            # transactions that end from here on have no markers when the broker stops
+            await wait_until_completed(client)
+            client.context.transactions.completer._markers = FailingMarkers()
+            for instance in model.instances:
+                if instance.can_continue and instance.current is not None:
+                    await model.end(instance, model.dice.random() < 0.5)
+        states = model.states(client)
+        if model.dice.random() < 0.5:
+            # a copy of the files now is what a broker killed now would find at its start
             data.append(tmp_path / str(len(data)))
             shutil.copytree(data[-2], data[-1])
 
     data = [tmp_path / "0"]
     for _ in range(LIVES):
-        at_clock(live, data[-1], clock)
+        with_manual_clock(run_broker, data[-1], clock)
 
-    async def last(client: Asker, clock: ManualClock) -> None:
-        world.enter(client)
-        await settle(client)
+    async def last(client: BrokerClient, clock: ManualClock) -> None:
+        model.connect(client)
+        await wait_until_completed(client)
         clock.advance(2 * TIMEOUT_MS)
-        await world.let_time_pass(client, clock)
-        await world.check(client)
+        await model.advance_time(client, clock)
+        await model.check(client)
         for tp in PARTITIONS:
             log = client.context.partitions._partitions[tp].log
             assert log.last_stable_offset == log.log_end_offset
 
-    at_clock(last, data[-1], clock)
-    assert min(world.done[what] for what in ("committed", "aborted", "refused", "fenced", "timed out")) > 0, world.done
+    with_manual_clock(last, data[-1], clock)
+    assert min(model.done[outcome] for outcome in ("committed", "aborted", "rejected", "fenced", "timed out")) > 0, (
+        model.done
+    )

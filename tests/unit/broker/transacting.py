@@ -1,4 +1,4 @@
-"""A transactional producer and a read_committed consumer without sockets, for tests that script every request."""
+"""A transactional producer and a read_committed consumer, for tests that send every request themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import SECONDS, Asker, batch
+from tests.unit.broker.asking import SECONDS, BrokerClient, batch
 from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.broker.server.broker_node import BrokerNode
@@ -47,34 +47,34 @@ GROUP = "g"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Transactor:
-    """One instance of a producer with a transactional id, of the classic (`newer=False`) or the newer transactions."""
+class TransactionalProducer:
+    """An instance of a producer with a transactional id, of transaction version 2 (KIP-890) if `newer`."""
 
-    def __init__(self, client: Asker, transactional_id: str = "tx", *, newer: bool = False) -> None:
+    def __init__(self, client: BrokerClient, transactional_id: str = "tx", *, newer: bool = False) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self.newer = newer
         self.producer_id, self.epoch = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
 
-    async def init(self, *, come_back: bool = False) -> int:
-        """InitProducerId, repeated while the last transaction is being completed."""
-        who: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if come_back else {}
+    async def init(self, *, bump_epoch: bool = False) -> int:
+        """Send InitProducerId, with the current producer id and epoch if `bump_epoch`, and return the error code."""
+        identity: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if bump_epoch else {}
         request = InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **who
+            transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **identity
         )
-        answer = await self._settled(lambda: self.client.ask(request, 5))
-        if not answer.error_code:
-            self._become(answer.producer_id, answer.producer_epoch)
-        return answer.error_code  # type: ignore[no-any-return]
+        response = await self._retry_while_concurrent(lambda: self.client.request(request, 5))
+        if not response.error_code:
+            self._set_producer(response.producer_id, response.producer_epoch)
+        return response.error_code  # type: ignore[no-any-return]
 
-    def _become(self, producer_id: int, epoch: int) -> None:
+    def _set_producer(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._sequences.clear()
         self.producer_id, self.epoch = producer_id, epoch
 
     async def add(self, *partitions: TopicPartition) -> int:
-        """AddPartitionsToTxn; the first error."""
+        """Send AddPartitionsToTxn, and return the highest error code."""
         topics = [AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition]) for tp in partitions]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -83,15 +83,15 @@ class Transactor:
             v3_and_below_topics=topics,
         )
 
-        async def ask() -> Any:
-            answer = await self.client.ask(request, 3)
-            actual = [p for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition]
+        async def attempt() -> Any:
+            response = await self.client.request(request, 3)
+            actual = [p for t in response.results_by_topic_v3_and_below for p in t.results_by_partition]
             return max(actual, key=lambda p: p.partition_error_code)
 
-        return (await self._settled(ask)).partition_error_code  # type: ignore[no-any-return]
+        return (await self._retry_while_concurrent(attempt)).partition_error_code  # type: ignore[no-any-return]
 
     async def write(self, tp: TopicPartition, *values: bytes, version: int | None = None) -> Any:
-        """Produce one transactional batch: the partition's answer."""
+        """Produce one transactional batch, and return the response of the partition."""
         sequence = self._sequences.get(tp, 0)
         data = batch(
             *values,
@@ -109,85 +109,87 @@ class Transactor:
             topic_data=[TopicProduceData(name=tp.topic, partition_data=partitions)],
         )
 
-        async def ask() -> Any:
-            answer = await self.client.ask(request, version or (12 if self.newer else 11))
-            return answer.responses[0].partition_responses[0]
+        async def attempt() -> Any:
+            response = await self.client.request(request, version or (12 if self.newer else 11))
+            return response.responses[0].partition_responses[0]
 
-        answer = await self._settled(ask)
-        if not answer.error_code:
+        response = await self._retry_while_concurrent(attempt)
+        if not response.error_code:
             self._sequences[tp] = sequence + len(values)
-        return answer
+        return response
 
     async def send(self, tp: TopicPartition, *values: bytes) -> int:
-        """Write as a client of its kind does, adding the partition first where that is its duty."""
+        """Produce as a client of this version does, which adds the partition first unless `newer`."""
         if not self.newer and (code := await self.add(tp)):
             return code
         return (await self.write(tp, *values)).error_code  # type: ignore[no-any-return]
 
     async def commit_offset(self, tp: TopicPartition, offset: int, **member: Any) -> int:
         """Commit an offset of GROUP in the transaction."""
-        who: dict[str, Any] = {"transactional_id": self.transactional_id, "producer_id": self.producer_id}
-        who |= {"producer_epoch": self.epoch, "group_id": GROUP}
+        identity: dict[str, Any] = {"transactional_id": self.transactional_id, "producer_id": self.producer_id}
+        identity |= {"producer_epoch": self.epoch, "group_id": GROUP}
         if not self.newer:
-            added = await self._settled(lambda: self.client.ask(AddOffsetsToTxnRequest(**who), 3))
+            added = await self._retry_while_concurrent(
+                lambda: self.client.request(AddOffsetsToTxnRequest(**identity), 3)
+            )
             if added.error_code:
                 return added.error_code  # type: ignore[no-any-return]
-        expected = TxnOffsetCommitRequestPartition(
+        partition = TxnOffsetCommitRequestPartition(
             partition_index=tp.partition, committed_offset=offset, committed_metadata="m"
         )
-        topics = [TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[expected])]
-        request = TxnOffsetCommitRequest(topics=topics, **who, **member)
+        topics = [TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[partition])]
+        request = TxnOffsetCommitRequest(topics=topics, **identity, **member)
 
-        async def ask() -> Any:
-            answer = await self.client.ask(request, 5 if self.newer else 4)
-            return answer.topics[0].partitions[0]
+        async def attempt() -> Any:
+            response = await self.client.request(request, 5 if self.newer else 4)
+            return response.topics[0].partitions[0]
 
-        return (await self._settled(ask)).error_code  # type: ignore[no-any-return]
+        return (await self._retry_while_concurrent(attempt)).error_code  # type: ignore[no-any-return]
 
     async def end(self, commit: bool = True) -> int:
-        """EndTxn."""
+        """Send EndTxn, and return the error code."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=commit,
         )
-        answer = await self._settled(lambda: self.client.ask(request, 5 if self.newer else 4))
-        if self.newer and not answer.error_code:
-            self._become(answer.producer_id, answer.producer_epoch)
-        return answer.error_code  # type: ignore[no-any-return]
+        response = await self._retry_while_concurrent(lambda: self.client.request(request, 5 if self.newer else 4))
+        if self.newer and not response.error_code:
+            self._set_producer(response.producer_id, response.producer_epoch)
+        return response.error_code  # type: ignore[no-any-return]
 
-    async def _settled(self, ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """The answer that is not CONCURRENT_TRANSACTIONS: clients ask again until there is one."""
+    async def _retry_while_concurrent(self, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Repeat a request, as clients do, while its error is CONCURRENT_TRANSACTIONS."""
         for _ in range(TRIES):
-            answer = await ask()
-            code = answer.partition_error_code if hasattr(answer, "partition_error_code") else answer.error_code
+            response = await attempt()
+            code = response.partition_error_code if hasattr(response, "partition_error_code") else response.error_code
             if code != CONCURRENT:
-                return answer
-            await settle(self.client)
+                return response
+            await wait_until_completed(self.client)
         raise AssertionError(f"{TRIES} times CONCURRENT_TRANSACTIONS")
 
 
-async def settle(client: Asker) -> None:
+async def wait_until_completed(client: BrokerClient) -> None:
     """Wait until no transaction is being completed."""
-    while finishing := client.context.transactions.completer.tasks:
-        await asyncio.wait(finishing.values())
+    while completing := client.context.transactions.completer.tasks:
+        await asyncio.wait(completing.values())
 
 
-async def find_coordinator(client: Asker) -> None:
-    """Have `__transaction_state` and `__consumer_offsets` made."""
+async def find_coordinator(client: BrokerClient) -> None:
+    """Have `__transaction_state` and `__consumer_offsets` created."""
     for kind in (0, 1):
-        answer = await client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"]), 4)
-        assert answer.coordinators[0].error_code == 0, answer
+        response = await client.request(FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"]), 4)
+        assert response.coordinators[0].error_code == 0, response
 
 
-async def read_committed(client: Asker, tp: TopicPartition, max_bytes: int = 1 << 20) -> list[bytes]:
-    """What a read_committed consumer gets: up to the last stable offset, without aborted batches and markers."""
+async def read_committed(client: BrokerClient, tp: TopicPartition, max_bytes: int = 1 << 20) -> list[bytes]:
+    """Return what a read_committed consumer reads: up to the last stable offset, without aborted batches."""
     values: list[bytes] = []
     offset = 0
     while True:
-        expected = fetch_request(offset, tp.topic, tp.partition, isolation_level=1, partition_max=max_bytes)
-        (actual,) = (await client.ask(expected, 11)).responses[0].partitions
+        request = fetch_request(offset, tp.topic, tp.partition, isolation_level=1, partition_max=max_bytes)
+        (actual,) = (await client.request(request, 11)).responses[0].partitions
         assert actual.error_code == 0, actual
         data = bytes(actual.records or b"")
         if not data:
@@ -213,22 +215,22 @@ def _committed(data: bytes, aborted: list[tuple[int, int]]) -> list[bytes]:
     return values
 
 
-async def committed_offset(client: Asker, tp: TopicPartition, *, stable: bool = False) -> tuple[int, int]:
-    """(error, offset) of GROUP."""
+async def committed_offset(client: BrokerClient, tp: TopicPartition, *, stable: bool = False) -> tuple[int, int]:
+    """Return the error code and the committed offset of GROUP."""
     topics = [OffsetFetchRequestTopics(name=tp.topic, partition_indexes=[tp.partition])]
     group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
-    answer = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)
-    (actual,) = answer.groups[0].topics[0].partitions
+    response = await client.request(OffsetFetchRequest(groups=[group], require_stable=stable), 8)
+    (actual,) = response.groups[0].topics[0].partitions
     return actual.error_code, actual.committed_offset
 
 
-def at_clock(
-    test: Callable[[Asker, ManualClock], Coroutine[Any, Any, None]],
+def with_manual_clock(
+    test: Callable[[BrokerClient, ManualClock], Coroutine[Any, Any, None]],
     data: Path,
     clock: ManualClock | None = None,
     **options: Any,
 ) -> None:
-    """Run a test against a broker whose clock only the test moves; another call on `data` is its next start."""
+    """Run a test against a broker whose clock only the test advances; another call with `data` restarts it."""
     time = clock or ManualClock()
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "num.partitions": 2}
     configs |= {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
@@ -236,22 +238,22 @@ def at_clock(
 
     async def run() -> None:
         async with BrokerNode(BrokerConfig(configs), time) as node:
-            await asyncio.wait_for(test(Asker(node), time), SECONDS)
+            await asyncio.wait_for(test(BrokerClient(node), time), SECONDS)
 
     asyncio.run(run())
 
 
-async def begin(client: Asker, **more: Any) -> Transactor:
+async def initialized_producer(client: BrokerClient, **more: Any) -> TransactionalProducer:
     await find_coordinator(client)
     if "t" not in client.context.image.topics:
         await create(client, partitions=2)
-    producer = Transactor(client, **more)
+    producer = TransactionalProducer(client, **more)
     assert await producer.init() == 0
     return producer
 
 
-class NoMarkers:
-    """A disk under the partitions that fails."""
+class FailingMarkers:
+    """Marker writes that fail with a storage error."""
 
     async def write(self, ending: Any, partitions: Any) -> dict[Any, Any]:
         return dict.fromkeys(partitions, KafkaStorageError())

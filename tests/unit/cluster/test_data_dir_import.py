@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.cli.main import main
 from ottla.cluster.image.cluster_image import TopicImage
@@ -134,7 +134,7 @@ def log_directories(data: Path, *names: str, topic_id: uuid.UUID | None = A) -> 
             (data / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {znodes.uuid_text(topic_id)}\n")
 
 
-def topic(client: Asker, name: str) -> TopicImage:
+def topic(client: BrokerClient, name: str) -> TopicImage:
     return client.context.image.topics[name]
 
 
@@ -147,7 +147,7 @@ def of_broker_3(record: Data) -> Data:
 
 
 def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert client.node.broker_id == 3
         result = topic(client, "a")
         assert (result.id, result.configs, len(result.partitions)) == (A, {"retention.ms": "7000"}, 2)
@@ -175,8 +175,8 @@ def acl_record(number: int, name: str, *, how: int = 3, permission: int = 3) -> 
 
 
 def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(client: Asker) -> None:
-        response = await client.ask(DescribeAclsRequest(**everything), 3)
+    async def test(client: BrokerClient) -> None:
+        response = await client.request(DescribeAclsRequest(**everything), 3)
         result = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in response.resources]
         assert result == [(5, "app-", 4, 1), (5, "t", 3, 1)]
         assert response.resources[1].acls[0].principal == "User:alice"
@@ -191,7 +191,7 @@ def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 def test_deny_acl_that_cannot_be_stored_fails_the_import(tmp_path: Path) -> None:
-    async def test(_: Asker) -> None:
+    async def test(_: BrokerClient) -> None:
         raise AssertionError("it starts")
 
     metadata(tmp_path, *RECORDS, acl_record(1, "a/b", permission=2))
@@ -201,7 +201,7 @@ def test_deny_acl_that_cannot_be_stored_fails_the_import(tmp_path: Path) -> None
 
 
 def test_import_of_logs_without_metadata_creates_their_topics(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         result = topic(client, "a")
         assert (result.id, len(result.partitions), result.configs) == (A, 3, {})
         assert result.partitions[0].leader_epoch == 8
@@ -214,17 +214,17 @@ def test_import_of_logs_without_metadata_creates_their_topics(tmp_path: Path) ->
 
 
 def test_producer_ids_in_logs_are_not_allocated_again(tmp_path: Path) -> None:
-    async def first(client: Asker) -> None:
+    async def first(client: BrokerClient) -> None:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
         new_topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[new_topic]), 7)
+        await client.request(CreateTopicsRequest(topics=[new_topic]), 7)
         builder = BatchBuilder(bytearray(300))
         builder.append(1, b"k", b"v")
         data = memoryview(bytearray(builder.close(123_456, 0, 0)))
         client.context.partitions.get(TopicPartition("t", 0)).append(data)  # type: ignore[union-attr]
 
-    async def second(client: Asker) -> None:
+    async def second(client: BrokerClient) -> None:
         assert await client.context.producer_ids.next_id() == 123_457
 
     with_broker(first, tmp_path)
@@ -234,7 +234,7 @@ def test_producer_ids_in_logs_are_not_allocated_again(tmp_path: Path) -> None:
 
 
 def test_metadata_command_prints_an_unused_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
         assert "in use by another process" in capsys.readouterr().err
 

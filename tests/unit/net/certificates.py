@@ -1,4 +1,4 @@
-"""Certificates made for a test: an authority, what it signs, and what it takes back."""
+"""Certificates for tests: an authority, signed certificates, and revocation lists."""
 
 from __future__ import annotations
 

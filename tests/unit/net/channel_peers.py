@@ -1,4 +1,4 @@
-"""Peers of a channel: what a scripted broker receives and answers."""
+"""Scripted brokers for tests of channels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
-def answer(correlation_id: int, error_code: int = 0) -> bytes:
+def heartbeat_response(correlation_id: int, error_code: int = 0) -> bytes:
     body = correlation_id.to_bytes(4, "big", signed=True) + encode(HeartbeatResponse(error_code=error_code), 1)
     return len(body).to_bytes(4, "big") + body
 
@@ -24,5 +24,5 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     with contextlib.suppress(asyncio.IncompleteReadError):
         while True:
             header, _ = decode_request_header(await receive(reader))
-            writer.write(answer(header.correlation_id, header.correlation_id))
+            writer.write(heartbeat_response(header.correlation_id, header.correlation_id))
     writer.close()

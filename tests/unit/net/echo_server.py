@@ -1,4 +1,4 @@
-"""A listener whose handler echoes, and the frames that go in."""
+"""A listener with an echo handler, and helpers for its frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def echo(body: memoryview, connection: Connection) -> Reply:
 
 
 class Slice:
-    """A piece of a file, as the log hands it out."""
+    """A file range, as the log returns it."""
 
     def __init__(self, path: Path, position: int, nbytes: int) -> None:
         self._fd = os.open(path, os.O_RDONLY)
@@ -78,7 +78,7 @@ class Server:
         return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
 
 
-async def answer(reader: asyncio.StreamReader) -> bytes:
+async def read_response(reader: asyncio.StreamReader) -> bytes:
     size = struct.unpack(">i", await reader.readexactly(4))[0]
     return await reader.readexactly(size)
 
@@ -95,9 +95,9 @@ async def until(condition: Callable[[], object]) -> None:
 async def send_a_file_from_a_stopped_disk(
     serve: Callable[[Handle], Server], directory: Path, disk: SlowDisk, *, leaves: bool = False
 ) -> None:
-    """A client reads a file that the disk does not return for now; another one is answered meanwhile.
+    """Send a file from a disk that hangs, while another client is answered.
 
-    Asserts that all of the file arrives once the disk does return it; if the client `leaves`, that it is released.
+    Assert that the whole file arrives once the disk responds or, if the client `leaves`, that the file is released.
     """
     content = os.urandom(3_500_000)
     (directory / "log").write_bytes(content)
@@ -117,13 +117,13 @@ async def send_a_file_from_a_stopped_disk(
             await disk.until_waited_for()
             for _ in range(3):
                 other_writer.write(frame(b"x"))
-                assert await answer(other_reader) == b"x"
+                assert await read_response(other_reader) == b"x"
             if leaves:
                 next(c for c in server.listener.connections if c._is_loading).close()
                 assert piece.released == 1
         if not leaves:
-            assert await answer(reader) == b"head" + content[100_000:3_100_000]
-            assert await answer(reader) == b"next"
+            assert await read_response(reader) == b"head" + content[100_000:3_100_000]
+            assert await read_response(reader) == b"next"
         writer.close()
         other_writer.close()
     assert piece.released == 1

@@ -1,4 +1,4 @@
-"""The blocking connection, against sockets that behave badly."""
+"""The blocking channel against misbehaving peers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def peer(serve: Callable[[socket.socket], None], timeout_ms: int = 2000) -> Iter
             thread.join(5)
 
 
-def ask(channel: BlockingChannel) -> object:
+def send_request(channel: BlockingChannel) -> object:
     channel.send(MetadataRequest(topics=[]), 0, 5, "c")
     return channel.receive()
 
 
-def test_without_listener() -> None:
+def test_connect_without_a_listener_raises_broker_connection_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     channel = BlockingChannel("127.0.0.1", port)
@@ -50,24 +50,24 @@ def test_without_listener() -> None:
     assert not channel.is_connected
 
 
-def test_a_response_is_decoded() -> None:
-    answer = b"\0\0\0\x0c" + b"\0\0\0\x05" + b"\0\0\0\0" * 2
-    with peer(lambda sock: sock.sendall(answer)) as channel:
-        assert ask(channel)
+def test_response_is_decoded() -> None:
+    response = b"\0\0\0\x0c" + b"\0\0\0\x05" + b"\0\0\0\0" * 2
+    with peer(lambda sock: sock.sendall(response)) as channel:
+        assert send_request(channel)
 
 
-def test_another_correlation_id_is_no_answer() -> None:
-    answer = b"\0\0\0\x0c" + b"\0\0\0\x06" + b"\0\0\0\0" * 2
-    with peer(lambda sock: sock.sendall(answer)) as channel, pytest.raises(MalformedMessageError):
-        ask(channel)
+def test_wrong_correlation_id_is_a_malformed_message() -> None:
+    response = b"\0\0\0\x0c" + b"\0\0\0\x06" + b"\0\0\0\0" * 2
+    with peer(lambda sock: sock.sendall(response)) as channel, pytest.raises(MalformedMessageError):
+        send_request(channel)
 
 
-def test_peer_that_disconnects_is_reported() -> None:
+def test_disconnecting_peer_raises_network_error() -> None:
     with peer(lambda sock: None) as channel, pytest.raises(NetworkError, match="closed the connection"):
-        ask(channel)
+        send_request(channel)
 
 
-def test_a_peer_that_drips_is_not_waited_for_any_longer() -> None:
+def test_slowly_dripping_response_times_out() -> None:
     def drip(sock: socket.socket) -> None:
         sock.sendall(b"\0\0\0\x0c")
         for _ in range(11):
@@ -80,13 +80,13 @@ def test_a_peer_that_drips_is_not_waited_for_any_longer() -> None:
     with peer(drip, timeout_ms=100) as channel:
         begin = time.monotonic()
         with pytest.raises(RequestTimedOutError, match="Metadata"):
-            ask(channel)
+            send_request(channel)
         assert time.monotonic() - begin < 1
 
 
-def test_a_disconnected_channel_refuses() -> None:
+def test_request_on_a_disconnected_channel_raises_network_error() -> None:
     with peer(lambda sock: None) as channel:
         channel.disconnect()
         channel.disconnect()
         with pytest.raises(NetworkError, match="not connected"):
-            ask(channel)
+            send_request(channel)

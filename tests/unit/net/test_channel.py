@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.unit.net.channel_peers import answer, echo, receive
+from tests.unit.net.channel_peers import echo, heartbeat_response, receive
 
 from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
 from ottla.net.client.channel import Channel
@@ -45,7 +45,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-def test_answers_belong_to_the_oldest_requests() -> None:
+def test_responses_are_matched_to_requests_in_order() -> None:
     async def test() -> None:
         async with connected(echo) as channel:
             requested = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(100)]
@@ -56,7 +56,7 @@ def test_answers_belong_to_the_oldest_requests() -> None:
     run(test)
 
 
-def test_a_large_request_arrives_whole() -> None:
+def test_large_request_arrives_whole() -> None:
     size = 5_000_000
     seen: list[int] = []
 
@@ -64,7 +64,7 @@ def test_a_large_request_arrives_whole() -> None:
         for _ in range(2):
             frame = await receive(reader)
             seen.append(len(frame))
-            writer.write(answer(decode_request_header(frame)[0].correlation_id))
+            writer.write(heartbeat_response(decode_request_header(frame)[0].correlation_id))
         writer.close()
 
     async def test() -> None:
@@ -79,7 +79,7 @@ def test_a_large_request_arrives_whole() -> None:
     run(test)
 
 
-def test_a_large_response_is_read_in_few_pieces_and_small_ones_before_and_after_it(
+def test_large_response_between_small_ones_is_read_in_few_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads: list[int] = []
@@ -88,7 +88,7 @@ def test_a_large_response_is_read_in_few_pieces_and_small_ones_before_and_after_
         for _ in range(3):
             header, _pos = decode_request_header(await receive(reader))
             if header.api_key != FetchRequest.API_KEY:
-                writer.write(answer(header.correlation_id))
+                writer.write(heartbeat_response(header.correlation_id))
                 continue
             part = PartitionData(records=memoryview(bytes(900_000)))
             topic = FetchableTopicResponse(topic="t", partitions=[part])
@@ -117,7 +117,7 @@ def test_a_large_response_is_read_in_few_pieces_and_small_ones_before_and_after_
     run(test)
 
 
-def test_no_answer_in_time_ends_the_connection() -> None:
+def test_response_timeout_closes_the_connection() -> None:
     async def test() -> None:
         async with connected(silent) as channel:
             later = channel.send(HeartbeatRequest(), 1, 60)
@@ -132,7 +132,7 @@ def test_no_answer_in_time_ends_the_connection() -> None:
     run(test)
 
 
-def test_a_peer_that_goes_fails_what_waits() -> None:
+def test_disconnecting_peer_fails_pending_requests() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await receive(reader)
         writer.close()
@@ -145,10 +145,10 @@ def test_a_peer_that_goes_fails_what_waits() -> None:
     run(test)
 
 
-def test_an_answer_with_a_wrong_id_ends_the_connection() -> None:
+def test_wrong_correlation_id_closes_the_connection() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await receive(reader)
-        writer.write(answer(4711))
+        writer.write(heartbeat_response(4711))
         await reader.read()
         writer.close()
 
@@ -161,7 +161,7 @@ def test_an_answer_with_a_wrong_id_ends_the_connection() -> None:
     run(test)
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+def test_unsupported_api_versions_response_in_version_0_is_decoded() -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         header, _ = decode_request_header(await receive(reader))
         body = header.correlation_id.to_bytes(4, "big") + encode(ApiVersionsResponse(error_code=35), 0)
@@ -176,7 +176,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     run(test)
 
 
-def test_a_refused_connection_names_the_address() -> None:
+def test_refused_connection_names_the_address() -> None:
     async def test() -> None:
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         _, port = server.sockets[0].getsockname()
@@ -189,7 +189,7 @@ def test_a_refused_connection_names_the_address() -> None:
     run(test)
 
 
-def test_a_host_without_an_address_is_named() -> None:
+def test_unresolvable_host_is_named() -> None:
     async def test() -> None:
         channel = Channel(asyncio.get_running_loop(), "host.invalid", 9092, client_id="test")
         with pytest.raises(BrokerConnectionError, match=r"host\.invalid"):
@@ -198,7 +198,7 @@ def test_a_host_without_an_address_is_named() -> None:
     run(test)
 
 
-def test_connecting_has_a_time_limit() -> None:
+def test_connect_times_out() -> None:
     async def test() -> None:
         options = SocketOptions(connect_timeout=0.05)
         # An address for documentation (RFC 5737): no host answers, or the network reports an error at once.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.net.channel_peers import answer, echo, receive
+from tests.unit.net.channel_peers import echo, heartbeat_response, receive
 
 from ottla.errors import BrokerConnectionError
 from ottla.net.client.channel import Channel
@@ -39,9 +39,9 @@ async def with_tls(
     host: str = "localhost",
     trusted: bool = True,
 ) -> None:
-    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(*certificate)
-    server = await asyncio.start_server(peer, "127.0.0.1", 0, ssl=serving)
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_context.load_cert_chain(*certificate)
+    server = await asyncio.start_server(peer, "127.0.0.1", 0, ssl=server_context)
     context = ssl.create_default_context(cafile=str(certificate[0]) if trusted else None)
     options = SocketOptions(ssl_context=context)
     port = server.sockets[0].getsockname()[1]
@@ -53,7 +53,7 @@ async def with_tls(
         server.close()
 
 
-def test_requests_and_answers_go_over_tls(certificate: tuple[Path, Path]) -> None:
+def test_requests_and_responses_are_exchanged_over_tls(certificate: tuple[Path, Path]) -> None:
     async def test(channel: Channel) -> None:
         await channel.connect()
         requested = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(50)]
@@ -62,14 +62,14 @@ def test_requests_and_answers_go_over_tls(certificate: tuple[Path, Path]) -> Non
     asyncio.run(with_tls(certificate, echo, test))
 
 
-def test_a_large_request_arrives_whole_over_tls(certificate: tuple[Path, Path]) -> None:
+def test_large_request_arrives_whole_over_tls(certificate: tuple[Path, Path]) -> None:
     size = 3_000_000
     seen: list[int] = []
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(len(await receive(reader)))
         await receive(reader)
-        writer.write(answer(2))
+        writer.write(heartbeat_response(2))
         await writer.drain()
         await reader.read()
         writer.close()
@@ -85,7 +85,9 @@ def test_a_large_request_arrives_whole_over_tls(certificate: tuple[Path, Path]) 
 
 
 @pytest.mark.parametrize(("host", "trusted"), [("127.0.0.1", True), ("localhost", False)])
-def test_a_certificate_that_does_not_fit_is_refused(certificate: tuple[Path, Path], host: str, trusted: bool) -> None:
+def test_certificate_for_another_host_or_from_an_unknown_ca_is_rejected(
+    certificate: tuple[Path, Path], host: str, trusted: bool
+) -> None:
     async def test(channel: Channel) -> None:
         with pytest.raises(BrokerConnectionError, match=host):
             await channel.connect()

@@ -1,4 +1,4 @@
-"""Names of certificates in the form of RFC 2253, as Java's `X500Principal.getName()` has them."""
+"""Distinguished names of certificates in the form of RFC 2253, as Java's `X500Principal.getName()` returns them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def single(kind: x509.ObjectIdentifier, text: str) -> x509.RelativeDistinguished
     return x509.RelativeDistinguishedName([Attribute(kind, text)])
 
 
-def test_the_last_is_the_first() -> None:
+def test_attributes_are_listed_in_reverse_order() -> None:
     names = [
         single(NameOID.COUNTRY_NAME, "DE"),
         single(NameOID.STATE_OR_PROVINCE_NAME, "B"),
@@ -54,27 +54,27 @@ def test_the_last_is_the_first() -> None:
         ("a=b#c", "a\\=b\\#c"),
     ],
 )
-def test_what_would_be_misread_is_escaped(text: str, expected: str) -> None:
+def test_special_characters_are_escaped(text: str, expected: str) -> None:
     assert subject_of(certificate(single(NameOID.COMMON_NAME, text))) == f"CN={expected}"
 
 
-def test_names_without_a_keyword_stand_as_numbers() -> None:
+def test_attributes_without_a_keyword_are_written_as_oids() -> None:
     names = [single(NameOID.COMMON_NAME, "c"), single(NameOID.EMAIL_ADDRESS, "a@b")]
     assert subject_of(certificate(*names)) == "1.2.840.113549.1.9.1=#1603614062,CN=c"
 
 
-def test_names_of_several_attributes_are_joined() -> None:
+def test_multi_valued_attributes_are_joined_with_plus() -> None:
     both = x509.RelativeDistinguishedName([Attribute(NameOID.COMMON_NAME, "c"), Attribute(NameOID.USER_ID, "u")])
     assert subject_of(certificate(both)) in ("CN=c+UID=u", "UID=u+CN=c")
 
 
-def test_a_long_value_and_no_name_at_all() -> None:
+def test_long_value_and_empty_subject_are_supported() -> None:
     text = "a" * 64
     assert subject_of(certificate(single(NameOID.TITLE, text))) == f"2.5.4.12=#0c40{text.encode().hex()}"
     assert subject_of(certificate()) == ""
 
 
-def test_what_is_damaged_is_a_value_error_at_every_byte() -> None:
+def test_certificate_damaged_at_any_byte_raises_value_error() -> None:
     whole = authority().certificate.public_bytes(Encoding.DER)
     for end in range(len(whole)):
         with pytest.raises(ValueError, match="malformed certificate"):

@@ -1,4 +1,4 @@
-"""Stores that JDK 17's keytool wrote: `stores/key.jks` (storepass, key keypass1), `stores/trust.jks` (trustpass)."""
+"""JKS stores of JDK 17's keytool: `stores/key.jks` (storepass, key keypass1), `stores/trust.jks` (trustpass)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = (STORES / "key.jks").read_bytes()
 TRUST = (STORES / "trust.jks").read_bytes()
 
 
-def test_a_key_and_its_certificate_are_found() -> None:
+def test_key_store_contains_key_and_certificate() -> None:
     store = read_jks(KEY, "storepass")
     ((hidden, (certificate,)),) = store.keys
     assert store.trusted == []
@@ -24,7 +24,7 @@ def test_a_key_and_its_certificate_are_found() -> None:
     assert b"\x04Java" in certificate.replace(b"\x13\x04", b"\x04").replace(b"\x0c\x04", b"\x04")
 
 
-def test_a_trusted_certificate_is_the_keys_own() -> None:
+def test_trust_store_contains_the_certificate_of_the_key() -> None:
     store = read_jks(TRUST, "trustpass")
     assert store.keys == []
     assert store.trusted == read_jks(KEY, None).keys[0][1]
@@ -51,7 +51,7 @@ def test_invalid_store_is_reported() -> None:
 
 
 @given(st.binary(), st.integers(0, 400), st.binary(max_size=8))
-def test_whatever_is_in_a_store_it_is_read_or_refused(junk: bytes, at: int, change: bytes) -> None:
+def test_damaged_store_is_read_or_raises_value_error(junk: bytes, at: int, change: bytes) -> None:
     for data in (b"\xfe\xed\xfe\xed" + junk, KEY[:at] + change + KEY[at + len(change) :]):
         try:
             for hidden, _ in read_jks(data, None).keys:

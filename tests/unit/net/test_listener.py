@@ -1,4 +1,4 @@
-"""The listener: frames in, answers out, in order and within bounds, whatever the peer does."""
+"""The listener: requests are answered in order and within bounds, whatever the peer does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from tests.unit.net.echo_server import Server, Slice, answer, echo, frame, run, send_a_file_from_a_stopped_disk, until
+from tests.unit.net.echo_server import (
+    Server,
+    Slice,
+    echo,
+    frame,
+    read_response,
+    run,
+    send_a_file_from_a_stopped_disk,
+    until,
+)
 from tests.unit.slow_disk import SlowDisk
 
 from ottla import page_cache
@@ -35,7 +44,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         async with Server(handle) as server:
             reader, writer = await server.connect()
             writer.write(b"".join(frame(bytes([i, i])) for i in range(50)))
-            assert [await answer(reader) for _ in range(50)] == [bytes([i, i]) for i in range(50)]
+            assert [await read_response(reader) for _ in range(50)] == [bytes([i, i]) for i in range(50)]
             writer.close()
 
     run(test)
@@ -70,7 +79,7 @@ def test_requests_are_received_while_one_is_in_progress_until_the_buffer_is_full
             await until(lambda: not connection._reading)
             assert connection.held_bytes <= STANDARD_BYTES
             release.set()
-            assert [await answer(reader) for _ in range(42)] == [b"first", b"small", *large]
+            assert [await read_response(reader) for _ in range(42)] == [b"first", b"small", *large]
             writer.close()
 
     run(test)
@@ -96,7 +105,7 @@ def test_request_in_progress_is_answered_before_an_invalid_one_closes_the_connec
             writer.write(struct.pack(">i", -1))
             await until(lambda: connection._has_unhandled)
             release.set()
-            assert await answer(reader) == b"first"
+            assert await read_response(reader) == b"first"
             assert await reader.read() == b""
             writer.close()
 
@@ -110,14 +119,14 @@ def test_frames_of_any_size_arrive_whole(size: int) -> None:
             reader, writer = await server.connect()
             body = os.urandom(size)
             writer.write(frame(body) + frame(b"next"))
-            assert await answer(reader) == body
-            assert await answer(reader) == b"next"
+            assert await read_response(reader) == body
+            assert await read_response(reader) == b"next"
             writer.close()
 
     run(test)
 
 
-def test_a_frame_that_comes_byte_by_byte_is_put_together() -> None:
+def test_frame_received_byte_by_byte_is_reassembled() -> None:
     async def test() -> None:
         async with Server(echo) as server:
             reader, writer = await server.connect()
@@ -125,14 +134,14 @@ def test_a_frame_that_comes_byte_by_byte_is_put_together() -> None:
                 writer.write(bytes([byte]))
                 await writer.drain()
                 await asyncio.sleep(0)
-            assert await answer(reader) == b"slowly"
+            assert await read_response(reader) == b"slowly"
             writer.close()
 
     run(test)
 
 
 @pytest.mark.parametrize("size", [-1, 10_000_001, 2**31 - 1])
-def test_a_length_beyond_the_limit_closes_the_connection(size: int) -> None:
+def test_invalid_frame_length_closes_the_connection(size: int) -> None:
     async def test() -> None:
         async with Server(echo) as server:
             reader, writer = await server.connect()
@@ -143,7 +152,7 @@ def test_a_length_beyond_the_limit_closes_the_connection(size: int) -> None:
     run(test)
 
 
-def test_a_claimed_length_takes_no_memory_before_its_bytes_arrive() -> None:
+def test_frame_length_allocates_no_memory_before_its_bytes_arrive() -> None:
     async def test() -> None:
         async with Server(echo, max_frame_bytes=2**30) as server:
             reader, writer = await server.connect()
@@ -174,14 +183,14 @@ def test_file_ranges_are_sent_between_buffers_and_released_once(tmp_path: Path) 
             reader, writer = await server.connect()
             writer.write(frame(b"?"))
             expected = b"he" + content[100:2_000_100] + b"ll" + content[5:15]
-            assert await answer(reader) == expected
+            assert await read_response(reader) == expected
             writer.close()
 
     run(test)
     assert [p.released for p in pieces] == [1, 1, 1]
 
 
-def test_a_reader_that_stops_reading_does_not_hold_others_up() -> None:
+def test_peer_that_stops_reading_does_not_delay_others() -> None:
     async def test() -> None:
         async with Server(lambda body, c: [frame(bytes(20_000_000)) if body[0] else frame(b"small")]) as server:
             _, stuck = await server.connect()
@@ -189,14 +198,14 @@ def test_a_reader_that_stops_reading_does_not_hold_others_up() -> None:
             reader, writer = await server.connect()
             for _ in range(20):
                 writer.write(frame(b"\x00"))
-                assert await answer(reader) == b"small"
+                assert await read_response(reader) == b"small"
             stuck.close()
             writer.close()
 
     run(test)
 
 
-def test_a_peer_that_breaks_the_protocol_is_cut_off() -> None:
+def test_protocol_violation_closes_the_connection() -> None:
     async def test() -> None:
         def handle(body: memoryview, connection: Connection) -> Reply:
             raise CloseConnectionError("nonsense")
@@ -210,7 +219,7 @@ def test_a_peer_that_breaks_the_protocol_is_cut_off() -> None:
     run(test)
 
 
-def test_a_bug_in_the_service_closes_one_connection_only() -> None:
+def test_unexpected_exception_closes_only_its_connection() -> None:
     async def test() -> None:
         def handle(body: memoryview, connection: Connection) -> Reply:
             return [frame(bytes([1 // body[0]]))]
@@ -221,14 +230,14 @@ def test_a_bug_in_the_service_closes_one_connection_only() -> None:
             writer.write(frame(b"\x00"))
             assert await reader.read() == b""
             other.write(frame(b"\x01"))
-            assert await answer(other_reader) == b"\x01"
+            assert await read_response(other_reader) == b"\x01"
             writer.close()
             other.close()
 
     run(test)
 
 
-def test_a_peer_that_goes_while_its_answer_is_awaited_is_forgotten() -> None:
+def test_peer_that_disconnects_while_its_request_is_pending_is_removed() -> None:
     async def test() -> None:
         release = asyncio.Event()
 
@@ -249,38 +258,38 @@ def test_a_peer_that_goes_while_its_answer_is_awaited_is_forgotten() -> None:
     run(test)
 
 
-def test_connections_beyond_the_limit_are_refused() -> None:
+def test_connections_above_the_limit_are_closed() -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(per_ip=1)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            assert await answer(reader) == b"in"
-            refused, second = await server.connect()
-            assert await refused.read() == b""
+            assert await read_response(reader) == b"in"
+            closed_reader, second = await server.connect()
+            assert await closed_reader.read() == b""
             writer.close()
             second.close()
 
     run(test)
 
 
-def test_clients_beyond_the_descriptors_that_are_theirs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_above_the_descriptor_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with Server(echo) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            assert await answer(reader) == b"in"
+            assert await read_response(reader) == b"in"
             monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
-            refused, second = await server.connect()
-            assert await refused.read() == b""
+            closed_reader, second = await server.connect()
+            assert await closed_reader.read() == b""
             writer.write(frame(b"still"))
-            assert await answer(reader) == b"still"
+            assert await read_response(reader) == b"still"
             writer.close()
             second.close()
 
     run(test)
 
 
-def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
+def test_address_in_use_is_a_startup_error_that_names_it() -> None:
     async def test() -> None:
         async with Server(echo) as server:
             other = Listener(
@@ -293,7 +302,7 @@ def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
 
 
 def test_bind_without_listen_refuses_connections() -> None:
-    # an open port says that the broker is a member of its cluster
+    # an open port means that the broker is registered
     async def test() -> None:
         listener = Listener("X", echo, admission=ConnectionQuotas(), memory=MemoryPool(), max_frame_bytes=1, idle_ms=-1)
         port = listener.bind("127.0.0.1", 0)
@@ -307,29 +316,29 @@ def test_bind_without_listen_refuses_connections() -> None:
     run(test)
 
 
-def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
+def test_connection_at_max_connections_is_accepted_when_another_closes() -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=1)) as server:
             reader, first = await server.connect()
             first.write(frame(b"1"))
-            assert await answer(reader) == b"1"
+            assert await read_response(reader) == b"1"
             waiting, second = await server.connect()
             second.write(frame(b"2"))
             await asyncio.sleep(0.05)
             assert len(server.listener.connections) == 1
             first.close()
-            assert await answer(waiting) == b"2"
+            assert await read_response(waiting) == b"2"
             second.close()
 
     run(test)
 
 
-def test_full_broker_for_which_no_connection_waits_reports_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_max_connections_without_a_waiting_connection_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=1)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            assert await answer(reader) == b"in"
+            assert await read_response(reader) == b"in"
             assert server.listener.blocked_seconds == 0
             assert caplog.messages == []
             _, waiting = await server.connect()
@@ -342,7 +351,7 @@ def test_full_broker_for_which_no_connection_waits_reports_none(caplog: pytest.L
     run(test)
 
 
-def test_raised_limits_let_in_who_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_raised_max_connections_accepts_waiting_connections(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=0)) as server:
             reader, writer = await server.connect()
@@ -350,7 +359,7 @@ def test_raised_limits_let_in_who_waits(caplog: pytest.LogCaptureFixture) -> Non
             while not server.listener.blocked_seconds:
                 await asyncio.sleep(0)
             server.admission.update_limits(ConnectionLimits(connections=1))
-            assert await answer(reader) == b"in"
+            assert await read_response(reader) == b"in"
             writer.close()
             reasons = [message.partition(": ")[2].partition(" is reached")[0] for message in caplog.messages]
             assert reasons == ["max.connections=0"]  # not a second time within a minute
@@ -364,29 +373,29 @@ def test_idle_peers_and_small_unfinished_frames_hold_no_buffers() -> None:
             peers = [await server.connect() for _ in range(20)]
             for reader, writer in peers:
                 writer.write(frame(b"whole") + frame(b"unfinished")[:9])
-                assert await answer(reader) == b"whole"
+                assert await read_response(reader) == b"whole"
             assert sum(c.held_bytes for c in server.listener.connections) <= 20 * 9
             assert server.memory.used == 0
             for reader, writer in peers:
                 writer.write(frame(b"unfinished")[9:])
-                assert await answer(reader) == b"unfinished"
+                assert await read_response(reader) == b"unfinished"
                 writer.close()
 
     run(test)
 
 
-def test_large_requests_beyond_the_bound_wait_and_small_ones_do_not() -> None:
+def test_large_requests_wait_for_the_memory_pool_and_small_ones_do_not() -> None:
     size, count = 300_000, 12
 
     async def test() -> None:
-        let_go = asyncio.Event()
+        released = asyncio.Event()
 
-        async def answer_later(body: bytes) -> Reply:
-            await let_go.wait()
+        async def respond_later(body: bytes) -> Reply:
+            await released.wait()
             return [frame(body)]
 
         def handle(body: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-            return answer_later(bytes(body[:4])) if len(body) > 4 else [frame(bytes(body))]
+            return respond_later(bytes(body[:4])) if len(body) > 4 else [frame(bytes(body))]
 
         async with Server(handle, memory_bytes=2 * size) as server:
             peers = [await server.connect() for _ in range(count)]
@@ -396,11 +405,11 @@ def test_large_requests_beyond_the_bound_wait_and_small_ones_do_not() -> None:
             await until(lambda: server.memory._waiting)
             reader, small = await server.connect()
             small.write(frame(b"in"))
-            assert await answer(reader) == b"in"
+            assert await read_response(reader) == b"in"
             assert server.memory.used <= 3 * size + 10_000
             assert sum(c.busy for c in server.listener.connections) < count
-            let_go.set()
-            assert [await answer(r) for r, _ in peers] == [b"%04d" % i for i in range(count)]
+            released.set()
+            assert [await read_response(r) for r, _ in peers] == [b"%04d" % i for i in range(count)]
             await asyncio.gather(*writes)
             await until(lambda: server.memory.used == 0)
             for _, writer in [*peers, (reader, small)]:
@@ -409,13 +418,13 @@ def test_large_requests_beyond_the_bound_wait_and_small_ones_do_not() -> None:
     run(test)
 
 
-def test_where_all_wait_for_more_memory_the_first_goes_on() -> None:
+def test_first_request_continues_if_all_wait_for_memory() -> None:
     async def test() -> None:
         async with Server(lambda body, connection: [frame(bytes(body[:4]))], memory_bytes=1) as server:
             peers = [await server.connect() for _ in range(20)]
             for i, (_, writer) in enumerate(peers):
                 writer.write(frame(b"%04d" % i + bytes(500_000)))
-            assert [await answer(r) for r, _ in peers] == [b"%04d" % i for i in range(20)]
+            assert [await read_response(r) for r, _ in peers] == [b"%04d" % i for i in range(20)]
             assert server.memory.used == 0
             for _, writer in peers:
                 writer.close()
@@ -423,7 +432,7 @@ def test_where_all_wait_for_more_memory_the_first_goes_on() -> None:
     run(test)
 
 
-def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_request_is_closed_if_others_need_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.net.server.connection.SLOW_REQUEST_SECONDS", 0.05)
     monkeypatch.setattr("ottla.net.server.memory_pool.REAP_SECONDS", 0.01)
 
@@ -434,7 +443,7 @@ def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch:
             await until(lambda: server.memory.used)
             reader, writer = await server.connect()
             writer.write(frame(bytes(200_000)))
-            assert len(await answer(reader)) == 200_000
+            assert len(await read_response(reader)) == 200_000
             assert await stalled.read() == b""
             assert server.memory.used == 0
             writer.close()
@@ -443,12 +452,12 @@ def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch:
     run(test)
 
 
-def test_a_request_that_waits_gives_its_buffer_back_when_it_has_been_read() -> None:
+def test_pending_request_releases_its_buffer_once_it_is_decoded() -> None:
     async def test() -> None:
-        let_go = asyncio.Event()
+        released = asyncio.Event()
 
         async def later(body: bytes) -> Reply:
-            await let_go.wait()
+            await released.wait()
             return [frame(body)]
 
         def handle(body: memoryview, connection: Connection) -> Awaitable[Reply]:
@@ -462,8 +471,8 @@ def test_a_request_that_waits_gives_its_buffer_back_when_it_has_been_read() -> N
             (connection,) = server.listener.connections
             assert connection.held_bytes < 100
             writer.write(frame(b"three")[5:])
-            let_go.set()
-            assert [await answer(reader) for _ in range(3)] == [b"one", b"two", b"three"]
+            released.set()
+            assert [await read_response(reader) for _ in range(3)] == [b"one", b"two", b"three"]
             writer.close()
 
     run(test)
@@ -474,12 +483,12 @@ async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
     await writer.drain()
 
 
-def test_a_peer_that_goes_while_it_waits_for_memory_is_forgotten() -> None:
+def test_peer_that_disconnects_while_waiting_for_memory_is_removed() -> None:
     async def test() -> None:
-        let_go = asyncio.Event()
+        released = asyncio.Event()
 
         async def later() -> Reply:
-            await let_go.wait()
+            await released.wait()
             return [frame(b"done")]
 
         async with Server(lambda body, connection: later(), memory_bytes=100_000) as server:
@@ -490,8 +499,8 @@ def test_a_peer_that_goes_while_it_waits_for_memory_is_forgotten() -> None:
             waiting.write(frame(bytes(200_000)))
             await until(lambda: server.memory._waiting)
             waiting.transport.abort()
-            let_go.set()
-            assert await answer(reader) == b"done"
+            released.set()
+            assert await read_response(reader) == b"done"
             await until(lambda: server.memory.used == 0 and len(server.listener.connections) == 1)
             holder.close()
 
@@ -499,7 +508,7 @@ def test_a_peer_that_goes_while_it_waits_for_memory_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-def test_a_throttled_connection_is_answered_and_then_left_alone_for_a_while(pipelined: bool) -> None:
+def test_throttled_connection_is_answered_and_then_muted(pipelined: bool) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
 
@@ -512,18 +521,18 @@ def test_a_throttled_connection_is_answered_and_then_left_alone_for_a_while(pipe
             reader, writer = await server.connect()
             began = loop.time()
             writer.write(frame(b"much") + (frame(b"next") if pipelined else b""))
-            assert await answer(reader) == b"much"
+            assert await read_response(reader) == b"much"
             assert loop.time() - began < 0.15
             if not pipelined:
                 writer.write(frame(b"next"))
-            assert await answer(reader) == b"next"
+            assert await read_response(reader) == b"next"
             assert loop.time() - began >= 0.19
             writer.close()
 
     run(test)
 
 
-def test_pipelined_requests_go_on_after_a_peer_has_read_a_large_answer() -> None:
+def test_pipelined_requests_continue_after_a_large_response_is_read() -> None:
     async def test() -> None:
         def handle(body: memoryview, connection: Connection) -> Reply:
             return [frame(bytes(body) * (2_000_000 if bytes(body) == b"large" else 1))]
@@ -532,13 +541,13 @@ def test_pipelined_requests_go_on_after_a_peer_has_read_a_large_answer() -> None
             reader, writer = await server.connect()
             writer.write(frame(b"large") + frame(b"a") + frame(b"b"))
             await until(lambda: any(c._writing for c in server.listener.connections))
-            assert [len(await answer(reader)) for _ in range(3)] == [10_000_000, 1, 1]
+            assert [len(await read_response(reader)) for _ in range(3)] == [10_000_000, 1, 1]
             writer.close()
 
     run(test)
 
 
-def test_rest_of_a_file_range_follows_what_was_sent(tmp_path: Path) -> None:
+def test_unsent_bytes_of_a_file_range_advance_past_the_sent_ones(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(bytes(100))
     piece = Slice(tmp_path / "log", 10, 90)
     rest = UnsentBytes(piece)
@@ -550,23 +559,21 @@ def test_rest_of_a_file_range_follows_what_was_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_file_that_is_not_cached_is_read_by_a_worker_beside_others(
+def test_uncached_file_is_read_by_a_worker_without_delaying_others(
     tmp_path: Path, slow_disk: SlowDisk, leaves: bool
 ) -> None:
     run(lambda: send_a_file_from_a_stopped_disk(Server, tmp_path, slow_disk, leaves=leaves))
 
 
-def test_bytes_that_were_found_in_the_page_cache_are_not_looked_up_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_probed_in_the_page_cache_are_not_probed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket takes a part of a file range at a time; the rest is still cached when it takes the next part."""
     content = os.urandom(5_000_000)
     (tmp_path / "log").write_bytes(content)
     piece = Slice(tmp_path / "log", 0, len(content))
-    looked_up: list[int] = []
+    probed: list[int] = []
 
     def count(fd: int, position: int, nbytes: int) -> int:
-        looked_up.append(position)
+        probed.append(position)
         return nbytes
 
     monkeypatch.setattr(page_cache, "cached_bytes", count)
@@ -580,14 +587,14 @@ def test_bytes_that_were_found_in_the_page_cache_are_not_looked_up_again(
         async with Server(handle) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"file"))
-            assert await answer(reader) == content
+            assert await read_response(reader) == content
             writer.close()
-        assert len(looked_up) <= 2 * len(content) // FILE_BYTES + 2
+        assert len(probed) <= 2 * len(content) // FILE_BYTES + 2
 
     run(test)
 
 
-def test_last_byte_of_a_file_range_is_looked_up(tmp_path: Path) -> None:
+def test_last_byte_of_a_file_range_is_probed(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(bytes(FILE_BYTES + 1))
     rest = UnsentBytes(Slice(tmp_path / "log", 0, FILE_BYTES + 1))
     assert rest.probe() == FILE_BYTES

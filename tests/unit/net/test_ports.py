@@ -15,11 +15,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_returned", set())
 
 
-def test_no_outgoing_connection_takes_a_free_port() -> None:
+def test_free_port_is_below_the_ephemeral_range() -> None:
     assert all(ports.LOWEST <= free_port() < outgoing_from(ports.OUTGOING) for _ in range(100))
 
 
-def test_a_port_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_in_use_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as server:
         taken = server.getsockname()[1]
         candidates = iter([taken, taken, taken + 1])
@@ -27,7 +27,7 @@ def test_a_port_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert free_port() == taken + 1
 
 
-def test_ports_in_a_row_are_all_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consecutive_ports_are_all_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", free_port(3))) as server:
         taken = server.getsockname()[1]
         ports._returned.clear()
@@ -36,22 +36,22 @@ def test_ports_in_a_row_are_all_free(monkeypatch: pytest.MonkeyPatch) -> None:
         assert free_port(in_a_row=2) == taken + 1
 
 
-def test_where_none_is_free_an_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_free_port_os_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(ports, "_candidate", lambda in_a_row: server.getsockname()[1])
         with pytest.raises(OSError, match="no 1 free ports in a row"):
             free_port()
 
 
-def test_where_every_port_may_be_outgoing_the_kernel_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = tmp_path / "range"
-    reported.write_text("1024\t65535\n")
-    monkeypatch.setattr(ports, "OUTGOING", reported)
-    assert outgoing_from(reported) == 1024
+def test_kernel_chooses_the_port_if_all_ports_are_ephemeral(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    range_file = tmp_path / "range"
+    range_file.write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "OUTGOING", range_file)
+    assert outgoing_from(range_file) == 1024
     assert free_port() > 0
 
 
-def test_system_without_port_range_has_the_default(tmp_path: Path) -> None:
+def test_missing_port_range_file_has_the_default(tmp_path: Path) -> None:
     assert outgoing_from(tmp_path / "missing") == ports.OUTGOING_FROM
 
 

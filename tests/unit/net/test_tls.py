@@ -41,9 +41,9 @@ def in_file(folder: Path, content: str | bytes, name: str = "file") -> str:
     return str(path)
 
 
-def serve_one(listening: socket.socket, context: ssl.SSLContext) -> None:
-    """Answer one heartbeat of one client. Blocking, as asyncio's servers hang up without saying why."""
-    sock, _ = listening.accept()
+def serve_one(listener: socket.socket, context: ssl.SSLContext) -> None:
+    """Answer one heartbeat of one client. Blocking, as asyncio's servers disconnect without a TLS alert."""
+    sock, _ = listener.accept()
     try:
         with context.wrap_socket(sock, server_side=True) as peer:
             request = peer.recv(1000)
@@ -53,29 +53,32 @@ def serve_one(listening: socket.socket, context: ssl.SSLContext) -> None:
         sock.close()
 
 
-def shake_hands(
+def handshake(
     folder: Path,
     options: dict[str, Any],
     *,
     host: str = "localhost",
-    wants: Certified | None = None,
+    client_ca: Certified | None = None,
     server: Certified = SERVER,
     newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
 ) -> tuple[str, str]:
-    """Ask a TLS server something; the version and cipher of the connection. `wants` signs the clients it knows."""
+    """Send a request to a TLS server, and return the TLS version and cipher.
+
+    `client_ca` signs the client certificates that the server accepts.
+    """
     made = config(**options)
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.maximum_version = newest
-    serving.load_cert_chain(in_file(folder, server.key_pem() + server.pem, "server.pem"))
-    if wants is not None:
-        serving.verify_mode = ssl.CERT_REQUIRED
-        serving.load_verify_locations(cadata=wants.pem)
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.maximum_version = newest
+    server_context.load_cert_chain(in_file(folder, server.key_pem() + server.pem, "server.pem"))
+    if client_ca is not None:
+        server_context.verify_mode = ssl.CERT_REQUIRED
+        server_context.load_verify_locations(cadata=client_ca.pem)
     context = client_context(made)
 
-    async def whole() -> tuple[str, str]:
-        listening = socket.create_server(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        thread = threading.Thread(target=serve_one, args=(listening, serving))
+    async def exchange() -> tuple[str, str]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=serve_one, args=(listener, server_context))
         thread.start()
         tls = SocketOptions(ssl_context=context, ssl_check_hostname=made.checks_hostname)
         channel = Channel(asyncio.get_running_loop(), host, port, client_id="test", options=tls)
@@ -88,14 +91,14 @@ def shake_hands(
         finally:
             channel.close()
             thread.join(5)
-            listening.close()
+            listener.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(exchange())
 
 
-# Whom we trust
+# Trust stores
 
-TRUSTING: dict[str, Callable[[Path], dict[str, Any]]] = {
+TRUST_STORES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "PEM file": lambda f: {"ssl_truststore_location": in_file(f, CA.pem), "ssl_truststore_type": "PEM"},
     "PEM text": lambda f: {"ssl_truststore_certificates": f"{CA.pem}\n{SERVER.pem}", "ssl_truststore_type": "pem"},
     "PKCS12": lambda f: {
@@ -118,20 +121,20 @@ TRUSTING: dict[str, Callable[[Path], dict[str, Any]]] = {
     "ssl.truststore.certificates",
     "ssl.cafile",
 )
-@pytest.mark.parametrize("kind", TRUSTING)
-def test_who_signed_the_broker_is_trusted(tmp_path: Path, kind: str) -> None:
-    assert shake_hands(tmp_path, TRUSTING[kind](tmp_path))[0] == "TLSv1.3"
+@pytest.mark.parametrize("kind", TRUST_STORES)
+def test_broker_is_trusted_with_each_kind_of_trust_store(tmp_path: Path, kind: str) -> None:
+    assert handshake(tmp_path, TRUST_STORES[kind](tmp_path))[0] == "TLSv1.3"
 
 
-def java() -> Certified:
-    """The authority in the stores that keytool wrote."""
+def java_authority() -> Certified:
+    """Return the authority in the stores that keytool wrote."""
     hidden, (certificate,) = read_jks((STORES / "key.jks").read_bytes(), "storepass").keys[0]
     key = load_der_private_key(reveal_key(hidden, "keypass1"), None)
     return Certified(x509.load_der_x509_certificate(certificate), key)
 
 
 @pytest.mark.parametrize(("end", "key_password"), [("jks", "keypass1"), ("p12", None)])
-def test_stores_that_java_wrote_open_connections_both_ways(tmp_path: Path, end: str, key_password: str | None) -> None:
+def test_java_key_and_trust_stores_authenticate_both_sides(tmp_path: Path, end: str, key_password: str | None) -> None:
     options = {
         "ssl_truststore_location": str(STORES / f"trust.{end}"),
         "ssl_truststore_password": "trustpass",
@@ -139,12 +142,12 @@ def test_stores_that_java_wrote_open_connections_both_ways(tmp_path: Path, end: 
         "ssl_keystore_password": "storepass",
         "ssl_key_password": key_password,
     }
-    shake_hands(tmp_path, options, server=signed(java(), "localhost"), wants=java())
+    handshake(tmp_path, options, server=signed(java_authority(), "localhost"), client_ca=java_authority())
 
 
 def test_untrusted_broker_certificate_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(SslAuthenticationError, match=r"ssl\.truststore\.location") as error:
-        shake_hands(tmp_path, {"ssl_truststore_certificates": authority("other").pem, "ssl_truststore_type": "PEM"})
+        handshake(tmp_path, {"ssl_truststore_certificates": authority("other").pem, "ssl_truststore_type": "PEM"})
     assert not error.value.retriable
 
 
@@ -152,22 +155,22 @@ def test_untrusted_broker_certificate_names_the_option(tmp_path: Path) -> None:
 def test_certificate_for_another_host_is_rejected_unless_verification_is_off(tmp_path: Path) -> None:
     trusting = {"ssl_truststore_certificates": CA.pem, "ssl_truststore_type": "PEM"}
     with pytest.raises(SslAuthenticationError, match=r"ssl\.endpoint\.identification\.algorithm"):
-        shake_hands(tmp_path, trusting, host="127.0.0.1")
-    shake_hands(tmp_path, {**trusting, "ssl_endpoint_identification_algorithm": ""}, host="127.0.0.1")
-    shake_hands(tmp_path, {**trusting, "ssl_check_hostname": False}, host="127.0.0.1")
+        handshake(tmp_path, trusting, host="127.0.0.1")
+    handshake(tmp_path, {**trusting, "ssl_endpoint_identification_algorithm": ""}, host="127.0.0.1")
+    handshake(tmp_path, {**trusting, "ssl_check_hostname": False}, host="127.0.0.1")
 
 
 @pytest.mark.option("ssl.crlfile")
-def test_a_certificate_that_was_taken_back_is_refused(tmp_path: Path) -> None:
+def test_revoked_certificate_is_rejected(tmp_path: Path) -> None:
     trusting = {"ssl_cafile": in_file(tmp_path, CA.pem)}
-    shake_hands(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA), "none")})
+    handshake(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA), "none")})
     with pytest.raises(SslAuthenticationError, match="revoked"):
-        shake_hands(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA, SERVER), "one")})
+        handshake(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA, SERVER), "one")})
 
 
-# Who we are
+# Key stores
 
-BEING: dict[str, Callable[[Path], dict[str, Any]]] = {
+KEY_STORES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "PEM file": lambda f: {
         "ssl_keystore_location": in_file(f, CLIENT.key_pem("pw") + CLIENT.pem, "me"),
         "ssl_keystore_type": "PEM",
@@ -202,27 +205,27 @@ BEING: dict[str, Callable[[Path], dict[str, Any]]] = {
     "ssl.keyfile",
     "ssl.password",
 )
-@pytest.mark.parametrize("kind", BEING)
-def test_client_certificate_is_sent_on_request(tmp_path: Path, kind: str) -> None:
-    shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem), **BEING[kind](tmp_path)}, wants=CA)
+@pytest.mark.parametrize("kind", KEY_STORES)
+def test_client_certificate_of_each_kind_of_key_store_is_sent(tmp_path: Path, kind: str) -> None:
+    handshake(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem), **KEY_STORES[kind](tmp_path)}, client_ca=CA)
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_untrusted_client_certificate_names_the_option(tmp_path: Path, newest: ssl.TLSVersion) -> None:
     with pytest.raises(SslAuthenticationError, match=r"\(see ssl\."):
-        shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem)}, wants=CA, newest=newest)
+        handshake(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem)}, client_ca=CA, newest=newest)
 
 
 # Versions and ciphers
 
 
 @pytest.mark.option("ssl.enabled.protocols", "ssl.protocol")
-def test_only_enabled_versions_are_spoken(tmp_path: Path) -> None:
+def test_only_enabled_tls_versions_are_negotiated(tmp_path: Path) -> None:
     trusting = {"ssl_cafile": in_file(tmp_path, CA.pem)}
-    assert shake_hands(tmp_path, {**trusting, "ssl_enabled_protocols": "TLSv1.2"})[0] == "TLSv1.2"
-    assert shake_hands(tmp_path, {**trusting, "ssl_protocol": "TLSv1.2"})[0] == "TLSv1.2"
+    assert handshake(tmp_path, {**trusting, "ssl_enabled_protocols": "TLSv1.2"})[0] == "TLSv1.2"
+    assert handshake(tmp_path, {**trusting, "ssl_protocol": "TLSv1.2"})[0] == "TLSv1.2"
     with pytest.raises(SslAuthenticationError):
-        shake_hands(tmp_path, {**trusting, "ssl_enabled_protocols": ["TLSv1.3"]}, newest=ssl.TLSVersion.TLSv1_2)
+        handshake(tmp_path, {**trusting, "ssl_enabled_protocols": ["TLSv1.3"]}, newest=ssl.TLSVersion.TLSv1_2)
     with pytest.raises(ConfigurationError, match=r"ssl\.enabled\.protocols"):
         client_context(config(ssl_enabled_protocols="TLSv1.3", ssl_protocol="TLSv1.2"))
 
@@ -231,14 +234,14 @@ def test_only_enabled_versions_are_spoken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "suite", ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"]
 )
-def test_cipher_suites_are_chosen_by_javas_names(tmp_path: Path, suite: str) -> None:
+def test_cipher_suites_are_configured_by_java_names(tmp_path: Path, suite: str) -> None:
     options = {"ssl_cafile": in_file(tmp_path, CA.pem), "ssl_cipher_suites": suite}
-    assert shake_hands(tmp_path, options) == ("TLSv1.2", openssl_name(suite))
-    assert shake_hands(tmp_path, {"ssl_cafile": options["ssl_cafile"], "ssl_ciphers": openssl_name(suite)})
+    assert handshake(tmp_path, options) == ("TLSv1.2", openssl_name(suite))
+    assert handshake(tmp_path, {"ssl_cafile": options["ssl_cafile"], "ssl_ciphers": openssl_name(suite)})
 
 
 @pytest.mark.parametrize(
-    ("java_name", "ours"),
+    ("java_name", "expected"),
     [
         ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
         ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", "ECDHE-RSA-AES256-SHA384"),
@@ -247,16 +250,16 @@ def test_cipher_suites_are_chosen_by_javas_names(tmp_path: Path, suite: str) -> 
         ("ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES128-SHA"),
     ],
 )
-def test_java_and_openssl_call_the_same_suite_differently(java_name: str, ours: str) -> None:
-    assert openssl_name(java_name) == ours
+def test_java_cipher_suite_is_mapped_to_its_openssl_name(java_name: str, expected: str) -> None:
+    assert openssl_name(java_name) == expected
 
 
-def test_with_suites_of_tls_1_3_alone_nothing_older_is_spoken() -> None:
+def test_tls_1_3_cipher_suites_alone_disable_older_versions() -> None:
     context = client_context(config(ssl_cipher_suites="TLS_AES_128_GCM_SHA256"))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
 
 
-# What is wrong with options
+# Invalid options
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,7 @@ def test_wrong_password_of_a_pem_key_is_reported(tmp_path: Path) -> None:
             client_context(config(ssl_certfile=pem, ssl_password=password))
 
 
-def test_pkcs12_without_the_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pkcs12_without_cryptography_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
@@ -312,9 +315,9 @@ def test_pkcs12_without_the_library_says_how_to_get_it(monkeypatch: pytest.Monke
 
 
 @pytest.mark.option("ssl.context")
-def test_a_context_of_your_own_is_taken_as_it_is() -> None:
-    mine = ssl.create_default_context()
-    assert client_context(config(ssl_context=mine, ssl_truststore_location="/nowhere")) is mine
+def test_ssl_context_option_is_used_unchanged() -> None:
+    own_context = ssl.create_default_context()
+    assert client_context(config(ssl_context=own_context, ssl_truststore_location="/nowhere")) is own_context
 
 
 def test_secrets_are_not_shown() -> None:

@@ -1,4 +1,4 @@
-"""TLS on a listener: the same frames and answers, whatever OpenSSL keeps, wants first, or takes in part."""
+"""TLS on a listener: frames and responses, handshakes, and principals of client certificates."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.unit.net.echo_server import (
     Handle,
     Server,
     Slice,
-    answer,
     echo,
     frame,
+    read_response,
     run,
     send_a_file_from_a_stopped_disk,
     until,
@@ -42,10 +42,10 @@ from ottla.security.tls.contexts import server_context
 CA = authority()
 SERVER = signed(CA, "localhost")
 CLIENT = signed(CA, "client")
-LINE = "ottla.net"
+LOGGER = "ottla.net"
 
 
-def serving(client_auth: str = "none", **options: str) -> ssl.SSLContext:
+def server_ssl_context(client_auth: str = "none", **options: str) -> ssl.SSLContext:
     configs = {"ssl.keystore.key": SERVER.key_pem(), "ssl.keystore.certificate.chain": SERVER.pem}
     configs |= {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": CA.pem}
     return server_context(TlsConfig({**configs, **options}), client_auth)
@@ -57,24 +57,26 @@ class SecureServer(Server):
     def __init__(
         self, handle: Handle, context: ssl.SSLContext | None = None, rules: str = "DEFAULT", **more: Any
     ) -> None:
-        security = TlsSettings(context or serving(), principal_rules(rules))
+        security = TlsSettings(context or server_ssl_context(), principal_rules(rules))
         super().__init__(handle, connection=partial(TlsConnection, security=security), **more)
 
     async def connect(
-        self, who: Certified | None = None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+        self, certificate: Certified | None = None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(
-            "127.0.0.1", self.port, limit=1 << 26, ssl=asking(who, newest), server_hostname="localhost"
+            "127.0.0.1", self.port, limit=1 << 26, ssl=client_context(certificate, newest), server_hostname="localhost"
         )
 
 
-def asking(who: Certified | None = None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
+def client_context(
+    certificate: Certified | None = None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=CA.pem)
     context.maximum_version = newest
-    if who is not None:
+    if certificate is not None:
         descriptor = os.memfd_create("key")
-        os.write(descriptor, (who.key_pem() + who.pem).encode())
+        os.write(descriptor, (certificate.key_pem() + certificate.pem).encode())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
         os.close(descriptor)
     return context
@@ -91,28 +93,28 @@ def test_frames_of_any_size_arrive_whole(size: int, newest: ssl.TLSVersion) -> N
             reader, writer = await server.connect(newest=newest)
             body = os.urandom(size)
             writer.write(frame(body) + frame(b"next"))
-            assert await answer(reader) == body
-            assert await answer(reader) == b"next"
+            assert await read_response(reader) == body
+            assert await read_response(reader) == b"next"
             writer.close()
 
     run(test)
 
 
-def test_a_frame_of_many_records_is_put_together() -> None:
+def test_frame_of_many_tls_records_is_reassembled() -> None:
     async def test() -> None:
         async with SecureServer(echo) as server:
             reader, writer = await server.connect()
             for byte in frame(b"slowly"):
                 writer.write(bytes([byte]))  # asyncio makes a record of each
                 await writer.drain()
-            assert await answer(reader) == b"slowly"
+            assert await read_response(reader) == b"slowly"
             writer.close()
 
     run(test)
 
 
 @pytest.mark.parametrize("pause", [0, 0.01])
-def test_what_openssl_holds_already_is_worked_on_when_the_answer_before_is_there(pause: float) -> None:
+def test_requests_buffered_by_openssl_are_handled_after_the_previous_response(pause: float) -> None:
     async def test() -> None:
         async def later(body: bytes) -> Reply:
             await asyncio.sleep(pause)
@@ -122,19 +124,19 @@ def test_what_openssl_holds_already_is_worked_on_when_the_answer_before_is_there
             reader, writer = await server.connect()
             # One record: after the first of them the socket has no more data.
             writer.write(b"".join(frame(bytes([i]) * 200) for i in range(50)))
-            assert [await answer(reader) for _ in range(50)] == [bytes([i]) * 200 for i in range(50)]
+            assert [await read_response(reader) for _ in range(50)] == [bytes([i]) * 200 for i in range(50)]
             writer.close()
 
     run(test)
 
 
-def test_a_record_larger_than_the_room_for_it_waits_for_memory_and_goes_on() -> None:
+def test_request_larger_than_the_memory_pool_waits_and_continues() -> None:
     async def test() -> None:
         async with SecureServer(lambda body, connection: [frame(bytes(body[:4]))], memory_bytes=1) as server:
             peers = [await server.connect() for _ in range(5)]
             for i, (_, writer) in enumerate(peers):
                 writer.write(frame(b"%04d" % i + bytes(500_000)))
-            assert [await answer(reader) for reader, _ in peers] == [b"%04d" % i for i in range(5)]
+            assert [await read_response(reader) for reader, _ in peers] == [b"%04d" % i for i in range(5)]
             await until(lambda: server.memory.used == 0)
             for _, writer in peers:
                 writer.close()
@@ -142,18 +144,18 @@ def test_a_record_larger_than_the_room_for_it_waits_for_memory_and_goes_on() -> 
     run(test)
 
 
-class ByHand:
-    """A peer whose bytes are sent one by one, as the test has it."""
+class ManualTlsPeer:
+    """A TLS peer whose bytes the test sends piece by piece."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._coming, self._going = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = asking().wrap_bio(self._coming, self._going, server_hostname="localhost")
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client_context().wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
 
     async def connect(self) -> None:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         await self._until(self._tls.do_handshake)
-        await self.send(self._going.read())
+        await self.send(self._outgoing.read())
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -164,7 +166,7 @@ class ByHand:
 
     def encrypted(self, data: bytes) -> bytes:
         self._tls.write(data)
-        return self._going.read()
+        return self._outgoing.read()
 
     def close(self) -> None:
         self._writer.close()
@@ -174,20 +176,20 @@ class ByHand:
             try:
                 return done()
             except ssl.SSLWantReadError:
-                await self.send(self._going.read())
-                self._coming.write(await self._reader.read(65536))
+                await self.send(self._outgoing.read())
+                self._incoming.write(await self._reader.read(65536))
 
 
 @pytest.mark.parametrize("cut", [1, 5, 6, 100])
-def test_the_beginning_of_a_record_is_waited_with_and_holds_no_buffer(cut: int) -> None:
+def test_partial_tls_record_holds_no_buffer(cut: int) -> None:
     async def test() -> None:
         async with SecureServer(echo) as server:
-            peer = ByHand(server.port)
+            peer = ManualTlsPeer(server.port)
             await peer.connect()
             await until(lambda: any(c._reading for c in server.listener.connections))
             record = peer.encrypted(frame(b"x" * 200))
             await peer.send(record[:cut])
-            await asyncio.sleep(0.02)  # there is no event: what has come is not yet anything
+            await asyncio.sleep(0.02)  # there is no event to wait for: the record is incomplete
             (connection,) = server.listener.connections
             assert connection.held_bytes == 0
             await peer.send(record[cut:])
@@ -197,7 +199,7 @@ def test_the_beginning_of_a_record_is_waited_with_and_holds_no_buffer(cut: int) 
     run(test)
 
 
-# Answers
+# Responses
 
 
 def test_file_ranges_are_sent_between_buffers_and_released_once(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_file_ranges_are_sent_between_buffers_and_released_once(tmp_path: Path) 
         async with SecureServer(handle) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"?"))
-            assert await answer(reader) == b"he" + content[100:2_000_100] + b"ll" + content[5:15]
+            assert await read_response(reader) == b"he" + content[100:2_000_100] + b"ll" + content[5:15]
             writer.close()
 
     run(test)
@@ -240,10 +242,10 @@ def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> 
             reader, writer = await server.connect()
             for _ in range(20):
                 writer.write(frame(b"x"))
-                assert await answer(reader) == b"small"
+                assert await read_response(reader) == b"small"
             slow.transport.resume_reading()  # type: ignore[attr-defined]
-            assert await answer(slow_reader) == content
-            assert await answer(slow_reader) == b"small"
+            assert await read_response(slow_reader) == content
+            assert await read_response(slow_reader) == b"small"
             slow.close()
             writer.close()
         assert piece.released == 1
@@ -253,7 +255,7 @@ def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> 
     run(test)
 
 
-def test_a_peer_that_goes_in_the_midst_of_its_answer_lets_go_of_the_file(tmp_path: Path) -> None:
+def test_peer_that_disconnects_during_its_response_releases_the_file(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(bytes(8_000_000))
 
     async def test() -> None:
@@ -270,19 +272,19 @@ def test_a_peer_that_goes_in_the_midst_of_its_answer_lets_go_of_the_file(tmp_pat
     run(test)
 
 
-class Contrary(ssl.SSLSocket):
-    """Wants the other way first, every other time, and watches what is repeated."""
+class WantingOppositeSocket(ssl.SSLSocket):
+    """A socket that wants the other direction on every other call, and checks what is repeated."""
 
     turn = 0
-    refused: bytes | None = None
+    retried: bytes | None = None
     wants: type[ssl.SSLError] = ssl.SSLWantReadError
 
     def send(self, data: Any, flags: int = 0) -> int:
-        again, self.refused = self.refused, None
-        assert again is None or bytes(data) == again, "OpenSSL was offered other bytes than before"
+        expected, self.retried = self.retried, None
+        assert expected is None or bytes(data) == expected, "a write was retried with other bytes"
         self.turn += 1
         if self.turn % 2:
-            self.refused = bytes(data)
+            self.retried = bytes(data)
             raise self.wants()
         return super().send(data[: len(data) // 2 + 1], flags)
 
@@ -294,15 +296,15 @@ class Contrary(ssl.SSLSocket):
 
 
 @pytest.mark.parametrize("wants", [ssl.SSLWantReadError, ssl.SSLWantWriteError])
-def test_writing_may_wait_for_reading_and_reading_for_writing(wants: type[ssl.SSLError]) -> None:
+def test_write_may_want_read_and_read_may_want_write(wants: type[ssl.SSLError]) -> None:
     async def test() -> None:
-        context = serving()
-        context.sslsocket_class = type("Wanting", (Contrary,), {"wants": wants})
+        context = server_ssl_context()
+        context.sslsocket_class = type("Wanting", (WantingOppositeSocket,), {"wants": wants})
         async with SecureServer(lambda body, connection: [frame(bytes(body) * 3)], context) as server:
             reader, writer = await server.connect()
             body = os.urandom(300_000)
             writer.write(frame(body))
-            answered = asyncio.ensure_future(answer(reader))
+            answered = asyncio.ensure_future(read_response(reader))
             while not answered.done():
                 writer.write(frame(b""))  # so that there is always something to be read
                 await asyncio.sleep(0)
@@ -312,8 +314,8 @@ def test_writing_may_wait_for_reading_and_reading_for_writing(wants: type[ssl.SS
     run(test)
 
 
-class Hoarding(ssl.SSLSocket):
-    """Takes what has come from the socket, and wants to write before it hands it out."""
+class WantWriteAfterReadSocket(ssl.SSLSocket):
+    """A socket that reads data, and wants to write before it returns the data."""
 
     held = b""
 
@@ -327,14 +329,14 @@ class Hoarding(ssl.SSLSocket):
         return n
 
 
-def test_what_was_read_before_writing_was_wanted_is_not_waited_for() -> None:
+def test_data_read_before_want_write_is_handled_at_once() -> None:
     async def test() -> None:
-        context = serving()
-        context.sslsocket_class = Hoarding
+        context = server_ssl_context()
+        context.sslsocket_class = WantWriteAfterReadSocket
         async with SecureServer(echo, context) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"all that comes"))
-            assert await answer(reader) == b"all that comes"
+            assert await read_response(reader) == b"all that comes"
             writer.close()
 
     run(test)
@@ -343,27 +345,25 @@ def test_what_was_read_before_writing_was_wanted_is_not_waited_for() -> None:
 # Handshakes
 
 
-def test_a_peer_that_stalls_in_its_handshake_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stalled_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("ottla.net.server.tls_connection.HANDSHAKE_SECONDS", 0.05)
 
     async def test() -> None:
         async with SecureServer(echo) as server:
             silent = await asyncio.open_connection("127.0.0.1", server.port)
             half = await asyncio.open_connection("127.0.0.1", server.port)
-            half[1].write(hello()[:50])
+            half[1].write(client_hello()[:50])
             for reader, writer in (silent, half):
                 await reader.read()
                 writer.close()
             await until(lambda: not server.listener.connections)
 
-    with caplog.at_level(logging.WARNING, LINE):
+    with caplog.at_level(logging.WARNING, LOGGER):
         run(test)
     assert sum("no TLS handshake on listener TEST within" in r.getMessage() for r in caplog.records) == 2
 
 
-def test_a_handshake_that_came_to_its_end_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_with_completed_handshake_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.net.server.tls_connection.HANDSHAKE_SECONDS", 0.2)
 
     async def test() -> None:
@@ -371,69 +371,71 @@ def test_a_handshake_that_came_to_its_end_is_not_cut_off(monkeypatch: pytest.Mon
             reader, writer = await server.connect()
             await asyncio.sleep(0.3)
             writer.write(frame(b"still here"))
-            assert await answer(reader) == b"still here"
+            assert await read_response(reader) == b"still here"
             writer.close()
 
     run(test)
 
 
-def hello() -> bytes:
-    """The first words of a client of TLS."""
-    coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+def client_hello() -> bytes:
+    """Return a TLS ClientHello."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
-        asking().wrap_bio(coming, going, server_hostname="localhost").do_handshake()
-    return going.read()
+        client_context().wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("data", "line"),
     [
         (frame(b"\0\x12\0\0\0\0\0\1"), "does not use TLS, but listener TEST does"),
         (b"GET / HTTP/1.1\r\n\r\n", "does not use TLS, but listener TEST does"),
         (b"\x16" + b"\xff" * 300, "TLS handshake on listener TEST failed"),
-        (hello()[:60] + os.urandom(4000), "TLS handshake on listener TEST failed"),
+        (client_hello()[:60] + os.urandom(4000), "TLS handshake on listener TEST failed"),
     ],
     ids=["Kafka", "HTTP", "noise", "damaged"],
 )
-def test_what_is_not_tls_is_named_and_cut_off(words: bytes, line: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_data_other_than_tls_is_logged_and_disconnected(
+    data: bytes, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test() -> None:
         async with SecureServer(echo) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(words)
+            writer.write(data)
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
             await until(lambda: not server.listener.connections)
 
-    with caplog.at_level(logging.INFO, LINE):
+    with caplog.at_level(logging.INFO, LOGGER):
         run(test)
     assert any(line in record.getMessage() for record in caplog.records)
 
 
-def test_tls_on_a_listener_without_it_is_named_and_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_on_a_plaintext_listener_is_logged_and_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(hello())
+            writer.write(client_hello())
             assert await reader.read() == b""
             writer.close()
 
-    with caplog.at_level(logging.WARNING, LINE):
+    with caplog.at_level(logging.WARNING, LOGGER):
         run(test)
     assert "it uses TLS, but listener TEST does not" in caplog.text
 
 
-def test_peers_that_go_before_or_in_their_handshake_are_forgotten() -> None:
+def test_peers_that_disconnect_before_or_during_the_handshake_are_removed() -> None:
     async def test() -> None:
         async with SecureServer(echo) as server:
-            for words in (b"", b"\x16", hello()):
+            for data in (b"", b"\x16", client_hello()):
                 sock = socket.create_connection(("127.0.0.1", server.port))
-                sock.sendall(words)
+                sock.sendall(data)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
                 sock.close()
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            assert await answer(reader) == b"in"
+            assert await read_response(reader) == b"in"
             await until(lambda: len(server.listener.connections) == 1)
             assert server.admission.count == 1
             writer.close()
@@ -441,15 +443,15 @@ def test_peers_that_go_before_or_in_their_handshake_are_forgotten() -> None:
     run(test)
 
 
-# Who it is
+# Principals
 
 
-def named(body: memoryview, connection: Connection) -> Reply:
+def respond_with_principal(body: memoryview, connection: Connection) -> Reply:
     return [frame(str(connection.state.get(USER)).encode())]
 
 
 @pytest.mark.parametrize(
-    ("client_auth", "who", "expected"),
+    ("client_auth", "certificate", "expected"),
     [
         ("none", CLIENT, "None"),
         ("requested", None, "None"),
@@ -457,42 +459,46 @@ def named(body: memoryview, connection: Connection) -> Reply:
         ("required", CLIENT, "CN=client"),
     ],
 )
-def test_a_client_is_called_by_its_certificate(client_auth: str, who: Certified | None, expected: str) -> None:
+def test_principal_is_the_subject_of_the_client_certificate(
+    client_auth: str, certificate: Certified | None, expected: str
+) -> None:
     async def test() -> None:
-        async with SecureServer(named, serving(client_auth)) as server:
-            reader, writer = await server.connect(who)
+        async with SecureServer(respond_with_principal, server_ssl_context(client_auth)) as server:
+            reader, writer = await server.connect(certificate)
             writer.write(frame(b"?"))
-            assert await answer(reader) == expected.encode()
+            assert await read_response(reader) == expected.encode()
             writer.close()
 
     run(test)
 
 
-def test_a_certificate_in_the_trust_store_is_trusted_without_who_signed_it() -> None:
+def test_certificate_in_the_trust_store_is_trusted_without_its_issuer() -> None:
     async def test() -> None:
-        only_it = serving("required", **{"ssl.truststore.certificates": CLIENT.pem})
-        async with SecureServer(named, only_it) as server:
+        context = server_ssl_context("required", **{"ssl.truststore.certificates": CLIENT.pem})
+        async with SecureServer(respond_with_principal, context) as server:
             reader, writer = await server.connect(CLIENT)
             writer.write(frame(b"?"))
-            assert await answer(reader) == b"CN=client"
+            assert await read_response(reader) == b"CN=client"
             writer.close()
 
     run(test)
 
 
-def test_a_client_is_called_as_the_rules_have_it() -> None:
+def test_principal_mapping_rules_are_applied() -> None:
     async def test() -> None:
-        async with SecureServer(named, serving("required"), "RULE:^CN=(.*)$/$1@here/U") as server:
+        async with SecureServer(
+            respond_with_principal, server_ssl_context("required"), "RULE:^CN=(.*)$/$1@here/U"
+        ) as server:
             reader, writer = await server.connect(CLIENT)
             writer.write(frame(b"?"))
-            assert await answer(reader) == b"CLIENT@HERE"
+            assert await read_response(reader) == b"CLIENT@HERE"
             writer.close()
 
     run(test)
 
 
 @pytest.mark.parametrize(
-    ("who", "rules", "line"),
+    ("certificate", "rules", "line"),
     [
         (None, "DEFAULT", "peer did not return a certificate"),
         (signed(authority("else"), "x"), "DEFAULT", "its certificate was rejected"),
@@ -500,39 +506,39 @@ def test_a_client_is_called_as_the_rules_have_it() -> None:
     ],
     ids=["anonymous", "stranger", "no rule"],
 )
-def test_unknown_user_is_rejected_and_disconnected(
-    who: Certified | None, rules: str, line: str, caplog: pytest.LogCaptureFixture
+def test_client_without_valid_certificate_or_principal_is_rejected(
+    certificate: Certified | None, rules: str, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        async with SecureServer(named, serving("required"), rules) as server:
-            reader, writer = await server.connect(who)  # with TLS 1.3 the client is notified afterwards
+        async with SecureServer(respond_with_principal, server_ssl_context("required"), rules) as server:
+            reader, writer = await server.connect(certificate)  # with TLS 1.3 the client is notified afterwards
             writer.write(frame(b"?"))
-            with contextlib.suppress(ssl.SSLError, ConnectionError):  # the first of them says why
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # the first one has the reason
                 assert await reader.read() == b""
             writer.close()
 
-    with caplog.at_level(logging.WARNING, LINE):
+    with caplog.at_level(logging.WARNING, LOGGER):
         run(test)
     assert line in caplog.text
 
 
-def test_a_connection_ends_with_tls_saying_so() -> None:
-    def talk(port: int) -> bytes:
+def test_connection_is_closed_with_close_notify() -> None:
+    def receive_after_invalid_frame(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port)) as sock:
             # without close_notify this raises, as a third party may have cut the connection
-            with asking().wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False) as peer:
+            with client_context().wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False) as peer:
                 peer.sendall(struct.pack(">i", -1))
                 return peer.recv(1)
 
     async def test() -> None:
         async with SecureServer(echo) as server:
-            assert await asyncio.to_thread(talk, server.port) == b""
+            assert await asyncio.to_thread(receive_after_invalid_frame, server.port) == b""
 
     run(test)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_file_that_is_not_cached_is_read_by_a_worker_beside_others(
+def test_uncached_file_is_read_by_a_worker_without_delaying_others(
     tmp_path: Path, slow_disk: SlowDisk, leaves: bool
 ) -> None:
     run(lambda: send_a_file_from_a_stopped_disk(SecureServer, tmp_path, slow_disk, leaves=leaves))

@@ -1,4 +1,4 @@
-"""A client that has gone while its request waits: its descriptor is free at once, and the wait ends."""
+"""A client that disconnects while its request waits: its descriptor is closed at once, and the wait ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker import share_group_requests as share_groups
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.model import TopicPartition
@@ -21,13 +21,13 @@ from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic, Shar
 TP = TopicPartition("t", 0)
 
 
-def connected(client: Asker) -> socket.socket:
+def connected(client: BrokerClient) -> socket.socket:
     sock = socket.create_connection(("127.0.0.1", client.node.endpoints[0].port))
     sock.setblocking(False)
     return sock
 
 
-def framed(client: Asker, request: Any, version: int) -> bytes:
+def framed(client: BrokerClient, request: Any, version: int) -> bytes:
     frame = bytes(client.frame(request, version))
     return struct.pack(">i", len(frame)) + frame
 
@@ -38,27 +38,27 @@ async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
             await asyncio.sleep(0.001)
 
 
-def on_a_broker(test: Callable[[Asker], Awaitable[None]], data: Path) -> None:
-    async def with_topic(client: Asker) -> None:
+def with_topic_on_broker(test: Callable[[BrokerClient], Awaitable[None]], data: Path) -> None:
+    async def with_topic(client: BrokerClient) -> None:
         await create(client)
         await test(client)
 
     with_broker(with_topic, data)
 
 
-def waiters(client: Asker) -> int:
+def waiters(client: BrokerClient) -> int:
     partition = client.context.partitions.get(TP)
     assert partition is not None
     return len(partition._waiters)
 
 
-def connections(client: Asker) -> int:
+def connections(client: BrokerClient) -> int:
     return sum(len(listener.connections) for listener in client.node._listeners)
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_fetch_of_a_client_that_has_gone_ends_at_once(tmp_path: Path, how: str) -> None:
-    async def test(client: Asker) -> None:
+def test_waiting_fetch_of_a_disconnected_client_ends_at_once(tmp_path: Path, how: str) -> None:
+    async def test(client: BrokerClient) -> None:
         sock = connected(client)
         sock.send(framed(client, fetch_request(wait=600_000), 11))
         await until(lambda: waiters(client) == 1)
@@ -68,11 +68,11 @@ def test_fetch_of_a_client_that_has_gone_ends_at_once(tmp_path: Path, how: str) 
         sock.close()
         await until(lambda: not waiters(client) and not connections(client))
 
-    on_a_broker(test, tmp_path)
+    with_topic_on_broker(test, tmp_path)
 
 
-def test_records_behind_the_fetch_of_a_client_that_has_gone_are_taken(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_produce_behind_the_fetch_of_a_disconnected_client_is_appended(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         sock = connected(client)
         records = PartitionProduceData(index=0, records=memoryview(batch(b"a")))
         topics = [TopicProduceData(name="t", partition_data=[records])]
@@ -87,29 +87,29 @@ def test_records_behind_the_fetch_of_a_client_that_has_gone_are_taken(tmp_path: 
         await until(lambda: partition.log.log_end_offset == 1)
         await until(lambda: not waiters(client) and not connections(client))
 
-    on_a_broker(test, tmp_path)
+    with_topic_on_broker(test, tmp_path)
 
 
-def test_client_that_sends_more_while_its_fetch_waits_is_answered_in_order(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_requests_sent_while_a_fetch_waits_are_answered_in_order(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         loop = asyncio.get_running_loop()
         sock = connected(client)
         sock.send(framed(client, fetch_request(wait=300), 11))
         await until(lambda: waiters(client) == 1)
         sock.send(framed(client, fetch_request(), 11))
-        answers = b""
+        responses = b""
         async with asyncio.timeout(10):
-            while len(answers) < 2 or len(answers) < 2 * (4 + struct.unpack_from(">i", answers)[0]):
-                answers += await loop.sock_recv(sock, 65536)
+            while len(responses) < 2 or len(responses) < 2 * (4 + struct.unpack_from(">i", responses)[0]):
+                responses += await loop.sock_recv(sock, 65536)
         sock.close()
 
-    on_a_broker(test, tmp_path)
+    with_topic_on_broker(test, tmp_path)
 
 
-def test_share_fetch_of_a_client_that_has_gone_ends_and_acquires_nothing(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_share_fetch_of_a_disconnected_client_ends_and_acquires_nothing(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await share_groups.prepare(client, values=1)
-        assert share_groups.got(await share_groups.fetch(client, 0, member="other")) == [(0, 0, 1)]
+        assert share_groups.acquired(await share_groups.fetch(client, 0, member="other")) == [(0, 0, 1)]
         topic_id = client.context.image.topics["t"].id
         sock = connected(client)
         request = ShareFetchRequest(
@@ -127,6 +127,6 @@ def test_share_fetch_of_a_client_that_has_gone_ends_and_acquires_nothing(tmp_pat
         await until(lambda: not waiters(client) and not connections(client))
         await until(lambda: len(asyncio.all_tasks()) < len(tasks))
         await share_groups.produce(client, 1)
-        assert share_groups.got(await share_groups.fetch(client, 1, member="other")) == [(1, 1, 1)]
+        assert share_groups.acquired(await share_groups.fetch(client, 1, member="other")) == [(1, 1, 1)]
 
     with_broker(test, tmp_path)

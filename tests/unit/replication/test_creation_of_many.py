@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.replication.partitions import CREATIONS_AT_ONCE
@@ -32,11 +32,11 @@ def test_other_tasks_run_between_the_creations_of_logs(tmp_path: Path, monkeypat
             await asyncio.sleep(0)
             turn += 1
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         monkeypatch.setattr(LogDir, "create", counted)
         turns = asyncio.create_task(take_turns())
         topic = CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
-        answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        answer = await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
         turns.cancel()
         assert [topic.error_code for topic in answer.topics] == [0]
         assert of_turn.total() == PARTITIONS

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
-class Fetched(NamedTuple):
-    """A response."""
+class HttpResponse(NamedTuple):
+    """A response of the HTTP listener."""
 
     status: int
     headers: dict[str, str]
@@ -26,7 +26,7 @@ async def connect(url: str, tls: ssl.SSLContext | None = None) -> tuple[asyncio.
 
 
 async def exchange(url: str, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
-    """Send bytes, and return everything that comes back until the connection is closed."""
+    """Send bytes, and return everything received until the connection is closed."""
     reader, writer = await connect(url, tls)
     writer.write(request)
     try:
@@ -37,20 +37,22 @@ async def exchange(url: str, request: bytes, tls: ssl.SSLContext | None = None) 
         writer.close()
 
 
-async def get(url: str, path: str, method: str = "GET", tls: ssl.SSLContext | None = None, **headers: str) -> Fetched:
-    """Send one request whose connection is closed after it."""
+async def get(
+    url: str, path: str, method: str = "GET", tls: ssl.SSLContext | None = None, **headers: str
+) -> HttpResponse:
+    """Send one request, and close the connection after it."""
     lines = [f"{method} {path} HTTP/1.1", "Host: broker", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return parsed(await exchange(url, "\r\n".join([*lines, "", ""]).encode(), tls))
+    return parse_response(await exchange(url, "\r\n".join([*lines, "", ""]).encode(), tls))
 
 
-def parsed(received: bytes) -> Fetched:
+def parse_response(received: bytes) -> HttpResponse:
     head, _, body = received.partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     if headers.get("transfer-encoding") == "chunked":
         body = _joined(body)
-    return Fetched(int(status.split()[1]), headers, body)
+    return HttpResponse(int(status.split()[1]), headers, body)
 
 
 def _joined(body: bytes) -> bytes:

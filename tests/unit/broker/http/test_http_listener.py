@@ -1,4 +1,4 @@
-"""The HTTP listener of a broker, over sockets: its pages, who may read them, and what a bad client can do."""
+"""The HTTP listener of a broker: its pages, authentication, and limits on misbehaving clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.http.fetching import connect, exchange, get
 from tests.unit.broker.monitoring.scraping import parsed
 from tests.unit.broker.produce_and_fetch import create, produce
@@ -37,7 +37,7 @@ def url_of(node: BrokerNode) -> str:
 
 
 def test_metrics_are_served_in_both_formats(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         await produce(client, batch(b"a"))
         page = await get(url_of(client.node), "/metrics")
@@ -54,8 +54,8 @@ def test_metrics_are_served_in_both_formats(tmp_path: Path) -> None:
     with_broker(test, tmp_path, **LISTENER)
 
 
-def test_broker_is_healthy_ready_and_says_its_version(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_pages_report_health_readiness_and_version(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         assert (await get(url, "/healthz")).text == "ok\n"
         assert (await get(url, "/readyz")).text == "ready\n"
@@ -67,8 +67,8 @@ def test_broker_is_healthy_ready_and_says_its_version(tmp_path: Path) -> None:
     with_broker(test, tmp_path, **LISTENER)
 
 
-def test_broker_that_stops_or_has_lost_a_disk_is_not_ready(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_broker_that_stops_or_has_an_offline_log_dir_is_not_ready(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         node = client.node
         node._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         page = await get(url_of(node), "/readyz")
@@ -90,12 +90,12 @@ def test_broker_that_stops_or_has_lost_a_disk_is_not_ready(tmp_path: Path) -> No
     with_broker(test, tmp_path, **LISTENER)
 
 
-def test_broker_whose_metadata_store_cannot_be_written_is_not_ready_and_says_so_in_its_metrics(tmp_path: Path) -> None:
+def test_broker_with_unwritable_metadata_store_is_not_ready_and_sets_its_metric(tmp_path: Path) -> None:
     async def metric(url: str) -> str:
         page = await get(url, "/metrics?name[]=ottla_metadata_store_unavailable")
         return page.text.splitlines()[2]
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         assert await metric(url) == "ottla_metadata_store_unavailable 0"
         store: Any = client.node.monitored.store  # type: ignore[union-attr]
@@ -137,7 +137,7 @@ def test_health_is_served_before_the_broker_is_ready(tmp_path: Path) -> None:
 
 
 def test_unknown_page_and_other_methods_are_rejected(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         assert (await get(url, "/nothing")).status == 404
         page = await get(url, "/metrics", "POST")
@@ -150,7 +150,7 @@ def test_unknown_page_and_other_methods_are_rejected(tmp_path: Path) -> None:
 
 
 def test_connection_serves_several_requests(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         reader, writer = await connect(url_of(client.node))
         for _ in range(3):
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: b\r\n\r\n")
@@ -164,7 +164,7 @@ def test_password_is_required_except_for_probes(tmp_path: Path) -> None:
     def basic(credentials: str) -> str:
         return "Basic " + base64.b64encode(credentials.encode()).decode()
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         for path in ("/metrics", "/version", "/", "/nothing"):
             assert (await get(url, path)).status == 401, path
@@ -191,7 +191,7 @@ def test_password_is_required_except_for_probes(tmp_path: Path) -> None:
 def test_malformed_request_is_answered_with_an_error_and_the_broker_continues(
     tmp_path: Path, request_bytes: bytes, status: bytes
 ) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         received = await exchange(url_of(client.node), request_bytes)
         assert received.split(b" ")[1] == status, received
         assert (await get(url_of(client.node), "/healthz")).status == 200
@@ -202,7 +202,7 @@ def test_malformed_request_is_answered_with_an_error_and_the_broker_continues(
 def test_slow_client_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.05)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert await exchange(url_of(client.node), b"GET / HT") == b""
         assert (await get(url_of(client.node), "/healthz")).status == 200
 
@@ -210,7 +210,7 @@ def test_slow_client_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_number_of_connections_is_limited(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         assert (await get(url, "/healthz")).status == 200
         opened = [await connect(url) for _ in range(MAX_CONNECTIONS)]
@@ -235,7 +235,7 @@ def test_port_in_use_is_logged_and_the_broker_serves_clients(tmp_path: Path, cap
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        async def test(client: Asker) -> None:
+        async def test(client: BrokerClient) -> None:
             assert client.node.http_url is None
             await create(client, "t")
 
@@ -249,7 +249,7 @@ def test_port_in_use_is_logged_and_the_broker_serves_clients(tmp_path: Path, cap
 def test_open_connections_do_not_keep_a_broker_from_stopping(tmp_path: Path) -> None:
     connections: list[Any] = []
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         connections.append(await connect(url_of(client.node)))
         await get(url_of(client.node), "/healthz")
 
@@ -264,7 +264,7 @@ def test_malformed_address_is_rejected(value: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "10.0.0.1", "kafka-1.example.com"])
-def test_listener_that_other_machines_reach_needs_tls_or_a_password(host: str) -> None:
+def test_listener_on_a_non_loopback_address_requires_tls_or_a_password(host: str) -> None:
     with pytest.raises(ConfigurationError, match=r"ottla\.http\.listener: other machines can reach"):
         BrokerConfig({"ottla.http.listener": f"{host}:9644"})
     BrokerConfig({"ottla.http.listener": f"{host}:9644", "ottla.http.passwords": "a:b"})
@@ -272,13 +272,13 @@ def test_listener_that_other_machines_reach_needs_tls_or_a_password(host: str) -
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
-def test_loopback_listener_needs_no_password(host: str) -> None:
+def test_loopback_listener_requires_no_password(host: str) -> None:
     endpoint = BrokerConfig({"ottla.http.listener": f"{host}:9644"}).ottla_http_listener
     assert endpoint is not None
     assert endpoint.port == 9644
 
 
-def test_empty_address_turns_the_listener_off() -> None:
+def test_empty_address_disables_the_listener() -> None:
     assert BrokerConfig({"ottla.http.listener": ""}).ottla_http_listener is None
 
 
@@ -308,7 +308,7 @@ def test_metrics_are_served_over_tls(tmp_path: Path) -> None:
         "listener_name_http_ssl_keystore_certificate_chain": server.pem,
     }
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         url = url_of(client.node)
         assert url.startswith("https://")
         trusting = ssl.create_default_context(cadata=certified.pem)

@@ -1,4 +1,4 @@
-"""The metrics of a broker as tests read them: parsed from the text by Prometheus' own library."""
+"""The metrics of a broker, parsed from the exposition text by Prometheus' own library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.broker.server.broker_node import BrokerNode
 
 
 class Scraped:
-    """One reading, by the names of the samples and some of their labels."""
+    """One scrape: samples by name and labels."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = {family.name: family for family in families}
@@ -22,11 +22,11 @@ class Scraped:
         self.names = {sample.name for sample in self._samples}
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """The values of all samples with these labels; without any: of the sample that has none."""
+        """Return the values of all samples with these labels, or of the sample without labels."""
         return [
             float(sample.value)
             for sample in self._samples
-            if sample.name == name and _fits(sample.labels, labels) and (labels or not sample.labels)
+            if sample.name == name and _matches(sample.labels, labels) and (labels or not sample.labels)
         ]
 
     def value(self, name: str, **labels: str) -> float:
@@ -34,7 +34,7 @@ class Scraped:
         return value
 
 
-def _fits(labels: Mapping[str, str], subset: Mapping[str, str]) -> bool:
+def _matches(labels: Mapping[str, str], subset: Mapping[str, str]) -> bool:
     return subset.items() <= labels.items()
 
 

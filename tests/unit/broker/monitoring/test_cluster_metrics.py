@@ -1,4 +1,4 @@
-"""The metrics of three brokers, scraped over HTTP: one stops, and the others say so."""
+"""The metrics of a cluster of three brokers, scraped over HTTP, also while one is stopped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster() -> Broker:
     return Broker({"ottla.http.listener": "127.0.0.1:0"}, brokers=3)
 
 
-def test_stopped_broker_is_seen_in_the_metrics_of_the_others(cluster: Broker) -> None:
+def test_stopped_broker_appears_in_the_metrics_of_the_others(cluster: Broker) -> None:
     with cluster, KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("visits", 3, 3)])
         scraped = until(cluster, lambda s: total(s, "kafka_server_replicamanager_leadercount") == 3)

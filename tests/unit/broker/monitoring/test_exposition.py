@@ -1,11 +1,11 @@
-"""The text for Prometheus, judged by Prometheus' own parsers."""
+"""The exposition formats, checked with Prometheus' own parsers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.monitoring.scraping import parsed, text
 from tests.unit.broker.produce_and_fetch import create, produce
 
@@ -30,8 +30,8 @@ NOT_OF_A_STANDALONE_BROKER = {
 
 
 @pytest.mark.parametrize("text_format", TextFormat)
-def test_parser_of_prometheus_reads_every_metric(tmp_path: Path, text_format: TextFormat) -> None:
-    async def test(client: Asker) -> None:
+def test_prometheus_parser_reads_every_metric(tmp_path: Path, text_format: TextFormat) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", partitions=2)
         await produce(client, batch(b"a"))
         scraped = parsed(await text(client.node, text_format), text_format)
@@ -53,8 +53,8 @@ def test_parser_of_prometheus_reads_every_metric(tmp_path: Path, text_format: Te
     with_broker(test, tmp_path)
 
 
-def test_open_metrics_ends_with_its_mark(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_open_metrics_text_ends_with_eof(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         assert (await text(client.node, TextFormat.OPEN_METRICS)).endswith("\n# EOF\n")
         assert "# EOF" not in await text(client.node)
 
@@ -73,7 +73,7 @@ def test_open_metrics_ends_with_its_mark(tmp_path: Path) -> None:
         ("", TextFormat.PROMETHEUS),
     ],
 )
-def test_format_is_the_one_that_the_client_accepts(accept: str, text_format: TextFormat) -> None:
+def test_text_format_follows_the_accept_header(accept: str, text_format: TextFormat) -> None:
     assert TextFormat.accepted(accept) is text_format
 
 
@@ -93,11 +93,11 @@ def test_labels_are_escaped() -> None:
         (float("-inf"), "-Inf"),
     ],
 )
-def test_numbers_are_written_as_prometheus_reads_them(value: float, shown: str) -> None:
+def test_numbers_are_formatted_for_prometheus(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-def test_metric_that_fails_does_not_take_the_others_away(
+def test_failing_metric_does_not_remove_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(_: Scrape) -> int:
@@ -106,7 +106,7 @@ def test_metric_that_fails_does_not_take_the_others_away(
     rows = (BrokerMetric("broken", Kind.GAUGE, (), "", failing), BrokerMetric("fine", Kind.GAUGE, (), "", lambda _: 1))
     monkeypatch.setattr(exposition, "METRICS", rows)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         assert "fine 1\n" in await text(client.node)
 
     with_broker(test, tmp_path)

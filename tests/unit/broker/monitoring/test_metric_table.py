@@ -1,4 +1,4 @@
-"""The table of metrics: names of Prometheus follow from Kafka's, and every row has values."""
+"""The table of metrics: Prometheus names derived from Kafka's MBeans, and help texts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ottla.broker.monitoring.metric_table import METRICS
         ("process_open_fds", Kind.GAUGE, "process_open_fds"),
     ],
 )
-def test_name_is_that_of_the_usual_rules_of_the_jmx_exporter(mbean: str, kind: Kind, name: str) -> None:
+def test_name_follows_the_common_rules_of_the_jmx_exporter(mbean: str, kind: Kind, name: str) -> None:
     assert BrokerMetric(mbean, kind, (), "", lambda _: 0).name == name
 
 
@@ -56,7 +56,7 @@ def test_names_are_unique_and_valid() -> None:
     assert [metric.name for metric in METRICS if not re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)] == []
 
 
-def test_counters_and_only_counters_end_with_total() -> None:
+def test_only_names_of_counters_end_with_total() -> None:
     wrong = [m.name for m in METRICS if m.name.endswith("_total") is not (m.kind is Kind.COUNTER)]
     assert wrong == []
 

@@ -1,4 +1,4 @@
-"""`metric.reporters` in the broker: reporters of clients get the broker's metrics as well."""
+"""`metric.reporters` of the broker: metrics reporters receive the broker's metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, produce
 
 from ottla.broker.monitoring.reporters import BrokerReporters
@@ -18,7 +18,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 
 
 class Recorder:
-    """A reporter that remembers."""
+    """A metrics reporter that records its calls."""
 
     last: Recorder
 
@@ -51,8 +51,8 @@ class Recorder:
         return name.group, name.name, name.tags.get("topic", "")
 
 
-def test_reporter_gets_new_metrics_reads_their_values_and_loses_those_of_deleted_topics(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_reporter_receives_metrics_and_the_removal_of_those_of_deleted_topics(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         recorder = Recorder()
         reporters = BrokerReporters([recorder], client.node)
         await create(client, "t")
@@ -63,7 +63,7 @@ def test_reporter_gets_new_metrics_reads_their_values_and_loses_those_of_deleted
         await reporters.read()
         assert metric.value() == 2
         assert recorder.metrics["RequestMetrics", "TotalTimeMs-count", ""].value() > 0
-        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
+        await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
         await reporters.read()
         assert ("BrokerTopicMetrics", "MessagesInPerSec", "t") not in recorder.metrics
         await reporters.close()
@@ -73,7 +73,7 @@ def test_reporter_gets_new_metrics_reads_their_values_and_loses_those_of_deleted
 
 
 def test_class_in_metric_reporters_is_configured_started_and_closed(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await asyncio.wait_for(Recorder.last.read.wait(), 20)
         assert Recorder.last.configs["log.dirs"] == str(tmp_path)
         while ("KafkaServer", "BrokerState", "") not in Recorder.last.metrics:
@@ -84,8 +84,8 @@ def test_class_in_metric_reporters_is_configured_started_and_closed(tmp_path: Pa
     assert Recorder.last.closed
 
 
-def test_reporter_for_prometheus_renders_the_metrics(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_prometheus_reporter_renders_the_metrics(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         reporter = PrometheusReporter()
         reporters = BrokerReporters([reporter], client.node)
         await reporters.read()

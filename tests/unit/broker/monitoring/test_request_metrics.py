@@ -1,11 +1,11 @@
-"""Metrics of responses, quotas and share groups, counted by real requests to a whole broker."""
+"""Metrics of responses, quotas and share groups after requests to a broker."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.monitoring.scraping import scraped
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce
 from tests.unit.broker.share_group_requests import fetch as share_fetch
@@ -19,11 +19,11 @@ REQUESTS = "kafka_network_requestmetrics_"
 ACCEPT, RELEASE = 1, 2
 
 
-def test_slow_response_has_a_send_time_and_others_have_none(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_response_send_time_is_nonzero_for_a_slow_response_only(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         for _ in range(3):
-            await client.ask(fetch_request(0), 12)
+            await client.request(fetch_request(0), 12)
         client.connection.send_times.record(2.0)  # as a connection does when its socket is full for two seconds
         metrics = await scraped(client.node)
         request = "FetchConsumer"
@@ -37,12 +37,12 @@ def test_slow_response_has_a_send_time_and_others_have_none(tmp_path: Path) -> N
     with_broker(test, tmp_path)
 
 
-def test_sizes_of_converted_records_are_counted(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_converted_records_are_counted_as_temporary_memory(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         await produce(client, bytearray(down_converted(batch(b"a", b"b"), 1)), version=2)
-        answer = await client.ask(fetch_request(0), 3)
-        converted = len(answer.responses[0].partitions[0].records or b"")
+        response = await client.request(fetch_request(0), 3)
+        converted = len(response.responses[0].partitions[0].records or b"")
         metrics = await scraped(client.node)
         name = f"{REQUESTS}temporarymemorybytes"
         assert metrics.value(f"{name}_count", request="Produce") == 1
@@ -53,12 +53,12 @@ def test_sizes_of_converted_records_are_counted(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_throttle_time_is_measured_for_the_owner_of_a_quota(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_throttle_time_is_reported_for_the_throttled_client_id(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         entity = [EntityData(entity_type="client-id", entity_name=client.client_id)]
         operation = OpData(key="producer_byte_rate", value=10.0)
-        await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[operation])]), 1)
+        await client.request(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[operation])]), 1)
         labels = {"resource": "Produce", "clientId": client.client_id}
         await produce(client, batch(b"x" * 200))
         metrics = await scraped(client.node)
@@ -69,11 +69,11 @@ def test_throttle_time_is_measured_for_the_owner_of_a_quota(tmp_path: Path) -> N
     with_broker(test, tmp_path)
 
 
-def test_throttled_creation_of_topics_names_its_client(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_throttled_topic_creation_is_reported_for_its_client_id(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         entity = [EntityData(entity_type="client-id", entity_name=client.client_id)]
         operation = OpData(key="controller_mutation_rate", value=0.001)
-        await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[operation])]), 1)
+        await client.request(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[operation])]), 1)
         await create(client, "t")
         labels = {"resource": "ControllerMutation", "clientId": client.client_id}
         metrics = await scraped(client.node)
@@ -87,7 +87,7 @@ def test_throttled_creation_of_topics_names_its_client(tmp_path: Path) -> None:
 
 
 def test_share_fetches_acknowledgements_and_sessions_are_counted(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client, 5)
         await share_fetch(client, 0)
         await share_fetch(client, 1, acks=[(0, 2, ACCEPT), (3, 3, RELEASE)])

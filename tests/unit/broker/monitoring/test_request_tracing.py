@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry: the spans of requests in the broker, and where they are exported."""
+"""OpenTelemetry tracing: the spans of requests in the broker, and their export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-def test_requests_have_spans_with_client_phases_errors_and_links_to_the_senders(spans: InMemorySpanExporter) -> None:
+def test_request_spans_have_client_phases_errors_and_links_to_producer_spans(spans: InMemorySpanExporter) -> None:
     with Broker(TRACED) as broker:
         servers = broker.bootstrap_servers
         configs = {"bootstrap.servers": servers, "client.id": "shop"}
@@ -73,7 +73,7 @@ def test_requests_have_spans_with_client_phases_errors_and_links_to_the_senders(
     assert produced.status.status_code is StatusCode.UNSET
 
 
-async def test_spans_are_sent_to_the_exporters_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spans_are_sent_to_the_exporter_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     providers: list[TracerProvider] = []
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "set_tracer_provider", providers.append)

@@ -1,4 +1,4 @@
-"""The values of metrics: counted by real requests to a whole broker."""
+"""Values of metrics after requests to a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.group_requests import commit, join, prepare
 from tests.unit.broker.monitoring.scraping import Scraped, scraped
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request
@@ -27,18 +27,18 @@ GROUPS = "kafka_server_group_coordinator_metrics_"
 
 
 def per_topic(metrics: Scraped, name: str) -> tuple[list[float], list[float]]:
-    """The values of a counter: of the topic t, and of all topics."""
+    """Return the values of a counter: of topic t, and of all topics."""
     return metrics.values(TOPICS + name, topic="t"), metrics.values(TOPICS + name)
 
 
-def test_records_and_bytes_are_counted_per_topic_and_together(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_records_and_bytes_are_counted_per_topic_and_in_total(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         await create(client, "u")
         data = batch(b"a", b"b", b"c")
         await produce(client, bytearray(data))
         await produce(client, bytearray(data), topic="u")
-        await client.ask(fetch_request(0), 12)
+        await client.request(fetch_request(0), 12)
         metrics = await scraped(client.node)
         assert per_topic(metrics, "messagesin_total") == ([3], [6])
         assert per_topic(metrics, "bytesin_total") == ([len(data)], [2 * len(data)])
@@ -52,7 +52,7 @@ def test_records_and_bytes_are_counted_per_topic_and_together(tmp_path: Path) ->
 
 
 def test_duplicate_of_an_idempotent_producer_is_not_counted_again(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         for _ in range(2):
             await produce(client, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0))
@@ -61,22 +61,22 @@ def test_duplicate_of_an_idempotent_producer_is_not_counted_again(tmp_path: Path
     with_broker(test, tmp_path)
 
 
-def test_rejected_batches_are_counted_by_their_reason_and_logged_with_their_client(
+def test_rejected_batches_are_counted_by_reason_and_logged_with_the_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ottla.request.rejected")
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", cleanup_policy="compact", max_message_bytes="1000")
         corrupt = batch(b"a")
         corrupt[-1] ^= 1
         large = batch(b"x" * 2000)
-        answers = [
-            await client.ask(produce_request(data), 9)
+        responses = [
+            await client.request(produce_request(data), 9)
             for data in (corrupt, bytearray(large), batch(b"no key", key=None))
         ]
-        await client.ask(produce_request(bytearray(large)), 9)
-        assert all(answer.responses[0].partition_responses[0].error_code for answer in answers)
+        await client.request(produce_request(bytearray(large)), 9)
+        assert all(response.responses[0].partition_responses[0].error_code for response in responses)
         metrics = await scraped(client.node)
         assert per_topic(metrics, "invalidmessagecrcrecords_total") == ([1], [1])
         assert per_topic(metrics, "bytesrejected_total") == ([2 * len(large)], [2 * len(large)])
@@ -95,22 +95,22 @@ def test_rejected_batches_are_counted_by_their_reason_and_logged_with_their_clie
     with_broker(test, tmp_path)
 
 
-def test_counters_of_a_deleted_topic_stay_in_the_sums(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_counts_of_a_deleted_topic_remain_in_the_totals(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         await produce(client, batch(b"a"))
-        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
+        await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
         assert per_topic(await scraped(client.node), "messagesin_total") == ([], [1])
 
     with_broker(test, tmp_path)
 
 
 def test_requests_are_counted_by_version_and_their_errors_by_name(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(ApiVersionsRequest(), 0)
-        await client.ask(ApiVersionsRequest(), 1)
-        await client.ask(ApiVersionsRequest(), 1)
-        await client.ask(produce_request(batch(b"a"), topic="missing"), 9)
+    async def test(client: BrokerClient) -> None:
+        await client.request(ApiVersionsRequest(), 0)
+        await client.request(ApiVersionsRequest(), 1)
+        await client.request(ApiVersionsRequest(), 1)
+        await client.request(produce_request(batch(b"a"), topic="missing"), 9)
         metrics = await scraped(client.node)
         assert metrics.value(REQUESTS + "requests_total", request="ApiVersions", version="0") == 1
         assert metrics.value(REQUESTS + "requests_total", request="ApiVersions", version="1") == 2
@@ -124,9 +124,9 @@ def test_requests_are_counted_by_version_and_their_errors_by_name(tmp_path: Path
 def test_error_codes_of_a_large_response_are_all_counted(tmp_path: Path) -> None:
     topics = 3000  # encoded in several slices
 
-    async def test(client: Asker) -> None:
-        asked_for = [MetadataRequestTopic(name=f"missing-{i}") for i in range(topics)]
-        await client.ask(MetadataRequest(topics=asked_for, allow_auto_topic_creation=False), 9)
+    async def test(client: BrokerClient) -> None:
+        requested = [MetadataRequestTopic(name=f"missing-{i}") for i in range(topics)]
+        await client.request(MetadataRequest(topics=requested, allow_auto_topic_creation=False), 9)
         metrics = await scraped(client.node)
         unknown = metrics.value(REQUESTS + "errors_total", request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION")
         assert unknown == topics
@@ -134,10 +134,10 @@ def test_error_codes_of_a_large_response_are_all_counted(tmp_path: Path) -> None
     with_broker(test, tmp_path)
 
 
-def test_time_of_a_waiting_fetch_is_remote_and_it_counts_as_waiting(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_waiting_fetch_counts_as_remote_time_and_in_the_purgatory_size(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
-        waiting = asyncio.ensure_future(client.ask(fetch_request(0, wait=10_000), 12))
+        waiting = asyncio.ensure_future(client.request(fetch_request(0, wait=10_000), 12))
         while not (await scraped(client.node)).value(
             "kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation="Fetch"
         ):
@@ -158,9 +158,9 @@ def test_time_of_a_waiting_fetch_is_remote_and_it_counts_as_waiting(tmp_path: Pa
     with_broker(test, tmp_path)
 
 
-def test_request_answered_at_once_has_no_remote_time(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
-        await client.ask(ApiVersionsRequest(), 0)
+def test_immediate_response_has_no_remote_time(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(ApiVersionsRequest(), 0)
         metrics = await scraped(client.node)
         assert metrics.value(REQUESTS + "remotetimems_sum", request="ApiVersions") == 0
         assert metrics.value(REQUESTS + "remotetimems_count", request="ApiVersions") == 1
@@ -169,12 +169,12 @@ def test_request_answered_at_once_has_no_remote_time(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_fetches_of_brokers_are_counted_apart_from_those_of_consumers(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_follower_and_consumer_fetches_are_counted_separately(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
-        await client.ask(fetch_request(0), 12)
+        await client.request(fetch_request(0), 12)
         client.connection.state[MEMBER] = True
-        await client.ask(fetch_request(0), 12)
+        await client.request(fetch_request(0), 12)
         metrics = await scraped(client.node)
         counts = {
             request: sum(metrics.values(REQUESTS + "requests_total", request=request))
@@ -185,8 +185,8 @@ def test_fetches_of_brokers_are_counted_apart_from_those_of_consumers(tmp_path: 
     with_broker(test, tmp_path)
 
 
-def test_replicas_and_controller_of_a_standalone_broker(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_standalone_broker_reports_replica_and_controller_gauges(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", partitions=2)
         metrics = await scraped(client.node)
         gauges = {
@@ -206,8 +206,8 @@ def test_replicas_and_controller_of_a_standalone_broker(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_logs_have_their_sizes_and_offsets(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_log_gauges_report_size_and_offsets(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         data = batch(b"a", b"b")
         await produce(client, data)
@@ -222,8 +222,8 @@ def test_logs_have_their_sizes_and_offsets(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_flush_of_a_log_is_measured(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_log_flush_is_measured(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t", flush_messages="1")
         await produce(client, batch(b"a"))
         assert (await scraped(client.node)).value("kafka_log_logflushstats_logflushrateandtimems_count") == 1
@@ -232,7 +232,7 @@ def test_flush_of_a_log_is_measured(tmp_path: Path) -> None:
 
 
 def test_committed_offsets_and_groups_are_counted(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         joined = await join(client)
         assert await commit(client, 3, generation_id_or_member_epoch=1, member_id=joined.member_id) == 0
@@ -260,10 +260,10 @@ def test_groups_with_the_most_rebalances_are_reported() -> None:
     assert most_rebalanced(rebalances, 2) == {"g9": 9, "g8": 8}
 
 
-def test_pass_over_very_many_partitions_lets_other_tasks_run(tmp_path: Path) -> None:
+def test_scrape_of_many_partitions_yields_to_other_tasks(tmp_path: Path) -> None:
     """A scrape of 100,000 replicas takes much longer than a slice; the longest pause of another task stays short."""
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await create(client, "t")
         broker = client.node.monitored
         assert broker is not None
@@ -281,7 +281,7 @@ def test_pass_over_very_many_partitions_lets_other_tasks_run(tmp_path: Path) -> 
     with_broker(test, tmp_path)
 
 
-def test_event_loop_time_is_idle_while_it_waits_and_busy_while_it_works() -> None:
+def test_event_loop_time_is_split_into_idle_and_busy() -> None:
     loop_time = EventLoopTime()
 
     async def test() -> None:
@@ -299,7 +299,7 @@ def test_event_loop_time_is_idle_while_it_waits_and_busy_while_it_works() -> Non
         runner.run(test())
 
 
-def test_time_in_the_queue_is_measured_for_one_of_some_requests() -> None:
+def test_queue_time_is_sampled() -> None:
     class Woken:
         woken_at = 0.0
 
@@ -311,7 +311,7 @@ def test_time_in_the_queue_is_measured_for_one_of_some_requests() -> None:
     assert stats.versions == {9: 2 * QUEUE_SAMPLING}
 
 
-def test_request_that_was_cancelled_is_not_waiting_any_more() -> None:
+def test_cancelled_request_no_longer_counts_as_waiting() -> None:
     async def test() -> None:
         stats = RequestStats().add("Fetch")
         never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -325,8 +325,8 @@ def test_request_that_was_cancelled_is_not_waiting_any_more() -> None:
     asyncio.run(test())
 
 
-def test_lag_of_a_group_is_what_it_has_not_committed(tmp_path: Path) -> None:
-    async def test(client: Asker) -> None:
+def test_group_lag_is_the_log_end_offset_minus_the_committed_offset(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         joined = await join(client)
         await produce(client, batch(b"a", b"b", b"c", b"d"))
@@ -342,10 +342,10 @@ def test_lag_of_a_group_is_what_it_has_not_committed(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_offsets_above_the_limit_are_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_offsets_above_the_limit_are_omitted_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_lag, "MAX_OFFSETS", 0)
 
-    async def test(client: Asker) -> None:
+    async def test(client: BrokerClient) -> None:
         await prepare(client)
         joined = await join(client)
         await commit(client, 1, generation_id_or_member_epoch=1, member_id=joined.member_id)

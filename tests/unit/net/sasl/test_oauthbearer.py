@@ -1,4 +1,4 @@
-"""OAUTHBEARER's messages, both sides."""
+"""OAUTHBEARER messages of clients and servers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def check(token: str) -> AuthenticatedUser:
     return AuthenticatedUser("alice", 99.0)
 
 
-def test_a_good_token_says_who_it_is_and_for_how_long() -> None:
+def test_valid_token_authenticates_its_user_until_its_expiry() -> None:
     server = OAuthBearerServer(check)
     assert server.step(first_message("a.b.c", {"traceId": "7 8", "site": "x=y"})) == b""
     assert (server.user, server.expires) == ("alice", 99.0)
 
 
-def test_a_bad_token_is_answered_with_the_reason_and_then_refused() -> None:
+def test_invalid_token_gets_an_error_response_and_then_fails() -> None:
     server = OAuthBearerServer(check)
     assert json.loads(server.step(first_message("x.y.z", {}))) == {"status": "insufficient_scope", "scope": "write"}
     with pytest.raises(SaslAuthenticationFailedError, match="insufficient_scope"):
@@ -46,20 +46,20 @@ def test_a_bad_token_is_answered_with_the_reason_and_then_refused() -> None:
         b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01",
     ],
 )
-def test_what_is_no_such_message_is_refused(message: bytes) -> None:
+def test_malformed_first_message_is_rejected(message: bytes) -> None:
     server = OAuthBearerServer(check)
     with pytest.raises(SaslAuthenticationFailedError):
         server.step(message)
     assert server.user is None
 
 
-def test_whom_the_token_names_may_be_said_besides() -> None:
+def test_authzid_equal_to_the_token_user_is_accepted() -> None:
     server = OAuthBearerServer(check)
     server.step(b"n,a=alice,\x01auth=bearer a.b.c\x01\x01")
     assert server.user == "alice"
 
 
 @pytest.mark.parametrize("extension", [{"auth": "x"}, {"a1": "x"}, {"name": "x\x01y"}, {"name": ""}])
-def test_extensions_that_could_be_taken_for_something_else_are_not_said(extension: dict[str, str]) -> None:
+def test_invalid_extension_is_a_configuration_error(extension: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="extension"):
         first_message("a.b.c", extension)

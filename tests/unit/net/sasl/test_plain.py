@@ -11,7 +11,7 @@ USERS = {"alice": "secret", "ä": "ö", "empty": ""}
 @pytest.mark.parametrize(
     ("message", "user"), [("\0alice\0secret", "alice"), ("alice\0alice\0secret", "alice"), ("\0ä\0ö", "ä")]
 )
-def test_who_knows_the_password_is_let_in(message: str, user: str) -> None:
+def test_client_with_correct_password_is_authenticated(message: str, user: str) -> None:
     server = PlainServer(USERS)
     assert server.step(message.encode()) == b""
     assert server.user == user
@@ -31,7 +31,7 @@ def test_who_knows_the_password_is_let_in(message: str, user: str) -> None:
         b"\xff\0\xff\0\xff",
     ],
 )
-def test_other_principals_are_denied(message: bytes) -> None:
+def test_malformed_message_or_wrong_credentials_are_rejected(message: bytes) -> None:
     server = PlainServer(USERS)
     with pytest.raises(SaslAuthenticationFailedError):
         server.step(message)

@@ -1,4 +1,4 @@
-"""SCRAM by the examples of its RFCs, and against everything that is not quite it."""
+"""SCRAM: the example of RFC 7677, authentication of both sides, and malformed messages."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SALT = b"0123456789abcdef"
 
 
 def credential(password: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> Credential:
-    """As AlterUserScramCredentials has it kept."""
+    """Return a credential as AlterUserScramCredentials stores it."""
     name = MECHANISMS[mechanism]
     key = salted(name, password, SALT, iterations)
     stored = hashlib.new(name, hmac.digest(key, b"Client Key", name)).digest()
     return Credential(SALT, stored, hmac.digest(key, b"Server Key", name), iterations)
 
 
-def talk(client: ScramClient, server: ScramServer) -> None:
+def authenticate(client: ScramClient, server: ScramServer) -> None:
     client.verify(server.step(client.final(server.step(client.first()))))
 
 
-def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scram_sha_256_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
     nonces = iter(["rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"])
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: next(nonces))
     client = ScramClient("SCRAM-SHA-256", "user", "pencil")
@@ -42,29 +42,32 @@ def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("a=b,c", "p,=ä"), ("=2C=3D", "x")])
-def test_both_sides_come_to_know_each_other(mechanism: str, user: str, password: str) -> None:
+def test_client_and_server_authenticate_each_other(mechanism: str, user: str, password: str) -> None:
     server = ScramServer(mechanism, {user: credential(password, mechanism)}.get)
     assert server.user is None
-    talk(ScramClient(mechanism, user, password), server)
+    authenticate(ScramClient(mechanism, user, password), server)
     assert server.user == user
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "Secret"), ("bob", "secret"), ("alice", "")])
-def test_who_does_not_know_the_password_is_refused(user: str, password: str) -> None:
+def test_client_with_wrong_credentials_is_rejected(user: str, password: str) -> None:
     server = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get)
     with pytest.raises(SaslAuthenticationFailedError):
-        talk(ScramClient("SCRAM-SHA-256", user, password), server)
+        authenticate(ScramClient("SCRAM-SHA-256", user, password), server)
     assert server.user is None
 
 
-def test_a_server_that_does_not_know_the_password_is_refused() -> None:
-    existing = credential("secret")._replace(server_key=bytes(32))
+def test_server_with_wrong_server_key_is_rejected() -> None:
+    wrong_credential = credential("secret")._replace(server_key=bytes(32))
     with pytest.raises(SaslAuthenticationFailedError, match="the broker has not proved"):
-        talk(ScramClient("SCRAM-SHA-256", "alice", "secret"), ScramServer("SCRAM-SHA-256", {"alice": existing}.get))
+        authenticate(
+            ScramClient("SCRAM-SHA-256", "alice", "secret"),
+            ScramServer("SCRAM-SHA-256", {"alice": wrong_credential}.get),
+        )
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001])
-def test_a_client_hashes_neither_too_little_nor_for_ever(iterations: int) -> None:
+def test_client_rejects_iterations_out_of_range(iterations: int) -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "secret")
     nonce = client.first().decode().partition("r=")[2]
     with pytest.raises(SaslAuthenticationFailedError, match=str(iterations)):
@@ -72,14 +75,14 @@ def test_a_client_hashes_neither_too_little_nor_for_ever(iterations: int) -> Non
 
 
 @pytest.mark.parametrize("challenge", ["", "r=other,s=YQ==,i=4096", "r={nonce},s=YQ==,i=4096", "r={nonce}x,s=?,i=4096"])
-def test_a_challenge_that_is_not_for_this_client_is_refused(challenge: str) -> None:
+def test_client_rejects_malformed_or_foreign_challenge(challenge: str) -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "secret")
     nonce = client.first().decode().partition("r=")[2]
     with pytest.raises(SaslAuthenticationFailedError):
         client.final(challenge.format(nonce=nonce).encode())
 
 
-def test_error_messages_of_brokers_are_shown() -> None:
+def test_error_of_the_broker_is_reported() -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "secret")
     with pytest.raises(SaslAuthenticationFailedError, match="unknown-user"):
         client.verify(b"e=unknown-user")
@@ -97,7 +100,7 @@ def test_error_messages_of_brokers_are_shown() -> None:
         b"\0alice\0secret",
     ],
 )
-def test_first_words_that_are_no_scram_are_refused(first: bytes) -> None:
+def test_server_rejects_malformed_first_message(first: bytes) -> None:
     server = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get)
     with pytest.raises(SaslAuthenticationFailedError):
         server.step(first)
@@ -106,7 +109,7 @@ def test_first_words_that_are_no_scram_are_refused(first: bytes) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        (b"r=", b"r=x"),  # this one for its proof
+        (b"r=", b"r=x"),  # rejected for its proof
         (b",p=", b"x,p="),
         (b"c=biws", b"c=eSws"),
         (b"c=biws", b"c=??"),
@@ -115,7 +118,7 @@ def test_first_words_that_are_no_scram_are_refused(first: bytes) -> None:
         (b"p=", b"p=AA==,x="),
     ],
 )
-def test_a_proof_that_was_changed_is_refused(change: tuple[bytes, bytes]) -> None:
+def test_server_rejects_modified_final_message(change: tuple[bytes, bytes]) -> None:
     server = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get)
     client = ScramClient("SCRAM-SHA-256", "alice", "secret")
     final = client.final(server.step(client.first()))
@@ -124,7 +127,7 @@ def test_a_proof_that_was_changed_is_refused(change: tuple[bytes, bytes]) -> Non
     assert server.user is None
 
 
-def test_a_proof_is_good_once() -> None:
+def test_proof_cannot_be_replayed() -> None:
     users = {"alice": credential("secret")}
     server, client = ScramServer("SCRAM-SHA-256", users.get), ScramClient("SCRAM-SHA-256", "alice", "secret")
     final = client.final(server.step(client.first()))
@@ -135,22 +138,28 @@ def test_a_proof_is_good_once() -> None:
         again.step(final)
 
 
-def test_librdkafka_that_sends_its_nonce_twice_is_authenticated() -> None:
-    server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Own("alice", "secret")
+def test_librdkafka_with_the_doubled_nonce_is_authenticated() -> None:
+    server, client = (
+        ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get),
+        AnyNonceClient("alice", "secret"),
+    )
     server.step(client.first())
     assert server.step(client.final(server._nonce, "abc" + server._nonce)).startswith(b"v=")
     assert server.user == "alice"
 
 
-def test_a_proof_for_another_nonce_is_refused_although_the_password_is_right() -> None:
-    server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Own("alice", "secret")
+def test_proof_for_another_nonce_is_rejected_despite_correct_password() -> None:
+    server, client = (
+        ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get),
+        AnyNonceClient("alice", "secret"),
+    )
     server.step(client.first())
     with pytest.raises(SaslAuthenticationFailedError):
         server.step(client.final(server._nonce, server._nonce + "x"))
 
 
-class Own:
-    """A client that knows the password, and says what it likes for a nonce."""
+class AnyNonceClient:
+    """A client with the correct password that sends any nonce."""
 
     def __init__(self, user: str, password: str) -> None:
         self.bare, self.password = f"n={user},r=abc", password
@@ -158,20 +167,20 @@ class Own:
     def first(self) -> bytes:
         return f"n,,{self.bare}".encode()
 
-    def final(self, nonce: str, said: str) -> bytes:
+    def final(self, nonce: str, sent_nonce: str) -> bytes:
         key = salted("sha256", self.password, SALT, 4096)
         client_key = hmac.digest(key, b"Client Key", "sha256")
-        without_proof = f"c=biws,r={said}"
-        reported = f"{self.bare},r={nonce},s={b64encode(SALT).decode()},i=4096,{without_proof}".encode()
-        signature = hmac.digest(hashlib.sha256(client_key).digest(), reported, "sha256")
+        without_proof = f"c=biws,r={sent_nonce}"
+        message = f"{self.bare},r={nonce},s={b64encode(SALT).decode()},i=4096,{without_proof}".encode()
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), message, "sha256")
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
-def test_what_kafka_keeps_is_read() -> None:
-    made = credential("secret")
-    texts = (f"{n}={b64encode(getattr(made, n)).decode()}" for n in ("salt", "stored_key", "server_key"))
-    assert Credential.parse(",".join([*texts, "iterations=4096"])) == made
+def test_credential_in_kafkas_format_is_parsed() -> None:
+    stored_credential = credential("secret")
+    texts = (f"{n}={b64encode(getattr(stored_credential, n)).decode()}" for n in ("salt", "stored_key", "server_key"))
+    assert Credential.parse(",".join([*texts, "iterations=4096"])) == stored_credential
     for damaged in ("", "salt=YQ==", "salt=?,stored_key=YQ==,server_key=YQ==,iterations=4096"):
         with pytest.raises(ValueError, match="."):
             Credential.parse(damaged)
@@ -179,12 +188,12 @@ def test_what_kafka_keeps_is_read() -> None:
 
 def challenge(server: ScramServer, user: str) -> tuple[str, str]:
     """Return the salt and iterations that a server sends for this user name."""
-    reported = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
-    salt, iterations = reported.split(",")[1:]
+    message = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
+    salt, iterations = message.split(",")[1:]
     return salt, iterations
 
 
-def test_server_answers_for_unknown_user_as_for_a_known_one() -> None:
+def test_challenge_for_unknown_user_resembles_that_of_a_known_one() -> None:
     real = credential("secret")._replace(salt=bytes(26), iterations=8192)
     users = {"alice": real}
 
@@ -201,7 +210,7 @@ def test_server_answers_for_unknown_user_as_for_a_known_one() -> None:
     assert salt != challenge(started(b"of another"), "unknown")[0]
     server = started()
     with pytest.raises(SaslAuthenticationFailedError, match="unknown"):
-        talk(ScramClient("SCRAM-SHA-256", "unknown", "guess"), server)
+        authenticate(ScramClient("SCRAM-SHA-256", "unknown", "guess"), server)
     assert server.user is None
 
 

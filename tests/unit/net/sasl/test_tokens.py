@@ -1,4 +1,4 @@
-"""Where tokens come from, and how long one is used."""
+"""Token providers of OAUTHBEARER clients, and the reuse of tokens."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ def get(tokens: TokenProvider) -> Token:
 
 
 class Endpoint:
-    """Returns the given responses, one after the other."""
+    """A token endpoint with scripted responses, which records its requests."""
 
-    def __init__(self, *answers: tuple[int, Any]) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: tuple[int, Any]) -> None:
+        self.responses = list(responses)
         self.requested: list[tuple[dict[str, str], dict[str, list[str]]]] = []
         self.url = ""
 
 
 @contextmanager
-def serving(*answers: tuple[int, Any]) -> Iterator[Endpoint]:
-    endpoint = Endpoint(*answers)
+def serving(*responses: tuple[int, Any]) -> Iterator[Endpoint]:
+    endpoint = Endpoint(*responses)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             endpoint.requested.append((dict(self.headers), form))
-            code, reported = endpoint.answers.pop(0)
+            code, body = endpoint.responses.pop(0)
             self.send_response(code)
             self.end_headers()
-            self.wfile.write(reported if isinstance(reported, bytes) else json.dumps(reported).encode())
+            self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
         def log_message(self, *args: Any) -> None:
             pass
@@ -98,7 +98,7 @@ SECRET = {
     "sasl.oauthbearer.client.credentials.client.secret",
     "sasl.oauthbearer.scope",
 )
-def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
+def test_token_endpoint_returns_a_token_for_client_id_and_secret() -> None:
     made = token(exp=time.time() + 100)
     with serving((200, {"access_token": made})) as endpoint:
         actual = get(
@@ -111,7 +111,7 @@ def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
 
 
 @pytest.mark.option("sasl.oauthbearer.header.urlencode")
-def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_if_required() -> None:
+def test_client_credentials_are_read_from_jaas_and_urlencoded_if_configured() -> None:
     jaas = {"clientId": "id:1", "clientSecret": "s ü", "scope": "x y"}
     with serving((200, {"access_token": "opaque"})) as endpoint:
         get(token_provider(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
@@ -121,22 +121,25 @@ def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_if_required
 
 
 @pytest.mark.option("sasl.login.retry.backoff.ms")
-def test_an_endpoint_in_trouble_is_asked_again() -> None:
+def test_token_request_is_retried_after_a_server_error() -> None:
     with serving((503, b""), (429, b""), (200, {"access_token": "opaque"})) as endpoint:
         assert get(token_provider(config(endpoint.url, **SECRET), {})).value == "opaque"
     assert len(endpoint.requested) == 3
 
 
-@pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
-def test_rejected_client_gets_the_reason_and_does_not_retry(answer: tuple[int, Any]) -> None:
-    with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="cannot get a token") as error:
+@pytest.mark.parametrize("response", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
+def test_rejected_token_request_reports_the_reason_and_is_not_retried(response: tuple[int, Any]) -> None:
+    with (
+        serving(response) as endpoint,
+        pytest.raises(SaslAuthenticationFailedError, match="cannot get a token") as error,
+    ):
         get(token_provider(config(endpoint.url, **SECRET), {}))
     assert len(endpoint.requested) == 1
     assert "s ü" not in str(error.value)
 
 
 @pytest.mark.option("sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms")
-def test_an_endpoint_that_says_nothing_is_not_waited_for_longer_than_allowed() -> None:
+def test_token_endpoint_without_response_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         waits = {"sasl_login_connect_timeout_ms": 20, "sasl_login_read_timeout_ms": 50}
@@ -145,7 +148,7 @@ def test_an_endpoint_that_says_nothing_is_not_waited_for_longer_than_allowed() -
 
 
 @pytest.mark.option("sasl.login.retry.backoff.max.ms")
-def test_trouble_does_not_last_for_ever() -> None:
+def test_token_request_retries_are_bounded() -> None:
     with serving((503, b""), (503, b"")) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="503"):
         get(token_provider(config(endpoint.url, sasl_login_retry_backoff_max_ms=0, **SECRET), {}))
 
@@ -162,7 +165,7 @@ def test_token_file_is_read_for_each_token(tmp_path: Path) -> None:
         get(tokens)
 
 
-def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
+def test_token_is_reused_for_80_percent_of_its_lifetime() -> None:
     actual = Token("t", 100.0, 200.0, {})
     assert actual.is_fresh(179.0)
     assert not actual.is_fresh(181.0)
@@ -182,7 +185,7 @@ def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
 
 
 @pytest.mark.option("sasl.oauth.token.provider")
-def test_a_provider_is_a_function_or_has_one_and_may_be_async() -> None:
+def test_token_provider_may_be_a_function_an_object_or_async() -> None:
     class Like:
         def token(self) -> str:
             return "kafka-python's"
@@ -214,14 +217,14 @@ def test_exception_of_a_token_provider_is_reported() -> None:
     for provider in (down, down_too):
         with pytest.raises(
             SaslAuthenticationFailedError, match=r"token\.provider: RuntimeError: vault is down"
-        ) as reported:
+        ) as error:
             get(from_callable(provider))
-        assert isinstance(reported.value.__cause__, RuntimeError)
+        assert isinstance(error.value.__cause__, RuntimeError)
     with pytest.raises(SaslAuthenticationFailedError, match="an empty token"):
         get(from_callable(lambda: ""))
 
 
-def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
+def test_unsecured_token_has_the_claims_of_the_jaas_config() -> None:
     made = unsecured_token(
         {
             "unsecuredLoginStringClaim_sub": "alice",
@@ -248,14 +251,14 @@ def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
         ({"clientId": "x"}, "https://host/token", "client.credentials.client.id"),
     ],
 )
-def test_missing_packages_are_reported_first(jaas: dict[str, str], url: str | None, option: str) -> None:
+def test_missing_or_invalid_login_option_is_named(jaas: dict[str, str], url: str | None, option: str) -> None:
     options = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
     with pytest.raises(ConfigurationError, match=option):
         token_provider(OAuthLoginConfig(options), jaas)
 
 
 @pytest.mark.parametrize("value", ["ftp://h/x", "host", "https://", "file:"])
-def test_an_endpoint_has_a_url(value: str) -> None:
+def test_invalid_token_endpoint_url_is_rejected(value: str) -> None:
     with pytest.raises(ConfigurationError, match="file:///"):
         config(value)
 
@@ -264,5 +267,5 @@ def test_an_endpoint_has_a_url(value: str) -> None:
     "value",
     ["", "opaque", "a.b.c", "a.bm8.c", f"a.{b64url_encode(b'[1]')}.c", token(exp="soon"), token(exp=10**400)],
 )
-def test_who_cannot_read_a_token_does_not_know_how_long_it_holds(value: str) -> None:
+def test_opaque_or_malformed_token_has_no_expiry(value: str) -> None:
     assert expiry(value) is None
