@@ -101,9 +101,7 @@ def test_all_clients_report_the_same_cause(mistake: str, reports: dict[tuple[str
 
 
 @pytest.mark.parametrize("mistake", [name for name, mistake in MISTAKES.items() if not mistake.retriable])
-def test_causes_that_a_retry_does_not_fix_are_raised_at_once(
-    mistake: str, reports: dict[tuple[str, str], Report]
-) -> None:
+def test_error_that_a_retry_cannot_fix_is_raised_at_once(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
     for client in CLIENTS:
         raised, seconds = reports[mistake, client]
         assert not raised.retriable
@@ -117,7 +115,7 @@ def test_documentation_has_the_message_of_each_mistake(mistake: str, reports: di
     assert row in TROUBLESHOOTING.read_text("utf-8"), row
 
 
-def test_server_that_never_answers_is_named_before_the_timeout(
+def test_silent_server_is_logged_before_the_timeout(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "SLOW_SECONDS", 0.1)
@@ -143,7 +141,7 @@ def test_transactional_producer_and_group_name_the_cause(mistake: str, reports: 
                 consumer.committed(TopicPartition("t", 0))
 
 
-def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_authentication_is_logged_with_the_user_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
     mistake = MISTAKES["wrong password"]
     with mistake.server() as servers:
         for _ in range(8):
@@ -154,7 +152,7 @@ def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(capl
     assert re.search(r"Invalid username or password \(user=ann sasl\.mechanism=PLAIN client_id=\S+\)$", lines[0])
 
 
-def test_tool_prints_the_cause_in_one_line_and_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tool_prints_the_cause_in_one_line_and_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mistake = MISTAKES["wrong password"]
     with mistake.server() as servers:
         file = properties(mistake.configs, tmp_path)

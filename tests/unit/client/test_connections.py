@@ -45,7 +45,7 @@ def run(made: Connections, test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def test_the_newest_version_of_both_sides_is_spoken() -> None:
+def test_request_uses_the_newest_common_version() -> None:
     with ScriptedBroker(max_versions={"Heartbeat": 2}) as broker:
         made = connections(broker)
 
@@ -59,7 +59,7 @@ def test_the_newest_version_of_both_sides_is_spoken() -> None:
         assert {h.client_id for h in broker.headers} == {"me"}
 
 
-def test_no_version_in_common_says_who_speaks_what() -> None:
+def test_request_without_a_common_version_raises_unsupported_version() -> None:
     with ScriptedBroker(max_versions={"Heartbeat": -1}) as broker:
         made = connections(broker)
 
@@ -70,7 +70,7 @@ def test_no_version_in_common_says_who_speaks_what() -> None:
         run(made, test)
 
 
-def test_a_broker_that_knows_no_api_versions_4_is_asked_again(broker: ScriptedBroker) -> None:
+def test_rejected_api_versions_request_is_retried_in_the_brokers_version(broker: ScriptedBroker) -> None:
     from ottla.protocol.messages.api_versions import ApiVersion
 
     first = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=2)])
@@ -90,7 +90,7 @@ def _in_version_0(broker: ScriptedBroker, response: ApiVersionsResponse) -> ApiV
     return response
 
 
-def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
+def test_concurrent_requests_share_one_connection(broker: ScriptedBroker) -> None:
     made = connections(broker)
 
     async def test() -> None:
@@ -109,18 +109,18 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
         (["[::1]:7", "[::1]"], (("::1", 7), ("::1", 9092))),
     ],
 )
-def test_an_address_without_a_port_has_the_usual_one(arguments: object, expected: object) -> None:
+def test_address_without_a_port_has_port_9092(arguments: object, expected: object) -> None:
     assert ClientConfig.from_keywords(bootstrap_servers=arguments).bootstrap_servers == expected
 
 
-def test_what_kafka_python_leaves_open_with_none_is_taken() -> None:
+def test_none_is_accepted_for_options_with_default_none_in_kafka_python() -> None:
     none = dict.fromkeys(("client_id", "receive_buffer_bytes", "send_buffer_bytes", "sasl_mechanism"))
     config = ClientConfig.from_keywords(bootstrap_servers="a", bootstrap_timeout_ms=5000, **none)
     assert (config.client_id, config.receive_buffer_bytes, config.send_buffer_bytes) == ("", -1, -1)
 
 
 @pytest.mark.option("bootstrap.servers")
-def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
+def test_send_any_uses_a_reachable_broker(broker: ScriptedBroker) -> None:
     config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
     made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
@@ -185,7 +185,7 @@ def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
     assert broker.connections == 2
 
 
-def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
+def test_closed_client_opens_no_connection(broker: ScriptedBroker) -> None:
     made = connections(broker)
 
     async def test() -> None:
@@ -235,7 +235,7 @@ def test_reconnect_backoff_doubles_up_to_the_maximum() -> None:
         assert expected * 0.8 <= backoff.backoff(failures) <= min(expected * 1.2, 1.0)
 
 
-def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_and_its_end_are_logged_once_with_address_and_cause(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ottla.client")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -266,7 +266,7 @@ def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest
     assert "reachable again" in logged[1][1]
 
 
-def test_listener_of_another_protocol_is_named_as_likely_cause() -> None:
+def test_connection_closed_without_a_response_names_security_protocol_as_cause() -> None:
     with ScriptedBroker() as broker:
         broker.on(ApiVersionsRequest, lambda _: DROP)
         made = connections(broker)

@@ -56,7 +56,7 @@ def fetches(broker: ScriptedBroker) -> list[tuple[FetchRequest, int]]:
 # Topic ids and sessions
 
 
-def test_topics_are_fetched_by_id_where_broker_and_topic_have_one(broker: ScriptedBroker) -> None:
+def test_fetch_uses_topic_ids_if_broker_and_topic_have_them(broker: ScriptedBroker) -> None:
     broker.topic_ids["t"] = ID
     fill(broker, 10)
     with consumer(broker) as c:
@@ -66,7 +66,7 @@ def test_topics_are_fetched_by_id_where_broker_and_topic_have_one(broker: Script
     assert fetches(broker)[0][0].topics[0].topic_id == ID
 
 
-def test_a_topic_without_an_id_sends_the_session_back_to_names(broker: ScriptedBroker) -> None:
+def test_topic_without_an_id_makes_the_fetch_session_use_names(broker: ScriptedBroker) -> None:
     broker.topic_ids["t"] = ID
     broker.add_topic("old")
     fill(broker, 10)
@@ -141,9 +141,7 @@ def sessions(broker: ScriptedBroker) -> Sessions:
     return Sessions(broker)
 
 
-def test_records_come_through_a_session_without_naming_partitions_again(
-    broker: ScriptedBroker, sessions: Sessions
-) -> None:
+def test_fetch_session_returns_records_without_repeating_partitions(broker: ScriptedBroker, sessions: Sessions) -> None:
     broker.add_topic("t", 3)
     with consumer(broker) as c:
         c.assign([TopicPartition("t", i) for i in range(3)])
@@ -157,7 +155,9 @@ def test_records_come_through_a_session_without_naming_partitions_again(
 
 
 @pytest.mark.parametrize(("code", "remaining"), [(70, False), (71, True)])
-def test_broken_session_restarts(broker: ScriptedBroker, sessions: Sessions, code: int, remaining: bool) -> None:
+def test_fetch_session_restarts_after_an_error(
+    broker: ScriptedBroker, sessions: Sessions, code: int, remaining: bool
+) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -174,7 +174,7 @@ def test_broken_session_restarts(broker: ScriptedBroker, sessions: Sessions, cod
         assert len(read(c, 5)) == 5
 
 
-def test_close_ends_the_session(broker: ScriptedBroker, sessions: Sessions) -> None:
+def test_close_closes_the_fetch_session(broker: ScriptedBroker, sessions: Sessions) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         poll_until(c, lambda: len(sessions.requests) > 3)
@@ -225,7 +225,7 @@ def send_away(request: FetchRequest) -> FetchResponse | None:
 
 
 @pytest.mark.option("client.rack")
-def test_records_are_read_from_the_replica_that_the_leader_names(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_records_are_fetched_from_the_preferred_read_replica(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
     leader.on(FetchRequest, send_away, times=100)
     with consumer(leader, client_rack="near") as c:
@@ -237,7 +237,7 @@ def test_records_are_read_from_the_replica_that_the_leader_names(pair: tuple[Scr
 
 
 @pytest.mark.option("metadata.max.age.ms")
-def test_the_leader_is_asked_again_after_the_age_of_metadata(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_preferred_read_replica_expires_after_metadata_max_age(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, _ = pair
     leader.on(FetchRequest, send_away, times=100)
     with consumer(leader, metadata_max_age_ms=100, fetch_max_wait_ms=10) as c:
@@ -247,7 +247,7 @@ def test_the_leader_is_asked_again_after_the_age_of_metadata(pair: tuple[Scripte
 
 
 @pytest.mark.parametrize("code", [1, 6])
-def test_an_error_of_the_follower_sends_back_to_the_leader(
+def test_fetch_error_of_the_read_replica_falls_back_to_the_leader(
     pair: tuple[ScriptedBroker, ScriptedBroker], code: int
 ) -> None:
     leader, follower = pair
@@ -260,7 +260,7 @@ def test_an_error_of_the_follower_sends_back_to_the_leader(
     assert len(follower.asked(FetchRequest)) == 1
 
 
-def test_a_follower_that_is_gone_sends_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_unreachable_read_replica_falls_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
     leader.on(FetchRequest, send_away)
     with consumer(leader, client_rack="near", socket_connection_setup_timeout_ms=200) as c:
@@ -270,7 +270,7 @@ def test_a_follower_that_is_gone_sends_back_to_the_leader(pair: tuple[ScriptedBr
     assert len(leader.asked(FetchRequest)) >= 2
 
 
-def test_a_new_leader_that_an_answer_names_is_gone_to_though_unknown(
+def test_new_leader_in_a_fetch_response_is_used_although_metadata_lacks_it(
     pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
     old, new = pair
@@ -311,7 +311,7 @@ def ask_for_metadata(c: KafkaConsumer) -> None:
     c._io.call_soon(c._core.metadata.request_update)
 
 
-def test_a_position_is_checked_when_the_leader_has_changed(broker: ScriptedBroker) -> None:
+def test_position_is_validated_after_a_leader_change(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50) as c:
         c.assign([TP])
@@ -326,7 +326,7 @@ def test_a_position_is_checked_when_the_leader_has_changed(broker: ScriptedBroke
     assert fetches(broker)[-1][0].topics[0].partitions[0].current_leader_epoch == 5
 
 
-def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: ScriptedBroker) -> None:
+def test_truncated_log_is_read_from_the_divergent_offset(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50) as c:
         c.assign([TP])
@@ -339,7 +339,7 @@ def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: Scripted
         assert result[0].value == b"new-0"
 
 
-def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: ScriptedBroker) -> None:
+def test_truncated_log_without_a_reset_policy_raises_log_truncation_error(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50, auto_offset_reset="none") as c:
         c.assign([TP])
@@ -355,7 +355,7 @@ def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: Scr
         assert read(c, 1)[0].value == b"new-0"
 
 
-def test_a_seek_right_after_a_validation_was_started_is_not_validated_in_its_place(broker: ScriptedBroker) -> None:
+def test_seek_during_a_validation_is_not_validated_instead(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, auto_offset_reset="none") as c:
         c.assign([TP])
@@ -374,7 +374,7 @@ def test_a_seek_right_after_a_validation_was_started_is_not_validated_in_its_pla
     assert [r.topics[0].partitions[0].leader_epoch for r in broker.asked(OffsetForLeaderEpochRequest)] == [0]
 
 
-def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBroker) -> None:
+def test_buffered_records_of_a_truncated_log_are_dropped(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=30, max_poll_records=5) as c:
         c.assign([TP])
@@ -391,7 +391,7 @@ def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBr
         assert values[10] == b"new-0"
 
 
-def test_a_committed_leader_epoch_is_checked_before_reading_begins(broker: ScriptedBroker) -> None:
+def test_position_with_a_leader_epoch_is_validated_before_the_first_fetch(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     broker.leader_epoch = 3
     with consumer(broker, group_id="g", auto_offset_reset="none") as c:
@@ -404,7 +404,7 @@ def test_a_committed_leader_epoch_is_checked_before_reading_begins(broker: Scrip
             poll_until(c, lambda: False)
 
 
-def test_a_leader_without_the_epoch_leads_to_the_policy(broker: ScriptedBroker) -> None:
+def test_leader_without_the_epoch_resets_the_position_by_the_policy(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     def unknown(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -428,7 +428,7 @@ def test_position_from_the_leader_itself_is_not_validated(broker: ScriptedBroker
     assert not broker.asked(OffsetForLeaderEpochRequest)
 
 
-def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
+def test_broker_without_offset_for_leader_epoch_3_is_read_without_validation() -> None:
     with ScriptedBroker(max_versions={"OffsetForLeaderEpoch": 2}) as broker:
         broker.add_topic("t")
         fill(broker, 10)
@@ -439,7 +439,7 @@ def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
         assert not broker.asked(OffsetForLeaderEpochRequest)
 
 
-def test_a_check_that_fails_is_made_again(broker: ScriptedBroker) -> None:
+def test_failed_validation_is_retried(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     def fenced(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -458,7 +458,7 @@ def test_a_check_that_fails_is_made_again(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("auto.offset.reset")
 @pytest.mark.parametrize(("late", "first"), [(False, 10), (True, 20)])
-def test_reading_may_begin_a_duration_ago(broker: ScriptedBroker, late: bool, first: int) -> None:
+def test_by_duration_reset_starts_at_the_offset_of_that_time(broker: ScriptedBroker, late: bool, first: int) -> None:
     now = time.time_ns() // 1_000_000
     for begin in (now - 7_200_000, now - 1_000):
         data = bytearray(batch(b"%d" % i for i in range(10)))
@@ -495,7 +495,7 @@ def test_fetch_limits_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("max.partition.fetch.bytes")
-def test_a_first_batch_that_is_larger_than_the_bounds_is_read(broker: ScriptedBroker) -> None:
+def test_first_batch_larger_than_the_fetch_limits_is_read(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"x" * 5000]))
     with consumer(broker, max_partition_fetch_bytes=100, fetch_max_bytes=100) as c:
         c.assign([TP])
@@ -503,7 +503,7 @@ def test_a_first_batch_that_is_larger_than_the_bounds_is_read(broker: ScriptedBr
 
 
 @pytest.mark.option("fetch.max.bytes")
-def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
+def test_prefetched_bytes_are_bounded_and_partitions_take_turns(broker: ScriptedBroker) -> None:
     partitions = 20
     broker.add_topic("t", partitions)
     for index in range(partitions):
@@ -537,7 +537,7 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("jump", ["seek_to_end", "seek"])
-def test_nothing_is_fetched_where_a_consumer_stood_only_between_polls(broker: ScriptedBroker, jump: str) -> None:
+def test_position_changed_between_polls_is_not_fetched(broker: ScriptedBroker, jump: str) -> None:
     fill(broker, 3)
     with consumer(broker, fetch_max_wait_ms=30_000) as c:
         c.assign([TP])
@@ -552,7 +552,7 @@ def test_nothing_is_fetched_where_a_consumer_stood_only_between_polls(broker: Sc
         assert [r.offset for r in read(c, 2)] == [1, 2]
 
 
-def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: ScriptedBroker) -> None:
+def test_paused_partition_does_not_block_fetches_of_others(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     other = TopicPartition("t", 1)
     fill(broker, 50, partition=0)
@@ -566,7 +566,7 @@ def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: Scripte
 
 @pytest.mark.option("check.crcs")
 @pytest.mark.parametrize("checked", [True, False])
-def test_damage_is_seen_unless_that_is_not_wanted(broker: ScriptedBroker, checked: bool) -> None:
+def test_corrupt_record_is_detected_if_check_crcs_is_enabled(broker: ScriptedBroker, checked: bool) -> None:
     data = bytearray(batch([b"a" * 50]))
     data[-8] ^= 1
     assign(data, 0, 0, 0)
@@ -591,7 +591,7 @@ def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker
     assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
 
 
-def test_a_position_of_a_newer_epoch_is_not_read_from_the_leader_that_was_replaced(
+def test_position_of_a_newer_epoch_is_not_fetched_from_the_replaced_leader(
     pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
     replaced, leader = pair
@@ -607,7 +607,7 @@ def test_a_position_of_a_newer_epoch_is_not_read_from_the_leader_that_was_replac
     assert not replaced.asked(OffsetForLeaderEpochRequest)
 
 
-def test_an_offset_that_is_the_position_is_committed_with_its_leader_epoch(broker: ScriptedBroker) -> None:
+def test_commit_of_the_position_includes_its_leader_epoch(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, group_id="g", auto_offset_reset="earliest") as c:
         c.assign([TP])

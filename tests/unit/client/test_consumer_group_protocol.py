@@ -105,7 +105,7 @@ def send(address: str, topic: str, count: int) -> None:
 # With a broker
 
 
-def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(cluster: str, topic: str) -> None:
+def test_members_share_the_partitions_and_read_each_record_once(cluster: str, topic: str) -> None:
     send(cluster, topic, 40)
     with member(cluster, topic) as first:
         seen = poll_all(first, until=lambda: len(first.assignment()) == 4)
@@ -123,7 +123,7 @@ def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(clus
         assert third.committed(TopicPartition(topic, 0)) == 20
 
 
-def test_listeners_are_called_for_revoked_partitions_before_other_members_get_them(cluster: str, topic: str) -> None:
+def test_partitions_are_revoked_before_another_member_gets_them(cluster: str, topic: str) -> None:
     listener = Listener()
     with member(cluster, group_id=topic) as first:
         first.subscribe([topic], listener=listener)
@@ -136,7 +136,7 @@ def test_listeners_are_called_for_revoked_partitions_before_other_members_get_th
     assert listener.calls[-1][0] == "revoked"
 
 
-def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None:
+def test_members_of_the_classic_and_consumer_protocol_share_a_group(cluster: str, topic: str) -> None:
     classic = KafkaConsumer(
         topic, bootstrap_servers=cluster, group_id=topic, heartbeat_interval_ms=50, auto_offset_reset="earliest"
     )
@@ -152,7 +152,7 @@ def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None
         poll_all(classic, until=lambda: len(classic.assignment()) == 4)
 
 
-def test_a_pattern_is_evaluated_by_the_broker_and_finds_topics_that_come_later(cluster: str) -> None:
+def test_server_side_pattern_includes_topics_created_later(cluster: str) -> None:
     with KafkaAdminClient(bootstrap_servers=cluster) as admin:
         admin.create_topics([NewTopic("pat-a", 1, 1), NewTopic("other-pat-a", 1, 1)])
         with member(cluster, group_id="pattern") as c:
@@ -164,7 +164,7 @@ def test_a_pattern_is_evaluated_by_the_broker_and_finds_topics_that_come_later(c
             poll_all(c, until=lambda: c.assignment() == {TopicPartition("other-pat-a", 0)})
 
 
-def test_a_pattern_that_the_broker_refuses_fails_the_poll(cluster: str) -> None:
+def test_poll_with_an_invalid_pattern_raises_invalid_regular_expression(cluster: str) -> None:
     with member(cluster, group_id="bad-pattern") as c:
         c.subscribe(pattern=SubscriptionPattern("(a"))
         with pytest.raises(InvalidRegularExpressionError):
@@ -172,7 +172,7 @@ def test_a_pattern_that_the_broker_refuses_fails_the_poll(cluster: str) -> None:
 
 
 @pytest.mark.option("group.remote.assignor")
-def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
+def test_group_remote_assignor_selects_the_server_side_assignor(cluster: str, topic: str) -> None:
     with member(cluster, topic, group_remote_assignor="range") as c:
         poll_all(c, until=lambda: len(c.assignment()) == 4)
         with KafkaAdminClient(bootstrap_servers=cluster) as admin:
@@ -183,7 +183,7 @@ def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
 
 
 @pytest.mark.option("group.instance.id")
-def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) -> None:
+def test_static_member_that_rejoins_gets_its_partitions_again(cluster: str, topic: str) -> None:
     with member(cluster, topic) as other:
         first = member(cluster, topic, group_instance_id="one")
         poll_all(first, other, until=lambda: len(first.assignment()) == len(other.assignment()) == 2)
@@ -197,7 +197,7 @@ def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) 
         poll_all(other, until=lambda: len(other.assignment()) == 4)
 
 
-def test_two_static_members_of_one_name_do_not_coexist(cluster: str, topic: str) -> None:
+def test_second_member_with_the_same_instance_id_is_rejected(cluster: str, topic: str) -> None:
     from ottla.errors import UnreleasedInstanceIdError
 
     with member(cluster, topic, group_instance_id="one") as first:
@@ -207,7 +207,7 @@ def test_two_static_members_of_one_name_do_not_coexist(cluster: str, topic: str)
 
 
 @pytest.mark.option("max.poll.interval.ms")
-def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> None:
+def test_consumer_beyond_max_poll_interval_leaves_and_rejoins(cluster: str, topic: str) -> None:
     listener = Listener()
     with member(cluster, group_id=topic, max_poll_interval_ms=300, enable_auto_commit=False) as c:
         c.subscribe([topic], listener=listener)
@@ -224,7 +224,7 @@ def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> No
     assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
-def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
+def test_close_leaves_the_group_at_once(cluster: str, topic: str) -> None:
     with member(cluster, topic) as first:
         second = member(cluster, topic)
         poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
@@ -234,7 +234,7 @@ def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
         assert time.monotonic() - begin < 5
 
 
-def test_an_asyncio_consumer_is_a_member_too(cluster: str, topic: str) -> None:
+def test_asyncio_consumer_joins_with_the_consumer_protocol(cluster: str, topic: str) -> None:
     send(cluster, topic, 8)
 
     async def run() -> list[bytes]:
@@ -290,7 +290,7 @@ def coordinator(broker: ScriptedBroker) -> Coordinator:
     return Coordinator(broker)
 
 
-def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
+def test_heartbeat_sends_fields_once_and_acknowledges_the_assignment(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     with member(broker.address, "t", client_rack="r1") as c:
@@ -310,7 +310,7 @@ def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
 
 
 @pytest.mark.parametrize("code", [110, 25])
-def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
+def test_fenced_member_loses_its_partitions_and_rejoins_with_its_id(
     broker: ScriptedBroker, coordinator: Coordinator, code: int
 ) -> None:
     listener = Listener()
@@ -325,7 +325,9 @@ def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
     assert joins[1].topic_partitions == []
 
 
-def test_a_lost_heartbeat_is_sent_again_with_everything(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_heartbeat_after_a_lost_connection_contains_all_fields(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP} and len(coordinator.requests) >= 3)
         count = len(coordinator.requests)
@@ -336,7 +338,7 @@ def test_a_lost_heartbeat_is_sent_again_with_everything(broker: ScriptedBroker, 
         assert c.assignment() == {TP}
 
 
-def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
+def test_offsets_are_committed_before_a_revocation_is_acknowledged(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     broker.add_topic("t", 2)
@@ -359,7 +361,7 @@ def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
     assert broker.asked(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
 
 
-def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
+def test_commit_with_a_stale_member_epoch_is_retried_with_the_new_one(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     fill(broker, 10)
@@ -379,7 +381,7 @@ def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
     assert broker.asked(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
 
 
-def test_a_fenced_instance_is_reported_at_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_fenced_instance_id_is_raised_by_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t", group_instance_id="me") as c:
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(82, times=10**6)
@@ -389,29 +391,27 @@ def test_a_fenced_instance_is_reported_at_every_poll(broker: ScriptedBroker, coo
             c.poll()
 
 
-def test_a_static_member_goes_in_a_way_that_lets_it_come_back(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_static_member_leaves_with_member_epoch_minus_2(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t", group_instance_id="me") as c:
         poll_until(c, lambda: c.assignment() == {TP})
     assert coordinator.requests[-1].member_epoch == -2
 
 
-def test_a_dynamic_member_may_stay(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_dynamic_member_may_remain_in_the_group(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     c = member(broker.address, "t")
     poll_until(c, lambda: c.assignment() == {TP})
     c.close(group_membership=GroupMembershipOperation.REMAIN_IN_GROUP)
     assert all(r.member_epoch >= 0 for r in coordinator.requests)
 
 
-def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_heartbeats_are_sent_between_polls(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP})
         count = len(coordinator.requests)
         broker.wait_for(lambda: len(coordinator.requests) >= count + 5)
 
 
-def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
-    broker: ScriptedBroker, coordinator: Coordinator
-) -> None:
+def test_assigned_topic_id_missing_in_metadata_is_requested(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     answer = broker._metadata(MetadataRequest())
     assert isinstance(answer, MetadataResponse)
     broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=answer.brokers), times=2)
@@ -419,7 +419,7 @@ def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
         poll_until(c, lambda: c.assignment() == {TP})
 
 
-def test_cluster_without_the_protocol_is_reported() -> None:
+def test_cluster_without_the_protocol_raises_unsupported_version() -> None:
     with ScriptedBroker(max_versions={"ConsumerGroupHeartbeat": -1}) as broker:
         broker.add_topic("t")
         with member(broker.address, "t") as c, pytest.raises(UnsupportedVersionError, match="classic"):
@@ -427,7 +427,7 @@ def test_cluster_without_the_protocol_is_reported() -> None:
 
 
 @pytest.mark.option("group.protocol", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
-def test_options_of_the_other_protocol_are_refused() -> None:
+def test_options_of_the_other_group_protocol_are_rejected() -> None:
     options: list[tuple[str, Any]] = [
         ("partition_assignment_strategy", "range"),
         ("session_timeout_ms", 10_000),
@@ -440,17 +440,17 @@ def test_options_of_the_other_protocol_are_refused() -> None:
         KafkaConsumer(bootstrap_servers="localhost:1", group_id="g", group_remote_assignor="uniform")
 
 
-def test_the_brokers_pattern_needs_the_new_protocol(broker: ScriptedBroker) -> None:
+def test_server_side_pattern_requires_the_consumer_protocol(broker: ScriptedBroker) -> None:
     with KafkaConsumer(bootstrap_servers=broker.address, group_id="g") as c, pytest.raises(UnsupportedVersionError):
         c.subscribe(pattern=SubscriptionPattern("a"))
 
 
-def test_every_state_can_be_left() -> None:
+def test_every_state_has_transitions() -> None:
     assert set(MOVES) == set(State)
     assert all(moves for moves in MOVES.values())
 
 
-def test_a_listener_may_seek_in_what_it_is_given(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_rebalance_listener_may_seek_in_assigned_partitions(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     fill(broker, 10)
 
     class Seeker(ConsumerRebalanceListener):

@@ -94,7 +94,7 @@ def grouped(metrics: Mapping[MetricName, Any]) -> dict[str, set[str]]:
     return result
 
 
-def test_the_names_are_kafka_s_but_for_what_makes_no_sense_here(broker: ScriptedBroker) -> None:
+def test_consumer_metrics_have_kafkas_names_except_those_left_out(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g") as c:
         read(c, 10)
@@ -134,7 +134,7 @@ def test_fetches_and_records_are_counted_for_client_topic_and_partition(broker: 
         assert f"{FETCHING}.t.1" not in c.metrics(), "what is not read any more is not measured"
 
 
-def test_columns_are_counted_too(broker: ScriptedBroker) -> None:
+def test_poll_batch_counts_records(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:
         c.assign([TP])
@@ -144,7 +144,7 @@ def test_columns_are_counted_too(broker: ScriptedBroker) -> None:
         assert value(c, FETCHING, "records-consumed-total") == 30
 
 
-def test_lag_is_how_far_the_partition_is_behind(broker: ScriptedBroker) -> None:
+def test_records_lag_is_the_distance_to_the_high_watermark(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, max_poll_records=10) as c:
         c.assign([TP])
@@ -153,7 +153,7 @@ def test_lag_is_how_far_the_partition_is_behind(broker: ScriptedBroker) -> None:
         assert c.current_lag(TP) == 20
 
 
-def test_membership_is_measured(broker: ScriptedBroker) -> None:
+def test_coordinator_metrics_count_heartbeats_rebalances_and_commits(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", heartbeat_interval_ms=10) as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.commit({TP: 1})
@@ -172,7 +172,7 @@ def test_membership_is_measured(broker: ScriptedBroker) -> None:
         assert value(c, COORDINATOR_GROUP, "rebalance-rate-per-hour") > 0
 
 
-def test_polls_are_measured(broker: ScriptedBroker) -> None:
+def test_poll_metrics_measure_the_time_between_polls(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         assert value(c, CONSUMER, "last-poll-seconds-ago") == -1
         c.assign([TP])
@@ -184,7 +184,7 @@ def test_polls_are_measured(broker: ScriptedBroker) -> None:
         assert value(c, CONSUMER, "last-poll-seconds-ago") == 0
 
 
-def test_an_asyncio_consumer_and_the_new_protocol_have_the_same(broker: ScriptedBroker) -> None:
+def test_asyncio_consumer_of_the_consumer_protocol_has_the_coordinator_metrics(broker: ScriptedBroker) -> None:
     async def run() -> dict[str, set[str]]:
         async with aio.KafkaConsumer(
             "t", bootstrap_servers=broker.address, group_id="g", group_protocol="consumer"
@@ -198,7 +198,7 @@ def test_an_asyncio_consumer_and_the_new_protocol_have_the_same(broker: Scripted
 
 
 @pytest.mark.option("metric.reporters")
-def test_reporters_are_called_and_closed(broker: ScriptedBroker) -> None:
+def test_metric_reporter_is_called_and_closed(broker: ScriptedBroker) -> None:
     output: list[str] = []
 
     class Reporter:

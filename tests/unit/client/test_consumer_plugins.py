@@ -56,7 +56,7 @@ def no_calls() -> None:
 
 
 @pytest.mark.option("interceptor.classes")
-def test_interceptors_see_records_and_commits_in_turn_and_cannot_break_them(
+def test_interceptors_are_called_in_order_and_their_errors_are_ignored(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(broker, 10)
@@ -72,7 +72,7 @@ def test_interceptors_see_records_and_commits_in_turn_and_cannot_break_them(
     assert "Failing.on_consume" in caplog.text
 
 
-def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -> None:
+def test_interceptors_may_change_and_drop_records(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, interceptor_classes=[OddOnly()]) as c:
         c.assign([TP])
@@ -82,7 +82,7 @@ def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -
         assert [next(c).offset for _ in range(5)] == [1, 3, 5, 7, 9]
 
 
-def test_automatic_commits_reach_interceptors_too(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_auto_commits(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(
         broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.Noting"
@@ -108,7 +108,7 @@ class Upper:
 
 
 @pytest.mark.option("value.deserializer", "key.deserializer")
-def test_deserializers_may_see_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
+def test_deserializer_is_configured_and_closed_and_may_receive_headers(broker: ScriptedBroker) -> None:
     Upper.calls = []
     broker.put("t", 0, batch([b"1"]))
     with consumer(broker, value_deserializer=Upper, key_deserializer="string") as c:
@@ -119,7 +119,7 @@ def test_deserializers_may_see_headers_and_are_configured_and_closed(broker: Scr
     assert Upper.calls == [("configure", False), "close"]
 
 
-def test_record_that_cannot_be_deserialized_is_reported_with_all_that_is_needed_to_continue(
+def test_record_deserialization_error_has_the_record_and_its_offset(
     broker: ScriptedBroker,
 ) -> None:
     broker.put("t", 0, batch([b"1", b"x", b"3"]))
@@ -139,7 +139,7 @@ def test_record_that_cannot_be_deserialized_is_reported_with_all_that_is_needed_
         assert [r.value for r in read(c, 1)] == [3]
 
 
-def test_the_error_says_when_it_was_the_key(broker: ScriptedBroker) -> None:
+def test_record_deserialization_error_of_a_key_has_is_key_set(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"1"]))
     with consumer(broker, key_deserializer=int) as c:
         c.assign([TP])

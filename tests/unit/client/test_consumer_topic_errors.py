@@ -84,7 +84,7 @@ def raised(call: Callable[[], Any], error: type[KafkaError], match: str) -> None
 
 @pytest.mark.parametrize("group_id", [None, "g"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_poll_names_topics_that_may_not_be_read_and_goes_on_when_they_may(
+def test_poll_raises_topic_authorization_failed_until_the_topic_is_authorized(
     broker: ScriptedBroker, refused: set[str], group_id: str | None, protocol: str
 ) -> None:
     with consumer(broker, "secret", group_id=group_id, group_protocol=protocol, retry_backoff_max_ms=20) as c:
@@ -105,26 +105,28 @@ def read_at_last(c: KafkaConsumer, count: int) -> list[Any]:
         return read(c, count)
 
 
-def test_poll_raises_before_the_group_is_joined(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_poll_raises_topic_authorization_failed_before_the_group_is_joined(
+    broker: ScriptedBroker, refused: set[str]
+) -> None:
     broker.on(JoinGroupRequest, lambda _: SILENCE, times=ALWAYS)
     with consumer(broker, "secret", group_id="g") as c:
         raised(lambda: c.poll(timeout_ms=10_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_all_topics_that_may_not_be_read_are_named(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_authorization_error_names_all_unauthorized_topics(broker: ScriptedBroker, refused: set[str]) -> None:
     refused.add("other")
     with consumer(broker, "t", "secret", "other") as c:
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'other', 'secret':")
 
 
-def test_the_other_topics_are_read_between_two_refusals(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_authorized_topics_are_read_between_two_authorization_errors(broker: ScriptedBroker, refused: set[str]) -> None:
     fill(broker, 3)
     with consumer(broker, "t", "secret", retry_backoff_max_ms=60_000) as c:
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
         assert len(read(c, 3)) == 3
 
 
-def test_a_topic_that_may_not_be_read_any_more_is_reported_although_records_are_ready(
+def test_topic_that_loses_authorization_is_reported_although_records_are_buffered(
     broker: ScriptedBroker, refused: set[str]
 ) -> None:
     refused.clear()
@@ -140,13 +142,13 @@ def test_a_topic_that_may_not_be_read_any_more_is_reported_although_records_are_
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_a_name_that_is_none_is_reported(broker: ScriptedBroker) -> None:
+def test_invalid_topic_name_is_raised_by_poll(broker: ScriptedBroker) -> None:
     refuse(broker, {"no name"}, InvalidTopicError.code or 0)
     with consumer(broker, "no name") as c:
         raised(lambda: c.poll(timeout_ms=60_000), InvalidTopicError, "topics 'no name'")
 
 
-def test_a_pattern_leaves_out_what_may_not_be_read(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_pattern_subscription_excludes_unauthorized_topics(broker: ScriptedBroker, refused: set[str]) -> None:
     fill(broker, 3)
     with consumer(broker) as c:
         c.subscribe(pattern="t|secret")
@@ -154,7 +156,7 @@ def test_a_pattern_leaves_out_what_may_not_be_read(broker: ScriptedBroker, refus
         assert c.subscription() == {"t"}
 
 
-def test_a_subscription_that_leaves_out_the_topic_is_read(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_new_subscription_without_the_unauthorized_topic_is_read(broker: ScriptedBroker, refused: set[str]) -> None:
     fill(broker, 3)
     with consumer(broker, "secret") as c:
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
@@ -164,7 +166,7 @@ def test_a_subscription_that_leaves_out_the_topic_is_read(broker: ScriptedBroker
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_asyncio_consumer_raises_topic_authorization_failed(broker: ScriptedBroker, refused: set[str]) -> None:
     async def run() -> None:
         async with aio.KafkaConsumer("secret", bootstrap_servers=broker.address, retry_backoff_max_ms=100) as c:
             for call in (lambda: c.getmany(timeout_ms=60_000), lambda: c.poll(60_000), c.getone, c.__anext__):
@@ -187,7 +189,7 @@ def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) 
         lambda c: (c.assign([SECRET]), c.position(SECRET)),
     ],
 )
-def test_offsets_of_a_topic_that_may_not_be_read_are_refused_at_once(
+def test_offset_lookup_of_an_unauthorized_topic_fails_at_once(
     broker: ScriptedBroker, refused: set[str], ask: Callable[[KafkaConsumer], Any]
 ) -> None:
     with consumer(broker) as c:
@@ -197,7 +199,7 @@ def test_offsets_of_a_topic_that_may_not_be_read_are_refused_at_once(
         ask(c)
 
 
-def test_unknown_partitions_are_asked_for_once_in_retry_backoff(broker: ScriptedBroker) -> None:
+def test_unknown_partition_is_looked_up_once_per_retry_backoff(broker: ScriptedBroker) -> None:
     with consumer(broker, retry_backoff_ms=200, default_api_timeout_ms=900) as c:
         c.partitions_for_topic("t")
         before = len(broker.asked(MetadataRequest))
@@ -206,7 +208,7 @@ def test_unknown_partitions_are_asked_for_once_in_retry_backoff(broker: Scripted
         assert len(broker.asked(MetadataRequest)) - before <= 6
 
 
-def test_committed_offsets_that_may_not_be_read_name_the_partition(broker: ScriptedBroker) -> None:
+def test_committed_of_an_unauthorized_topic_names_the_partition(broker: ScriptedBroker) -> None:
     part = OffsetFetchResponsePartitions(partition_index=0, error_code=REFUSED)
     topics = [OffsetFetchResponseTopics(name="t", partitions=[part])]
     group = OffsetFetchResponseGroup(group_id="g", topics=topics)
@@ -241,7 +243,7 @@ def no_commit(request: Any) -> OffsetCommitResponse:
         (OffsetFetchRequest, no_offsets),
     ],
 )
-def test_a_member_that_may_not_use_its_group_names_it(broker: ScriptedBroker, request_type: Any, answer: Any) -> None:
+def test_group_authorization_error_names_the_group(broker: ScriptedBroker, request_type: Any, answer: Any) -> None:
     broker.on(request_type, answer, times=ALWAYS)
     with (
         consumer(broker, "t", group_id="my-group", heartbeat_interval_ms=20) as c,
@@ -250,7 +252,7 @@ def test_a_member_that_may_not_use_its_group_names_it(broker: ScriptedBroker, re
         poll_until(c, lambda: False)
 
 
-def test_a_member_of_the_newer_kind_names_its_group(broker: ScriptedBroker) -> None:
+def test_group_authorization_error_of_the_consumer_protocol_names_the_group(broker: ScriptedBroker) -> None:
     broker.on(
         ConsumerGroupHeartbeatRequest,
         lambda _: ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED, error_message=None),
@@ -263,7 +265,7 @@ def test_a_member_of_the_newer_kind_names_its_group(broker: ScriptedBroker) -> N
         poll_until(c, lambda: False)
 
 
-def test_a_commit_that_is_refused_names_the_group(broker: ScriptedBroker) -> None:
+def test_commit_without_group_authorization_names_the_group(broker: ScriptedBroker) -> None:
     broker.on(OffsetCommitRequest, no_commit)
     with consumer(broker, group_id="my-group") as c:
         c.assign([TP])

@@ -72,7 +72,7 @@ def run(asker: Asker, test: Callable[[Metadata], Awaitable[None]], **options: An
 T0 = TopicPartition("t", 0)
 
 
-def test_a_topic_is_asked_for_until_it_is_there() -> None:
+def test_wait_for_topic_retries_until_the_topic_exists() -> None:
     asker = Asker(response(topic("t", error=5)), BrokerConnectionError("away"), response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
@@ -85,7 +85,7 @@ def test_a_topic_is_asked_for_until_it_is_there() -> None:
     assert [t.name for t in asker.asked[0].topics or ()] == ["t"]
 
 
-def test_wait_ends_in_time_with_the_last_reason() -> None:
+def test_wait_for_topic_ends_at_its_timeout_with_the_last_error() -> None:
     async def test(metadata: Metadata) -> None:
         begin = time.monotonic()
         with pytest.raises(KafkaTimeoutError, match=r"topic 't', partition 0.*away"):
@@ -95,7 +95,7 @@ def test_wait_ends_in_time_with_the_last_reason() -> None:
     run(Asker(BrokerConnectionError("away")), test)
 
 
-def test_what_stays_wrong_is_raised_at_once() -> None:
+def test_wait_for_topic_raises_a_fatal_error_at_once() -> None:
     async def test(metadata: Metadata) -> None:
         with pytest.raises(InvalidTopicError, match="t!"):
             await metadata.wait_for_topic("t!", 60)
@@ -103,7 +103,7 @@ def test_what_stays_wrong_is_raised_at_once() -> None:
     run(Asker(response(topic("t!", error=17))), test)
 
 
-def test_an_older_leader_epoch_is_not_believed() -> None:
+def test_older_leader_epoch_is_ignored() -> None:
     asker = Asker(response(topic("t", (2, 5))), response(topic("t", (1, 4))), response(topic("t", (1, 6))))
 
     async def test(metadata: Metadata) -> None:
@@ -142,7 +142,7 @@ def test_leader_from_another_response_is_used_at_once() -> None:
     run(Asker(response(topic("t", (1, 7)))), test)
 
 
-def test_a_newer_leader_epoch_of_an_offset_outdates_the_leader() -> None:
+def test_newer_leader_epoch_of_an_offset_invalidates_the_leader() -> None:
     asker = Asker(response(topic("t", (1, 7))), response(topic("t", (1, 7))), response(topic("t", (2, 8))))
 
     async def test(metadata: Metadata) -> None:
@@ -162,7 +162,7 @@ def test_a_newer_leader_epoch_of_an_offset_outdates_the_leader() -> None:
     run(asker, test)
 
 
-def test_a_partition_without_a_leader_makes_it_ask_again() -> None:
+def test_partition_without_a_leader_triggers_a_metadata_refresh() -> None:
     asker = Asker(response(topic("t", (-1, 0))), response(topic("t", (-1, 0))), response(topic("t", (2, 1))))
 
     async def test(metadata: Metadata) -> None:
@@ -213,7 +213,7 @@ def test_listeners_get_every_snapshot() -> None:
     assert snapshots[0].controller_id == 1
 
 
-def test_new_topic_is_requested_without_the_pause_between_refreshes() -> None:
+def test_new_topic_is_requested_without_the_backoff_between_refreshes() -> None:
     """The pause here is 15 s: it keeps repeated requests apart, not the first one of a topic."""
     asker = Asker(response(), response(topic("t", (1, 0))))
 

@@ -26,11 +26,11 @@ from ottla.records.murmur2 import murmur2
         (b"abc", 479470107),
     ],
 )
-def test_the_hash_is_javas(data: bytes, signed: int) -> None:
+def test_murmur2_equals_javas_hash(data: bytes, signed: int) -> None:
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
-def test_a_key_has_its_partition() -> None:
+def test_key_is_partitioned_by_its_positive_hash() -> None:
     assert partition_for_key(b"foobar", 10) == (-790332482 & 0x7FFFFFFF) % 10
 
 
@@ -41,7 +41,7 @@ def test_partitions_with_a_longer_queue_are_chosen_less_often() -> None:
     assert set(chosen) == {0, 1, 2}
 
 
-def test_many_partitions_are_all_chosen_and_few_of_them_compared() -> None:
+def test_choice_among_many_partitions_compares_few_queues() -> None:
     requests: list[int] = []
 
     def queued(partition: int) -> int:
@@ -64,7 +64,7 @@ def requests(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> Partit
     return PartitionRequest("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
 
 
-def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape() -> None:
+def test_user_partitioner_may_be_a_function_or_have_the_method_of_ottla_or_java() -> None:
     class Ours:
         def partition(self, topic: str, key: bytes | None, partitions: list[int]) -> int:
             return [topic, key].index(b"key")
@@ -83,7 +83,7 @@ def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape()
 
 
 @pytest.mark.parametrize("chosen", [3, -1, "0", True, None])
-def test_what_is_no_partition_is_refused(chosen: Any) -> None:
+def test_invalid_partition_of_a_user_partitioner_raises_value_error(chosen: Any) -> None:
     with pytest.raises(ValueError, match="partitions 0 to 2"):
         UserPartitioner(lambda *_: chosen, {}).partition(requests())
 

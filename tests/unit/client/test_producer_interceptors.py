@@ -91,7 +91,7 @@ def test_interceptors_change_records_and_get_their_results(broker: ScriptedBroke
     assert one.seen == two.seen == [("configure", "me"), *outcomes, "close"]
 
 
-def test_an_interceptor_that_fails_everywhere_breaks_nothing(
+def test_errors_of_an_interceptor_are_logged_and_ignored(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
@@ -111,7 +111,7 @@ def test_an_interceptor_that_fails_everywhere_breaks_nothing(
     }
 
 
-def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_records_that_fail_before_a_batch(broker: ScriptedBroker) -> None:
     one, short = Interceptor(), Short()
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
     p = producer(broker, one, short, max_block_ms=1000, buffer_memory=1000, batch_size=900, max_request_size=1000)
@@ -138,7 +138,7 @@ def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) ->
     assert short.seen[-2:] == [(0, -1, IllegalStateError), (3, -1, IllegalStateError)]
 
 
-def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_records_that_fail_in_a_batch(broker: ScriptedBroker) -> None:
     one = Interceptor()
     clock = ManualClock()
     with producer(broker, one, clock=clock) as p:
@@ -157,7 +157,7 @@ def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> No
     ]
 
 
-def test_one_object_serves_all_records_and_a_class_is_made_once(broker: ScriptedBroker) -> None:
+def test_interceptor_class_is_instantiated_once(broker: ScriptedBroker) -> None:
     made: list[Any] = []
 
     class Counted:
@@ -170,7 +170,7 @@ def test_one_object_serves_all_records_and_a_class_is_made_once(broker: Scripted
     assert len(made) == 1
 
 
-def test_serializers_may_add_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
+def test_serializer_is_configured_and_closed_and_may_add_headers(broker: ScriptedBroker) -> None:
     seen: list[Any] = []
 
     class Typed:
@@ -200,7 +200,7 @@ def test_serializers_may_add_headers_and_are_configured_and_closed(broker: Scrip
     "default.list.key.serde.inner",
     "default.list.value.serde.inner",
 )
-def test_serializers_take_their_own_options(broker: ScriptedBroker) -> None:
+def test_serializers_use_their_own_options(broker: ScriptedBroker) -> None:
     with producer(broker, value_serializer="string", key_serializer="string", serializer_encoding="latin-1") as p:
         p.send("t", "ö", key="ö").get(10)
     both = {"key_serializer_encoding": "utf-16-be", "value_serializer_encoding": "latin-1"}
@@ -235,7 +235,7 @@ def test_user_partitioner_is_called_for_new_batches(broker: ScriptedBroker) -> N
         assert [f.get(0).partition for f in futures] == [1, 1, 1, 2, 2, 2, 0]
 
 
-def test_acknowledgement_with_a_third_parameter_gets_the_headers(broker: ScriptedBroker) -> None:
+def test_on_acknowledgement_with_a_third_parameter_receives_the_headers(broker: ScriptedBroker) -> None:
     interceptor = WithHeaders()
     with producer(broker, interceptor) as p:
         p.send("t", b"v", headers=[("a", b"1")]).get(10)

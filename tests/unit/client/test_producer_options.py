@@ -81,7 +81,7 @@ async def _nothing() -> None:
 
 
 @pytest.mark.option("linger.ms")
-def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> None:
+def test_batch_is_sent_after_linger_ms(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, linger_ms=1000, clock=clock) as p:
         future = p.send("t", b"v")
@@ -96,7 +96,7 @@ def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
-def test_a_batch_is_sent_again_after_pauses_that_double_up_to_a_limit(broker: ScriptedBroker) -> None:
+def test_batch_is_retried_with_exponential_backoff_up_to_the_maximum(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(ProduceRequest, lambda _: failure(6), times=4)
     with producer(broker, retry_backoff_ms=1000, retry_backoff_max_ms=3000, clock=clock) as p:
@@ -111,7 +111,7 @@ def test_a_batch_is_sent_again_after_pauses_that_double_up_to_a_limit(broker: Sc
 
 
 @pytest.mark.option("delivery.timeout.ms")
-def test_a_batch_expires_while_it_waits_for_its_answer(broker: ScriptedBroker) -> None:
+def test_batch_in_flight_expires_after_delivery_timeout(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(ProduceRequest, lambda _: SILENCE)
     with producer(broker, buffer_memory=20_000, clock=clock) as p:
@@ -129,7 +129,7 @@ def test_a_batch_expires_while_it_waits_for_its_answer(broker: ScriptedBroker) -
 
 
 @pytest.mark.option("delivery.timeout.ms")
-def test_the_time_for_delivery_is_at_least_that_of_one_try() -> None:
+def test_delivery_timeout_is_at_least_linger_plus_request_timeout() -> None:
     made = ProducerConfig.from_keywords(bootstrap_servers="h:1", request_timeout_ms=200_000, linger_ms=7)
     assert made.delivery_timeout_ms == 200_007
     with pytest.raises(ConfigurationError, match=r"delivery\.timeout\.ms: 100"):
@@ -137,7 +137,7 @@ def test_the_time_for_delivery_is_at_least_that_of_one_try() -> None:
 
 
 @pytest.mark.option("metadata.max.age.ms")
-def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> None:
+def test_metadata_is_refreshed_after_metadata_max_age(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, metadata_max_age_ms=5000, clock=clock) as p:
         p.send("t", b"v").get(10)
@@ -151,7 +151,7 @@ def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.option("request.timeout.ms", "socket.connection.setup.timeout.ms")
-def test_a_connection_that_is_not_made_in_time_is_reported() -> None:
+def test_connection_setup_timeout_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options: dict[str, Any] = {
             "security_protocol": "SSL",
@@ -169,14 +169,14 @@ def connections(**options: Any) -> Connections:
 
 
 @pytest.mark.option("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
-def test_a_connection_gets_more_time_after_each_failure() -> None:
+def test_connection_setup_timeout_grows_with_each_failure() -> None:
     made = connections(socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000)
     for failures, seconds in enumerate((1, 2, 3, 3)):
         assert 0.8 * seconds <= made._setup_timeout.backoff(failures) <= 1.2 * seconds
 
 
 @pytest.mark.option("reconnect.backoff.ms", "reconnect.backoff.max.ms")
-def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None:
+def test_unreachable_broker_is_reconnected_to_after_a_backoff(broker: ScriptedBroker) -> None:
     began, failures = time.monotonic(), 0
     with KafkaProducer(
         bootstrap_servers="127.0.0.1:1", reconnect_backoff_ms=40, reconnect_backoff_max_ms=60, max_block_ms=300
@@ -195,7 +195,7 @@ def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None
 
 
 @pytest.mark.option("client.id")
-def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
+def test_client_id_is_sent_and_has_a_unique_default(broker: ScriptedBroker) -> None:
     for arguments, name in (({"client_id": "me"}, "me"), ({"transactional_id": "x"}, "producer-x")):
         with producer(broker, **arguments) as p:
             assert p.partitions_for("t") == {0}
@@ -205,7 +205,7 @@ def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("client.dns.lookup")
-def test_bootstrap_servers_are_called_by_their_canonical_names(
+def test_bootstrap_servers_are_resolved_to_canonical_names(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def names(loop: Any, host: str, port: int) -> list[str]:
@@ -228,7 +228,7 @@ def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: p
 
 
 @pytest.mark.option("metadata.recovery.strategy")
-def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(broker: ScriptedBroker) -> None:
+def test_metadata_recovery_strategy_decides_whether_the_client_rebootstraps(broker: ScriptedBroker) -> None:
     for strategy, max_block_ms in (("rebootstrap", 10_000), ("none", 300)):
         with producer(
             broker, metadata_recovery_strategy=strategy, reconnect_backoff_ms=1, max_block_ms=max_block_ms
@@ -242,7 +242,7 @@ def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(bro
 
 
 @pytest.mark.option("metadata.recovery.rebootstrap.trigger.ms")
-def test_after_long_without_metadata_everything_known_is_forgotten(broker: ScriptedBroker) -> None:
+def test_client_without_metadata_rebootstraps_after_the_trigger_time(broker: ScriptedBroker) -> None:
     # A known broker that takes connections and says nothing of use.
     with ScriptedBroker() as strange, producer(broker, metadata_recovery_rebootstrap_trigger_ms=50) as p:
         strange.add_topic("t", 9)
@@ -254,7 +254,7 @@ def test_after_long_without_metadata_everything_known_is_forgotten(broker: Scrip
 
 
 @pytest.mark.option("metadata.recovery.strategy")
-def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(broker: ScriptedBroker) -> None:
+def test_rebootstrap_required_error_makes_the_client_rebootstrap(broker: ScriptedBroker) -> None:
     with ScriptedBroker() as strange, producer(broker) as p:
         strange.on(MetadataRequest, lambda request: type(request).RESPONSE(error_code=129))
         p._core.metadata.cluster = Cluster({9: Node(9, strange.host, strange.port)})
@@ -263,7 +263,7 @@ def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(broker: Scr
 
 
 @pytest.mark.option("allow.auto.create.topics")
-def test_asking_for_a_topic_may_create_it(broker: ScriptedBroker) -> None:
+def test_metadata_request_allows_auto_topic_creation_if_configured(broker: ScriptedBroker) -> None:
     for allowed in (True, False):
         with producer(broker, allow_auto_create_topics=allowed) as p:
             p.partitions_for("t")
@@ -274,7 +274,7 @@ def test_asking_for_a_topic_may_create_it(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("receive.buffer.bytes", "send.buffer.bytes", "socket.options")
-def test_sockets_are_made_as_wanted(broker: ScriptedBroker) -> None:
+def test_socket_options_are_applied(broker: ScriptedBroker) -> None:
     idle_seconds = (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)
     sizes = {"receive_buffer_bytes": 50_000, "send_buffer_bytes": 60_000}
     with producer(broker, **sizes, socket_options=[idle_seconds]) as p:
@@ -289,7 +289,7 @@ def test_sockets_are_made_as_wanted(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("security.protocol")
-def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
+def test_send_with_ssl_to_a_plaintext_server_fails_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as plain:
 
         def answer() -> None:
@@ -306,7 +306,7 @@ def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
 
 
 @pytest.mark.option("sasl.jaas.config")
-def test_jaas_config_has_user_and_password() -> None:
+def test_jaas_config_sets_user_and_password() -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\"b" password="p w";'
     made = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
     assert made.credentials == ('a"b', "p w")
@@ -344,7 +344,7 @@ def test_acks_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("batch.size")
-def test_a_batch_holds_as_much_as_it_may(broker: ScriptedBroker) -> None:
+def test_batch_size_limits_the_records_of_a_batch(broker: ScriptedBroker) -> None:
     for size, expected in ((0, [1] * 6), (1000, [3, 3]), (100_000, [6])):
         broker.add_topic("t")
         with producer(broker, batch_size=size, linger_ms=60_000) as p:
@@ -355,7 +355,7 @@ def test_a_batch_holds_as_much_as_it_may(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("max.request.size")
-def test_a_request_takes_as_many_batches_as_fit(broker: ScriptedBroker) -> None:
+def test_max_request_size_limits_the_batches_of_a_request(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 4)
     with producer(broker, max_request_size=2000, linger_ms=60_000) as p:
         for partition in range(4):
@@ -366,7 +366,7 @@ def test_a_request_takes_as_many_batches_as_fit(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("max.in.flight.requests.per.connection")
-def test_no_more_requests_are_on_their_way_than_allowed(broker: ScriptedBroker) -> None:
+def test_requests_in_flight_are_limited_per_connection(broker: ScriptedBroker) -> None:
     for most in (1, 3):
         broker.add_topic("t")
         broker.requests.clear()
@@ -385,7 +385,9 @@ TEXT = random.Random(1).randbytes(400) * 30 + bytes(random.Random(2).choices(b"e
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
 @pytest.mark.option("compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "compression.level")
-def test_a_higher_level_makes_smaller_batches(broker: ScriptedBroker, codec: str, low: int, high: int) -> None:
+def test_higher_compression_level_makes_smaller_batches(
+    broker: ScriptedBroker, codec: str, low: int, high: int
+) -> None:
     def size(**options: Any) -> int:
         broker.add_topic("t")
         with producer(broker, compression_type=codec, batch_size=200_000, **options) as p:
@@ -398,7 +400,7 @@ def test_a_higher_level_makes_smaller_batches(broker: ScriptedBroker, codec: str
 
 
 @pytest.mark.parametrize("options", [{"compression_gzip_level": 0}, {"compression_lz4_level": 18}, {"acks": 2}])
-def test_a_level_that_the_codec_does_not_have_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_compression_level_or_acks_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="is not allowed"):
         ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
 
@@ -423,7 +425,7 @@ def chosen(made: ProducerCore) -> set[int]:
 
 
 @pytest.mark.option("partitioner.availability.timeout.ms")
-def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
+def test_unavailable_broker_gets_no_records_without_a_key() -> None:
     made = core_with(partitioner_availability_timeout_ms=1000)
     made.accumulator.note_ready(1, 0.0, taken=True)
     made.accumulator.note_ready(1, 1.0, taken=False)
@@ -439,7 +441,7 @@ def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
 
 
 @pytest.mark.option("partitioner.availability.timeout.ms")
-def test_when_no_broker_takes_anything_all_are_as_good() -> None:
+def test_all_partitions_are_chosen_if_no_broker_is_available() -> None:
     made = core_with(partitioner_availability_timeout_ms=1000)
     for node in (1, 2):
         made.accumulator.note_ready(node, 0.0, taken=True)
@@ -463,7 +465,7 @@ def test_longer_queues_are_chosen_less_often_if_configured(monkeypatch: pytest.M
 
 
 @pytest.mark.option("partitioner.ignore.keys")
-def test_keys_may_be_ignored(broker: ScriptedBroker) -> None:
+def test_keys_are_ignored_if_configured(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 50)
     with producer(broker, partitioner_ignore_keys=True, linger_ms=60_000) as p:
         futures = [p.send("many", b"v", key=b"%d" % i) for i in range(20)]
@@ -475,7 +477,7 @@ JAVAS = "org.apache.kafka.clients.producer."
 
 
 @pytest.mark.option("partitioner", "partitioner.class")
-def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> None:
+def test_partitioner_may_be_named_by_ottlas_or_javas_name(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 4)
 
     def partitions(**options: Any) -> list[int]:
@@ -521,7 +523,7 @@ def test_transaction_timeout_is_sent_to_the_coordinator(broker: ScriptedBroker) 
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, r"connection=6 .* at most 5"),
     ],
 )
-def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, Any], named: str) -> None:
+def test_conflicting_options_are_rejected(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
 

@@ -59,9 +59,7 @@ def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kinds(
-    broker: ScriptedBroker, seed: int
-) -> None:
+def test_order_is_kept_with_five_requests_in_flight_and_random_failures(broker: ScriptedBroker, seed: int) -> None:
     chance = random.Random(seed)
 
     def fail_sometimes(request: ProduceRequest) -> Any:
@@ -76,7 +74,7 @@ def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kind
     assert values(broker) == list(range(400))
 
 
-def test_a_batch_that_is_split_while_others_are_on_their_way_keeps_order_and_numbers(broker: ScriptedBroker) -> None:
+def test_batch_split_while_others_are_in_flight_keeps_order_and_sequences(broker: ScriptedBroker) -> None:
     def refuse(request: ProduceRequest) -> ProduceResponse | None:
         return failure(10) if sent_count(request) > 7 else None
 
@@ -90,7 +88,7 @@ def test_a_batch_that_is_split_while_others_are_on_their_way_keeps_order_and_num
     assert [h.base_sequence for h in headers] == [h.base_offset for h in headers]
 
 
-def test_one_request_in_flight_keeps_order_without_numbers(broker: ScriptedBroker) -> None:
+def test_one_request_in_flight_keeps_order_without_idempotence(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: random.choice([None, failure(6)]), times=40)
     with producer(
         broker, batch_size=200, max_in_flight_requests_per_connection=1, enable_idempotence=False, acks=1
@@ -150,7 +148,7 @@ def left_at_the_end(broker: ScriptedBroker, p: KafkaProducer) -> None:
 @pytest.mark.parametrize(
     "happens", [all_well, all_refused, all_expired, all_split, broker_lost, left_at_the_end], ids=lambda f: f.__name__
 )
-def test_memory_is_given_back_exactly_once_whatever_happens(
+def test_memory_is_released_exactly_once(
     broker: ScriptedBroker, happens: Callable[[ScriptedBroker, KafkaProducer], None], codec: str
 ) -> None:
     clock = ManualClock() if happens is all_expired else None
@@ -212,7 +210,7 @@ def test_send_that_waits_for_a_topic_fails_at_close(broker: ScriptedBroker) -> N
 # Callbacks
 
 
-def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
+def test_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
     p = producer(broker)
     p.send("t", b"1").add_callback(lambda _: p.close())
     p._io._thread.join(10)
@@ -222,7 +220,7 @@ def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("call", ["flush", "get", "partitions_for"])
-def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBroker, call: str) -> None:
+def test_callback_that_waits_for_the_io_thread_raises_illegal_state(broker: ScriptedBroker, call: str) -> None:
     output: list[BaseException | None] = []
     done = threading.Event()
 
@@ -250,7 +248,7 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBro
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("waiting", ["memory", "flush", "get", "close", "metadata"])
-def test_ctrl_c_ends_a_call_that_waits_and_the_producer_can_be_closed(waiting: str) -> None:
+def test_ctrl_c_interrupts_a_waiting_call_and_the_producer_can_be_closed(waiting: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
@@ -272,7 +270,7 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_producer_can_be_closed(waiting: s
         balanced(p)
 
 
-def test_limits_of_time_are_kept(broker: ScriptedBroker) -> None:
+def test_flush_get_and_close_end_at_their_timeouts(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     p = producer(broker)
     future = p.send("t", b"v")
@@ -291,7 +289,7 @@ def test_limits_of_time_are_kept(broker: ScriptedBroker) -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("state", ["unused", "unreachable", "silent", "lost"])
-def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
+def test_close_leaves_no_threads_and_descriptors(state: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         address = {"bootstrap_servers": "127.0.0.1:1"} if state == "unreachable" else {}
@@ -308,7 +306,7 @@ def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("wrong", [{"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"key_serializer": "Avro"}])
-def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
+def test_producer_that_cannot_be_created_leaves_no_threads_and_descriptors(wrong: dict[str, Any]) -> None:
     with pytest.raises(KafkaError):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong)
 
@@ -316,7 +314,7 @@ def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, A
 # Fork
 
 
-def test_fork_leaves_the_parent_working_and_fails_in_the_child(broker: ScriptedBroker) -> None:
+def test_forked_child_raises_illegal_state_and_the_parent_continues(broker: ScriptedBroker) -> None:
     def in_the_child(p: KafkaProducer, pending: Any) -> int:
         for call in (lambda: p.send("t", b"1"), p.flush, pending.get, lambda: p.partitions_for("t")):
             try:
@@ -366,7 +364,7 @@ async def in_time(test: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker: ScriptedBroker, seed: int) -> None:
+def test_asyncio_tasks_cancelled_at_any_moment_release_all_memory(broker: ScriptedBroker, seed: int) -> None:
     chance = random.Random(seed)
     broker.on(ProduceRequest, lambda _: chance.choice([None, None, failure(6), SILENCE, DROP]), times=40)
 
@@ -402,7 +400,7 @@ def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker
     asyncio.run(in_time(whole()))
 
 
-def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) -> None:
+def test_stop_after_a_cancelled_stop_completes(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
 
     async def whole() -> None:
@@ -422,7 +420,7 @@ def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) ->
 
 
 @pytest.mark.option("sasl.oauth.token.provider")
-def test_send_reports_why_there_is_no_token(broker: ScriptedBroker) -> None:
+def test_send_raises_the_error_of_the_token_provider(broker: ScriptedBroker) -> None:
     def down() -> str:
         raise RuntimeError("vault is down")
 

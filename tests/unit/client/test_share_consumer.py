@@ -133,7 +133,7 @@ def test_records_without_an_acknowledgement_are_delivered_again_after_close(clus
         assert not consumer.poll(timeout_ms=300)
 
 
-def test_explicit_acknowledgements_decide_about_each_record(cluster: str, topic: str) -> None:
+def test_explicit_mode_acknowledges_each_record_by_type(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
         for record in some(consumer):
             kind = {3: AcknowledgeType.RELEASE, 4: AcknowledgeType.REJECT}.get(record.offset, AcknowledgeType.ACCEPT)
@@ -146,7 +146,7 @@ def test_explicit_acknowledgements_decide_about_each_record(cluster: str, topic:
             consumer.acknowledge(again[0])
 
 
-def test_poll_with_unacknowledged_records_is_refused_in_explicit_mode(cluster: str, topic: str) -> None:
+def test_poll_with_unacknowledged_records_is_rejected_in_explicit_mode(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
         records = some(consumer)
         consumer.acknowledge(records[0])
@@ -157,7 +157,7 @@ def test_poll_with_unacknowledged_records_is_refused_in_explicit_mode(cluster: s
         assert not consumer.poll(timeout_ms=100)
 
 
-def test_acknowledge_is_refused_in_implicit_mode(cluster: str, topic: str) -> None:
+def test_acknowledge_is_rejected_in_implicit_mode(cluster: str, topic: str) -> None:
     with member(cluster, topic) as consumer, pytest.raises(IllegalStateError, match="explicit"):
         consumer.acknowledge(some(consumer)[0])
 
@@ -310,12 +310,12 @@ def test_every_option_is_documented_and_has_a_test(option: str) -> None:
 
 
 @pytest.mark.parametrize("key", UNSUPPORTED)
-def test_options_that_the_group_decides_are_refused(key: str) -> None:
+def test_options_that_the_group_decides_are_rejected(key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{key} cannot be set when using a share group"):
         ShareConsumerConfig({"bootstrap.servers": "localhost:9092", key: REFUSED.get(key, "1")})
 
 
-def test_share_consumer_without_a_group_is_refused() -> None:
+def test_share_consumer_without_a_group_is_rejected() -> None:
     with pytest.raises(InvalidGroupIdError, match="group_id"):
         KafkaShareConsumer("t")
 
@@ -335,7 +335,7 @@ def test_wakeup_interrupts_a_poll(cluster: str, topic: str) -> None:
         assert len(some(consumer)) == 10
 
 
-def test_closed_share_consumer_refuses_calls(cluster: str, topic: str) -> None:
+def test_closed_share_consumer_rejects_calls(cluster: str, topic: str) -> None:
     consumer = member(cluster, topic)
     consumer.close()
     consumer.close()

@@ -59,7 +59,7 @@ async def _nothing() -> None:
 
 
 @pytest.mark.option("enable.metrics.push")
-def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker: ScriptedBroker) -> None:
+def test_subscribed_metrics_are_pushed_at_the_interval_and_at_close(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT, codecs=(GZIP, 0)))
     with producer(broker, clock=clock) as p:
@@ -82,7 +82,7 @@ def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker:
     assert [r.client_instance_id for r in broker.asked(GetTelemetrySubscriptionsRequest)] == [ZERO_UUID]
 
 
-def test_a_cluster_that_wants_nothing_gets_nothing_and_is_asked_again(broker: ScriptedBroker) -> None:
+def test_empty_subscription_pushes_nothing_and_is_refreshed(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting())
     with producer(broker, clock=clock) as p:
@@ -93,7 +93,7 @@ def test_a_cluster_that_wants_nothing_gets_nothing_and_is_asked_again(broker: Sc
     assert broker.asked(PushTelemetryRequest) == []
 
 
-def test_lost_subscription_is_requested_again(broker: ScriptedBroker) -> None:
+def test_unknown_subscription_id_makes_the_client_request_a_new_one(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("", subscription=6))
@@ -108,7 +108,7 @@ def test_lost_subscription_is_requested_again(broker: ScriptedBroker) -> None:
         assert len(metrics(last.metrics)) > 40, "an empty beginning is that of all names"
 
 
-def test_metrics_that_are_refused_are_not_pushed_again_but_too_many_of_them_may_be_fewer_later(
+def test_push_error_stops_telemetry_unless_the_push_was_too_large(
     broker: ScriptedBroker,
 ) -> None:
     clock = ManualClock()
@@ -129,7 +129,7 @@ def test_metrics_that_are_refused_are_not_pushed_again_but_too_many_of_them_may_
     assert len(broker.asked(PushTelemetryRequest)) == 2
 
 
-def test_a_cluster_that_does_not_know_telemetry_is_not_asked() -> None:
+def test_cluster_without_telemetry_receives_no_requests() -> None:
     with ScriptedBroker(max_versions={"GetTelemetrySubscriptions": -1}) as broker:
         broker.add_topic("t")
         with producer(broker) as p:
@@ -148,7 +148,7 @@ def test_disabled_telemetry_sends_no_request(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("enable.metrics.push")
-def test_a_consumer_pushes_too_and_says_of_which_group_it_is(broker: ScriptedBroker) -> None:
+def test_consumer_pushes_metrics_with_its_group_id(broker: ScriptedBroker) -> None:
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("org.apache.kafka.consumer.connection"))
     with KafkaConsumer("t", bootstrap_servers=broker.address, group_id="g", client_rack="r") as consumer:
         assert consumer.client_instance_id(10_000) == ID

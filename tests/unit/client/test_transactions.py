@@ -99,7 +99,7 @@ def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return sorted(result)
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, topic: str, way: str) -> None:
+def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap: str, topic: str, way: str) -> None:
     remaining = []
     with producer(bootstrap, topic) as sender:
         assert sender._core.transactions.newer is (way == "joining")
@@ -116,7 +116,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, to
     assert committed(bootstrap, topic, len(remaining)) == sorted(remaining)
 
 
-def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str, way: str) -> None:
+def test_offsets_are_committed_or_discarded_with_their_transaction(bootstrap: str, topic: str, way: str) -> None:
     tp = TopicPartition(topic, 0)
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
@@ -143,7 +143,7 @@ def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str,
 
 
 @pytest.mark.option("transactional.id")
-def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: str) -> None:
+def test_zombie_producer_is_fenced_and_its_records_are_aborted(bootstrap: str, topic: str, way: str) -> None:
     zombie = producer(bootstrap, topic)
     zombie.begin_transaction()
     zombie.send(topic, b"zombie")
@@ -160,7 +160,7 @@ def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: 
     assert committed(bootstrap, topic, 1) == [b"heir"]
 
 
-def test_a_record_that_fails_leaves_only_the_abort(bootstrap: str, topic: str, way: str) -> None:
+def test_transaction_with_a_failed_record_can_only_be_aborted(bootstrap: str, topic: str, way: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(f"{topic}-small", 1, 1, topic_configs={"max.message.bytes": "500"})])
     with producer(bootstrap, topic) as sender:
@@ -197,7 +197,7 @@ def to_no_topic(sender: KafkaProducer, topic: str) -> None:
 
 
 @pytest.mark.parametrize("lose", [too_large, too_large_in_a_batch, to_no_topic])
-def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
+def test_transaction_with_a_record_that_failed_before_a_batch_can_only_be_aborted(
     bootstrap: str, topic: str, lose: Callable[[KafkaProducer, str], None]
 ) -> None:
     with producer(bootstrap, topic, max_request_size=1000, max_block_ms=2000) as sender:
@@ -212,7 +212,7 @@ def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_a_record_that_could_not_be_serialized_breaks_no_transaction(bootstrap: str, topic: str) -> None:
+def test_serialization_error_does_not_fail_the_transaction(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender, sender.transaction():
         with pytest.raises(SerializationError):
             sender.send(topic, 1)
@@ -220,7 +220,7 @@ def test_a_record_that_could_not_be_serialized_breaks_no_transaction(bootstrap: 
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> None:
+def test_abort_drops_pending_records(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic, linger_ms=60_000) as sender:
         sender.begin_transaction()
         waiting = sender.send(topic, b"waits")
@@ -231,7 +231,7 @@ def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> Non
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_block_that_raises_is_aborted_and_raises_its_own_error(bootstrap: str, topic: str) -> None:
+def test_transaction_block_that_raises_is_aborted_and_the_error_propagates(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender:
         with pytest.raises(ZeroDivisionError):
             with sender.transaction():
@@ -242,7 +242,7 @@ def test_block_that_raises_is_aborted_and_raises_its_own_error(bootstrap: str, t
     assert committed(bootstrap, topic, 1) == [b"good"]
 
 
-def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
+def test_close_aborts_the_open_transaction(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender:
         sender.begin_transaction()
         sender.send(topic, b"left")
@@ -251,7 +251,7 @@ def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
     assert committed(bootstrap, topic, 1) == [b"other"]
 
 
-def test_closing_keeps_its_time_although_a_transaction_is_open(topic: str) -> None:
+def test_close_with_an_open_transaction_ends_at_its_timeout(topic: str) -> None:
     with Broker() as broker:
         sender = producer(broker.bootstrap_servers, topic)
         sender.begin_transaction()
@@ -261,7 +261,7 @@ def test_closing_keeps_its_time_although_a_transaction_is_open(topic: str) -> No
     assert time.monotonic() - begin < 1
 
 
-def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> None:
+def test_calls_in_the_wrong_order_raise_illegal_state(bootstrap: str, topic: str) -> None:
     with (
         KafkaProducer(bootstrap_servers=bootstrap) as plain,
         pytest.raises(IllegalStateError, match="transactional.id"),
@@ -282,7 +282,7 @@ def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> Non
         sender.commit_transaction()
 
 
-def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str) -> None:
+def test_asyncio_producer_commits_and_aborts_transactions(bootstrap: str, topic: str, way: str) -> None:
     async def run() -> None:
         async with aio.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}") as sender:
             await sender.init_transactions()
@@ -302,7 +302,7 @@ def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str)
 
 
 @pytest.mark.parametrize("silent", [InitProducerIdRequest, FindCoordinatorRequest])
-def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(silent: type[Any]) -> None:
+def test_init_transactions_with_a_silent_coordinator_ends_after_max_block_ms(silent: type[Any]) -> None:
     with ScriptedBroker() as broker:
         broker.on(silent, lambda _: SILENCE, times=100)
         with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", max_block_ms=100) as sender:
@@ -338,7 +338,7 @@ def scripted() -> Iterator[ScriptedBroker]:
         yield broker
 
 
-def test_a_coordinator_that_goes_just_after_its_answer_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_lost_after_its_response_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     real, failures = Connections.connect, [BrokerConnectionError("gone")] * 3
     with ScriptedBroker() as broker:
 
@@ -373,7 +373,7 @@ def offsets_refused(code: int | None) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
 
 
-def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: ScriptedBroker) -> None:
+def test_abort_waits_for_pending_add_partitions_to_txn(scripted: ScriptedBroker) -> None:
     # Otherwise they would start another transaction after it, which no producer ends.
     scripted.on(AddPartitionsToTxnRequest, lambda r: joined(r, ConcurrentTransactionsError.code), times=3)
     scripted.on(AddPartitionsToTxnRequest, joined, times=100)
@@ -387,7 +387,7 @@ def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: Script
         sender.begin_transaction()
 
 
-def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted(scripted: ScriptedBroker) -> None:
+def test_transaction_with_cancelled_offsets_can_only_be_aborted(scripted: ScriptedBroker) -> None:
     # They may still arrive after the commit, as part of the next transaction.
     scripted.on(TxnOffsetCommitRequest, lambda _: SILENCE, times=100)
 
@@ -412,7 +412,7 @@ def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted
     assert len(scripted.asked(InitProducerIdRequest)) == 2, "only a new epoch keeps the late ones out"
 
 
-def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: ScriptedBroker) -> None:
+def test_retried_abort_still_requests_a_new_epoch(scripted: ScriptedBroker) -> None:
     scripted.on(TxnOffsetCommitRequest, lambda _: offsets_refused(IllegalGenerationError.code))
     with producer(scripted.address, "t", max_block_ms=1500) as sender:
         scripted._scripts[EndTxnRequest.NAME].clear()
@@ -431,7 +431,7 @@ def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: Scri
 
 
 @pytest.mark.parametrize("short_of", ["metadata", "memory"])
-def test_a_record_that_waits_while_its_transaction_ends_is_in_no_other_one(
+def test_record_waiting_while_its_transaction_ends_is_not_in_the_next_one(
     scripted: ScriptedBroker, short_of: str
 ) -> None:
     scripted.on(AddPartitionsToTxnRequest, joined, times=100)

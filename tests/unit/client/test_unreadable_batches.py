@@ -202,7 +202,7 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
         fetched(bytes(bad[-len(bad) // 10 :]), 19)
 
 
-def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> None:
+def test_old_message_that_decompresses_beyond_the_limit_is_not_skipped() -> None:
     large = down_converted(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
     with pytest.raises(compression.DecompressedTooLargeError):
         fetched(large, 10)

@@ -242,7 +242,7 @@ def test_changed_acls_parses_notifications(note: bytes, pattern: ResourcePattern
         b'{"version":1,"resourceType":"TOPIC","name":"orders","patternType":"MATCH"}',
     ],
 )
-def test_malformed_notification_reads_everything(note: bytes) -> None:
+def test_malformed_notification_makes_the_broker_read_all_acls(note: bytes) -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
@@ -293,7 +293,7 @@ def test_malformed_acls_deny_access_to_their_resource(value: bytes, caplog: pyte
     in_memory(test)
 
 
-def test_expired_notifications_are_deleted_and_late_readers_read_everything() -> None:
+def test_expired_notifications_are_deleted_and_late_brokers_read_all_acls() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         now = [1000.0]
         broker = await Broker(tree.session(), lambda: now[0]).start()
@@ -328,7 +328,9 @@ def test_acls_larger_than_a_znode_are_rejected(monkeypatch: pytest.MonkeyPatch) 
     in_memory(test)
 
 
-def test_acls_stay_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_acls_remain_while_the_store_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(change_notifications, "REFRESH_SECONDS", 0.01)
 
     async def test(tree: SharedTree, _: MetadataStore) -> None:

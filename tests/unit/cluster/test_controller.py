@@ -449,7 +449,7 @@ def test_malformed_controller_znode_is_logged_once_and_can_be_deleted(caplog: py
     assert not caplog.records
 
 
-def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:
+def test_last_in_sync_replica_stays_in_the_isr_while_its_broker_is_dead() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[2]], {})
@@ -760,7 +760,7 @@ def test_changed_reassignment_request_is_applied_as_changed() -> None:
     run(test)
 
 
-def test_reassignment_with_an_offline_replica_completes_when_it_is_back() -> None:
+def test_reassignment_with_an_offline_replica_completes_when_it_is_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -777,7 +777,7 @@ def test_reassignment_with_an_offline_replica_completes_when_it_is_back() -> Non
     run(test)
 
 
-def test_broker_with_a_new_session_receives_everything_again() -> None:
+def test_broker_with_a_new_session_receives_all_metadata_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name in ("t", "u"):
@@ -942,7 +942,9 @@ def test_controller_with_a_failed_disk_elects_other_leaders() -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_disk_failure_while_the_store_is_away_is_reported_later(leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_failure_while_the_store_is_unreachable_is_reported_later(
+    leader: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Cluster) -> None:
         brokers = dict(zip((1, 2, 3), await three(cluster), strict=True))
         await brokers[1].controller.topics.create("t", [[leader, 3]], {})

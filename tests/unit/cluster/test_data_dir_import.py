@@ -94,7 +94,7 @@ def test_metadata_log_is_read_to_its_end(tmp_path: Path) -> None:
     assert result.next_producer_id == 5000
 
 
-def test_only_ended_transactions_of_the_controller_count(tmp_path: Path) -> None:
+def test_only_completed_transactions_of_the_controller_are_imported(tmp_path: Path) -> None:
     committed, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
     home = metadata(
         tmp_path,

@@ -45,7 +45,7 @@ class Away(Session):
         raise MetadataStoreTimeoutError
 
 
-def test_next_id_while_the_store_is_away_is_retriable() -> None:
+def test_next_id_while_the_store_is_unreachable_is_retriable() -> None:
     async def test() -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
             await ProducerIds(Away(SharedTree()), 0).next_id()
@@ -53,7 +53,7 @@ def test_next_id_while_the_store_is_away_is_retriable() -> None:
     asyncio.run(test())
 
 
-def test_id_in_a_log_that_cannot_have_been_allocated_does_not_advance_the_allocator() -> None:
+def test_implausible_id_in_a_log_does_not_advance_the_allocator() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -77,7 +77,7 @@ def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
     asyncio.run(test())
 
 
-def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> None:
+def test_is_allocated_is_true_only_for_allocated_ids() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -91,7 +91,7 @@ def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> N
     asyncio.run(test())
 
 
-def test_plausible_id_while_the_store_is_away_is_accepted() -> None:
+def test_plausible_id_while_the_store_is_unreachable_is_accepted() -> None:
     async def test() -> None:
         ids = ProducerIds(Away(SharedTree()), 0)
         assert await ids.is_allocated(1)

@@ -56,7 +56,7 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
     asyncio.run(asyncio.wait_for(inner(), 10))
 
 
-def test_topic_of_an_older_tool_gets_an_id_that_stays(tmp_path: Path) -> None:
+def test_topic_created_without_an_id_gets_a_permanent_one(tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await store.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
         await changes.get()

@@ -26,7 +26,7 @@ class PendingResult:
         self.arrive = callback
 
 
-def test_cancellation_of_a_call_is_not_lost_when_the_result_arrives_at_the_same_moment() -> None:
+def test_cancellation_at_the_moment_of_the_result_is_not_lost() -> None:
     async def run() -> None:
         store = ZooKeeperMetadataStore("127.0.0.1:1")
         store._loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ async def test_unreachable_zookeeper_is_reported_while_the_broker_waits(
     assert store.waits_for == ""
 
 
-async def test_lost_zookeeper_is_waited_for_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lost_zookeeper_connection_is_reported_until_it_is_restored(caplog: pytest.LogCaptureFixture) -> None:
     store = ZooKeeperMetadataStore("127.0.0.1:1")
     store._loop, store._session_id = asyncio.get_running_loop(), 7
     store._client = kazoo = SimpleNamespace(client_id=None)

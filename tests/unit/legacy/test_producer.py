@@ -68,7 +68,7 @@ def nothing_left() -> Iterator[None]:
     assert descriptors() <= files
 
 
-def test_a_message_goes_where_the_partitioner_says_in_format_0(broker: ScriptedBroker) -> None:
+def test_message_is_sent_with_magic_0_to_the_partition_of_the_partitioner(broker: ScriptedBroker) -> None:
     with Producer[str, str](config(broker)) as producer:
         producer.send(KeyedMessage("t", "a.4", "value"))
     assert sent(broker) == [(1, [(b"a.4", b"value")])]
@@ -77,7 +77,7 @@ def test_a_message_goes_where_the_partitioner_says_in_format_0(broker: ScriptedB
     assert request.topic_data[0].partition_data[0].records[16] == 0
 
 
-def test_the_part_key_decides_and_the_key_is_stored(broker: ScriptedBroker) -> None:
+def test_part_key_chooses_the_partition_and_the_key_is_stored(broker: ScriptedBroker) -> None:
     with Producer[str, str](config(broker)) as producer:
         producer.send(KeyedMessage("t", "a.4", "b.2", "value"))
     assert sent(broker) == [(2, [(b"a.4", b"value")])]
@@ -97,7 +97,7 @@ def test_messages_without_a_key_stick_to_one_partition_until_metadata_is_refresh
     raise AssertionError(f"only {partitions} were ever chosen")
 
 
-def test_a_sticky_partition_is_forgotten_with_each_refresh(broker: ScriptedBroker) -> None:
+def test_sticky_partition_is_reset_with_each_refresh(broker: ScriptedBroker) -> None:
     with Producer[str, str](config(broker, topic_metadata_refresh_interval_ms=0)) as producer:
         for _ in range(60):
             producer.send(KeyedMessage("t", "v"))
@@ -106,7 +106,7 @@ def test_a_sticky_partition_is_forgotten_with_each_refresh(broker: ScriptedBroke
     raise AssertionError("it never changed")
 
 
-def test_only_what_failed_is_sent_again(broker: ScriptedBroker) -> None:
+def test_only_failed_partitions_are_retried(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: refused(request, {1: 6}))
     broker.on(ProduceRequest, lambda request: refused(request, {}), times=10)
@@ -118,7 +118,7 @@ def test_only_what_failed_is_sent_again(broker: ScriptedBroker) -> None:
     assert len(broker.asked(MetadataRequest)) == 2
 
 
-def test_after_all_retries_it_fails(broker: ScriptedBroker, nothing_left: None) -> None:
+def test_send_fails_after_all_retries(broker: ScriptedBroker, nothing_left: None) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: refused(request, {1: 7}), times=10)
     with Producer[str, str](config(broker, message_send_max_retries=2)) as producer:
@@ -128,7 +128,7 @@ def test_after_all_retries_it_fails(broker: ScriptedBroker, nothing_left: None) 
     assert FailedToSendMessageException is FailedToSendMessageError
 
 
-def test_it_backs_off_between_tries(broker: ScriptedBroker) -> None:
+def test_send_backs_off_between_retries(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: refused(request, {1: 7}), times=10)
     with Producer[str, str](config(broker, message_send_max_retries=2, retry_backoff_ms=60)) as producer:
@@ -138,7 +138,7 @@ def test_it_backs_off_between_tries(broker: ScriptedBroker) -> None:
         assert time.monotonic() - begin >= 0.18
 
 
-def test_a_partition_that_the_answer_leaves_out_counts_as_failed(broker: ScriptedBroker) -> None:
+def test_partition_missing_in_the_response_is_retried(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: type(request).RESPONSE(responses=[]))
     broker.on(ProduceRequest, lambda request: refused(request, {}))
@@ -156,7 +156,7 @@ def test_lost_connection_is_reopened_and_messages_are_sent_again(broker: Scripte
     assert len(sent(broker)) == 2
 
 
-def test_a_broker_that_does_not_answer_is_waited_for_no_longer_than_request_timeout_ms(broker: ScriptedBroker) -> None:
+def test_send_to_a_silent_broker_waits_at_most_request_timeout_ms(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda _: SILENCE, times=10)
     with Producer[str, str](config(broker, request_timeout_ms=100, message_send_max_retries=1)) as producer:
@@ -166,7 +166,7 @@ def test_a_broker_that_does_not_answer_is_waited_for_no_longer_than_request_time
         assert 0.2 <= time.monotonic() - begin < 2
 
 
-def test_a_partition_without_a_leader_is_tried_again_while_others_are_sent(broker: ScriptedBroker) -> None:
+def test_partition_without_a_leader_is_retried_while_others_are_sent(broker: ScriptedBroker) -> None:
     broker.on(MetadataRequest, led_by(broker, None), times=2)
     broker.on(MetadataRequest, led_by(broker, broker), times=10)
     with Producer[str, str](config(broker)) as producer:
@@ -174,7 +174,7 @@ def test_a_partition_without_a_leader_is_tried_again_while_others_are_sent(broke
     assert [partition for partition, _ in sent(broker)] == [0, 1]
 
 
-def test_refresh_finds_the_new_leader_and_reopens_connections(broker: ScriptedBroker) -> None:
+def test_metadata_refresh_switches_to_the_new_leader_and_reopens_connections(broker: ScriptedBroker) -> None:
     with ScriptedBroker() as other:
         other.on(ProduceRequest, lambda request: refused(request, {}), times=10)
         broker.on(MetadataRequest, led_by(broker, broker), times=1)
@@ -195,7 +195,7 @@ def test_refresh_finds_the_new_leader_and_reopens_connections(broker: ScriptedBr
         assert len(sent(broker)) == 3
 
 
-def test_metadata_is_asked_of_one_broker_after_the_other(broker: ScriptedBroker) -> None:
+def test_metadata_is_requested_from_the_next_broker_if_one_is_unreachable(broker: ScriptedBroker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = closed.getsockname()[1]
     addresses = f"127.0.0.1:{dead},{broker.address}"
@@ -205,7 +205,7 @@ def test_metadata_is_asked_of_one_broker_after_the_other(broker: ScriptedBroker)
             producer.send(KeyedMessage("t", b"v"))
 
 
-def test_no_broker_at_all_fails_in_order(nothing_left: None) -> None:
+def test_send_without_a_reachable_broker_fails(nothing_left: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = closed.getsockname()[1]
     options = ProducerConfig(metadata_broker_list=f"127.0.0.1:{dead}", retry_backoff_ms=0, message_send_max_retries=1)
@@ -213,7 +213,7 @@ def test_no_broker_at_all_fails_in_order(nothing_left: None) -> None:
         producer.send(KeyedMessage("t", b"v"))
 
 
-def test_acks_0_waits_for_no_answer(broker: ScriptedBroker) -> None:
+def test_send_with_acks_0_waits_for_no_response(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda _: SILENCE, times=10)
     with Producer[str, str](config(broker, request_required_acks=0)) as producer:
@@ -245,14 +245,14 @@ def test_only_compressed_topics_are_compressed(broker: ScriptedBroker, codec: An
     assert sorted(sent(broker)) == [(0, [(b"k.0", b"w")]), (1, [(b"k.1", b"v" * 50)])]
 
 
-def test_a_wrong_type_is_named_before_anything_is_sent(broker: ScriptedBroker) -> None:
+def test_value_of_a_wrong_type_fails_before_anything_is_sent(broker: ScriptedBroker) -> None:
     with Producer[str, Any](config(broker)) as producer:
         with pytest.raises(SerializationError, match="StringEncoder cannot encode a int of topic t"):
             producer.send(KeyedMessage("t", "k.1", "v"), KeyedMessage("t", "k.1", 3))
     assert not sent(broker)
 
 
-def test_a_partitioner_that_names_no_partition_fails_after_the_retries(broker: ScriptedBroker) -> None:
+def test_invalid_partition_of_the_partitioner_fails_after_the_retries(broker: ScriptedBroker) -> None:
     class Wrong:
         def partition(self, key: Any, num_partitions: int) -> int:
             return num_partitions
@@ -265,7 +265,7 @@ def test_a_partitioner_that_names_no_partition_fails_after_the_retries(broker: S
 # The queue
 
 
-def test_an_async_batch_is_sent_when_it_is_full(broker: ScriptedBroker) -> None:
+def test_async_batch_is_sent_when_it_is_full(broker: ScriptedBroker) -> None:
     options = config(broker, producer_type="async", batch_num_messages=3, queue_buffering_max_ms=600_000)
     with Producer[str, str](options) as producer:
         for number in range(7):
@@ -275,7 +275,7 @@ def test_an_async_batch_is_sent_when_it_is_full(broker: ScriptedBroker) -> None:
     assert [len(messages) for _, messages in sent(broker)] == [3, 3, 1]
 
 
-def test_an_async_batch_is_sent_when_its_time_is_over(broker: ScriptedBroker) -> None:
+def test_async_batch_is_sent_after_queue_buffering_max_ms(broker: ScriptedBroker) -> None:
     options = config(broker, producer_type="async", queue_buffering_max_ms=20)
     with Producer[str, str](options) as producer:
         producer.send(KeyedMessage("t", "k.1", "v"))
@@ -283,7 +283,7 @@ def test_an_async_batch_is_sent_when_its_time_is_over(broker: ScriptedBroker) ->
 
 
 @pytest.mark.parametrize("limit", [0, 50])
-def test_a_full_queue_refuses_after_queue_enqueue_timeout_ms(broker: ScriptedBroker, limit: int) -> None:
+def test_full_queue_raises_queue_full_after_queue_enqueue_timeout_ms(broker: ScriptedBroker, limit: int) -> None:
     hold = threading.Event()
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: (hold.wait(10), refused(request, {}))[1], times=20)
@@ -306,7 +306,7 @@ def test_a_full_queue_refuses_after_queue_enqueue_timeout_ms(broker: ScriptedBro
     assert QueueFullException is QueueFullError
 
 
-def test_without_a_limit_a_full_queue_is_waited_for(broker: ScriptedBroker) -> None:
+def test_full_queue_without_a_timeout_blocks_the_send(broker: ScriptedBroker) -> None:
     options = config(broker, producer_type="async", batch_num_messages=2, queue_buffering_max_messages=2)
     with Producer[str, str](options) as producer:
         for number in range(50):
@@ -314,7 +314,7 @@ def test_without_a_limit_a_full_queue_is_waited_for(broker: ScriptedBroker) -> N
     assert [value for _, messages in sent(broker) for _, value in messages] == [b"%d" % n for n in range(50)]
 
 
-def test_close_sends_what_is_queued(broker: ScriptedBroker, nothing_left: None) -> None:
+def test_close_sends_queued_messages(broker: ScriptedBroker, nothing_left: None) -> None:
     options = config(broker, producer_type="async", queue_buffering_max_ms=600_000)
     producer = Producer[str, str](options)
     producer.send([KeyedMessage("t", "k.1", str(number)) for number in range(10)])
@@ -325,7 +325,9 @@ def test_close_sends_what_is_queued(broker: ScriptedBroker, nothing_left: None) 
         producer.send(KeyedMessage("t", "k.1", "v"))
 
 
-def test_close_keeps_its_time_and_leaves_nothing(broker: ScriptedBroker, nothing_left: None) -> None:
+def test_close_ends_at_its_timeout_and_leaves_no_threads_and_descriptors(
+    broker: ScriptedBroker, nothing_left: None
+) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     options = config(broker, producer_type="async", batch_num_messages=1, queue_buffering_max_messages=2)
@@ -348,7 +350,7 @@ def _send_until_closed(producer: Producer[str, str]) -> None:
         pass
 
 
-def test_an_async_batch_that_fails_does_not_end_the_thread(broker: ScriptedBroker) -> None:
+def test_failed_async_batch_does_not_stop_the_send_thread(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: refused(request, {1: 7}))
     broker.on(ProduceRequest, lambda request: refused(request, {}), times=10)
@@ -361,7 +363,7 @@ def test_an_async_batch_that_fails_does_not_end_the_thread(broker: ScriptedBroke
 
 
 @pytest.mark.parametrize("what", ["sync send", "full queue", "close"])
-def test_ctrl_c_interrupts(broker: ScriptedBroker, nothing_left: None, what: str) -> None:
+def test_ctrl_c_interrupts_send_and_close(broker: ScriptedBroker, nothing_left: None, what: str) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     kind = "sync" if what == "sync send" else "async"
@@ -387,7 +389,7 @@ def test_ctrl_c_interrupts(broker: ScriptedBroker, nothing_left: None, what: str
     assert time.monotonic() - begin < 1.2
 
 
-def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
+def test_send_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> None:
     options = config(broker, producer_type="async", batch_num_messages=1, queue_buffering_max_messages=1)
     with Producer[str, str](options) as producer:
         child = os.fork()
@@ -403,7 +405,7 @@ def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
     assert len(sent(broker)) == 1
 
 
-def test_after_a_request_without_an_answer_the_next_one_has_a_new_connection(broker: ScriptedBroker) -> None:
+def test_request_after_a_timeout_uses_a_new_connection(broker: ScriptedBroker) -> None:
     broker.on(MetadataRequest, lambda _: SILENCE)
     producer = SyncProducer(broker.host, broker.port, config(broker, request_timeout_ms=50))
     request = MetadataRequest(topics=[])
@@ -434,12 +436,12 @@ def test_threads_share_a_producer(broker: ScriptedBroker) -> None:
         assert [v for v in values if v[0] == name] == [f"{name}{number}" for number in range(20)]
 
 
-def test_the_default_partitioner_is_javas() -> None:
+def test_default_partitioner_uses_javas_hash() -> None:
     assert DefaultPartitioner().partition("192.168.2.1", 5) == 4
 
 
 @pytest.mark.parametrize("thread", [ProducerSendThread, ConsumerFetcherThread])
-def test_attributes_of_threads_hide_none_of_pythons_own(thread: type[threading.Thread]) -> None:
+def test_thread_subclass_overrides_no_attribute_of_threading_thread(thread: type[threading.Thread]) -> None:
     """Threads of Python 3.13 have a `_handle`, without which they cannot start."""
     own = {*vars(threading.Thread()), "_handle", "_os_thread_handle", "_context"}
     assert own.isdisjoint(thread.__init__.__code__.co_names)

@@ -17,7 +17,7 @@ from ottla.storage.log_dir import LogDir
 PARTITIONS = 5 * CREATIONS_AT_ONCE
 
 
-def test_other_tasks_run_between_the_creations_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_many_logs_are_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = 0
     of_turn: Counter[int] = Counter()
     create = LogDir.create

@@ -55,7 +55,7 @@ def test_broker_stops_when_the_disk_of_its_metadata_store_fails(tmp_path: Path) 
         ({"ottla.metadata.dir": "/store"}, 2, False),
     ],
 )
-def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_elsewhere(
+def test_store_dir_is_the_first_log_dir_unless_the_store_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], device: int, expected: bool
 ) -> None:
     devices = {"/store": device}

@@ -29,7 +29,7 @@ def of_leader(base_offset: int, *values: bytes, epoch: int = 1, **producer: Any)
     return memoryview(data)
 
 
-def test_log_that_diverges_within_a_batch_of_a_leader_that_starts_there(tmp_path: Path) -> None:
+def test_log_that_diverges_within_the_leaders_first_batch_is_replaced_by_it(tmp_path: Path) -> None:
     """Deleted records end within the leader's first batch, and so seems to begin its first epoch."""
     log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
     log.append_as_follower(of_leader(0, b"0", b"1", b"2", epoch=0))
@@ -48,7 +48,7 @@ def test_log_that_diverges_within_a_batch_of_a_leader_that_starts_there(tmp_path
     log.close()
 
 
-def test_producers_of_deleted_records_stay(tmp_path: Path) -> None:
+def test_deleted_records_keep_their_producer_state(tmp_path: Path) -> None:
     """The records up to the high watermark are deleted, and new ones arrive before the follower's next fetch."""
     log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
     log.append_as_follower(of_leader(0, b"0", b"1", producer_id=7, producer_epoch=3, base_sequence=0))

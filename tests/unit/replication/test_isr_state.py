@@ -81,7 +81,7 @@ def test_required_replicas_are_at_most_the_replicas() -> None:
         (1, (0,), float("inf")),
     ],
 )
-def test_enough_followers_prove_that_no_other_leader_has_committed_anything(
+def test_followed_at_is_the_time_until_which_no_other_leader_can_have_committed(
     min_isr: int, isr: tuple[int, ...], followed: float
 ) -> None:
     leadership = leading(PartitionImage(leader=0, leader_epoch=3, replicas=(0, 1, 2), isr=isr, state_version=5))

@@ -83,7 +83,9 @@ def _cached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("has_slow_disks", [False, True])
 @pytest.mark.parametrize("seed", [*range(4), 412])  # 412: a follower that truncates is sent the high watermark again
-def test_nothing_acknowledged_is_lost_and_replicas_are_equal(tmp_path: Path, seed: int, has_slow_disks: bool) -> None:
+def test_acknowledged_records_are_not_lost_and_replicas_are_equal(
+    tmp_path: Path, seed: int, has_slow_disks: bool
+) -> None:
     async def simulate() -> None:
         brokers = Brokers(tmp_path, seed)
         brokers.has_slow_disks = has_slow_disks
