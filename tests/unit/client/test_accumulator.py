@@ -1,3 +1,5 @@
+"""The accumulator of the producer: readiness, draining, retries, expiry and splitting of batches."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -84,10 +86,10 @@ def test_full_batch_is_ready_at_once_and_wakes_the_sender() -> None:
 
 
 def test_flush_close_and_exhausted_memory_make_batches_ready_at_once() -> None:
-    for hurry in ("flushing", "closing"):
+    for flag in ("flushing", "closing"):
         f = Fixture()
         f.append(b"v")
-        setattr(f.accumulator, hurry, True)
+        setattr(f.accumulator, flag, True)
         assert f.is_ready()
     f = Fixture(memory_bytes=1000)
     f.append(b"v")
@@ -141,7 +143,7 @@ def test_muted_partition_is_not_drained() -> None:
     assert f.is_ready()
 
 
-def sent(batch: ProducerBatch, now: float) -> ProducerBatch:
+def mark_sent(batch: ProducerBatch, now: float) -> ProducerBatch:
     batch.finish(transactional=False)
     batch.attempts += 1
     batch.last_attempt = now
@@ -154,7 +156,7 @@ def test_batch_in_backoff_is_not_drained_and_the_delay_doubles() -> None:
     f.clock.now += 5
     for pause in (0.1, 0.2, 0.4):
         (batch,) = f.drain()
-        f.accumulator.put_back(sent(batch, f.clock.now))
+        f.accumulator.put_back(mark_sent(batch, f.clock.now))
         f.clock.now += pause * 0.9
         assert not f.is_ready()
         f.clock.now += pause * 0.11
@@ -169,7 +171,7 @@ def test_requeued_batches_are_ordered_by_sequence() -> None:
         f.append(bytes(600))
         (batch,) = f.drain()
         batch.base_sequence = number
-        batches.append(sent(batch, f.clock.now))
+        batches.append(mark_sent(batch, f.clock.now))
     for number in (1, 2, 0):
         f.accumulator.put_back(batches[number])
     queue = f.accumulator.topics["t"].queues[0]
@@ -196,7 +198,7 @@ def test_completed_batches_release_their_memory() -> None:
     f.clock.now += 5
     while batches := f.drain():
         for batch in batches:
-            f.accumulator.retire(sent(batch, f.clock.now))
+            f.accumulator.retire(mark_sent(batch, f.clock.now))
     assert f.accumulator.pool.available == 100_000
     assert list(f.accumulator.pending()) == []
 
@@ -206,7 +208,7 @@ def test_small_batch_in_flight_uses_only_memory_of_its_size() -> None:
     future = f.append(b"v")
     f.clock.now += 5
     (batch,) = f.drain()
-    sent(batch, f.clock.now)
+    mark_sent(batch, f.clock.now)
     assert batch.data is not None
     before = bytes(batch.data)
     f.accumulator.shrink(batch)
@@ -224,7 +226,7 @@ def test_split_batch_keeps_records_order_and_futures(codec: int) -> None:
     futures = [f.append(b"%d" % i) for i in range(5)]
     f.clock.now += 5
     (batch,) = f.drain()
-    parts = f.accumulator.split(sent(batch, f.clock.now))
+    parts = f.accumulator.split(mark_sent(batch, f.clock.now))
     for part in reversed(parts):
         f.accumulator.put_back(part)
     assert [part.count for part in f.accumulator.topics["t"].queues[0].batches] == [3, 2]
@@ -243,9 +245,9 @@ def test_failed_part_of_a_split_batch_fails_only_its_records() -> None:
     futures = [f.append(b"%d" % i) for i in range(2)]
     f.clock.now += 5
     (batch,) = f.drain()
-    first, second = f.accumulator.split(sent(batch, f.clock.now))
+    first, second = f.accumulator.split(mark_sent(batch, f.clock.now))
     first.outcome.complete(7, -1)
-    assert not futures[0].done(), "callbacks of all records run when all of it is settled"
+    assert not futures[0].done(), "the futures complete when all parts have completed"
     second.outcome.complete(-1, -1, NetworkError())
     assert futures[0].get(0).offset == 7
     assert isinstance(futures[1].exception(0), NetworkError)

@@ -1,4 +1,4 @@
-"""The admin client's options: Kafka's defaults and bounds, each documented and shown by a test."""
+"""Options of the admin client: Kafka's defaults and bounds; each is documented and has a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 
 OPTIONS_PAGE = Path(__file__).resolve().parents[3] / "docs" / "options.md"
 
-KAFKAS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "bootstrap.servers": (),
     "bootstrap.controllers": (),
     "client.id": "",
@@ -40,10 +40,10 @@ KAFKAS: dict[str, Any] = {
     "socket.connection.setup.timeout.max.ms": 30_000,
     "socket.connection.setup.timeout.ms": 10_000,
 }
-"""AdminClientConfig of Kafka 4, but for TLS and SASL (those are every client's) and what has no effect here."""
+"""AdminClientConfig of Kafka 4, without TLS and SASL (common to all clients) and options without effect."""
 
 
-@pytest.mark.parametrize(("option", "default"), KAFKAS.items())
+@pytest.mark.parametrize(("option", "default"), DEFAULTS.items())
 def test_option_has_kafkas_default(option: str, default: Any) -> None:
     assert AdminConfig.options[option].default == default
 

@@ -109,8 +109,8 @@ def test_admin_client_creates_lists_and_describes_topics(broker: ScriptedBroker)
 def test_create_topics_is_retried_after_controller_change_and_lost_connection(broker: ScriptedBroker) -> None:
     from ottla.protocol.messages.create_topics import CreatableTopicResult
 
-    moved = CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=41)])
-    broker.on(CreateTopicsRequest, lambda _: moved)
+    not_controller = CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=41)])
+    broker.on(CreateTopicsRequest, lambda _: not_controller)
     broker.on(CreateTopicsRequest, lambda _: DROP)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=10) as admin:
         admin.create_topics([NewTopic("new", 1, 1)])
@@ -161,13 +161,13 @@ def test_io_thread_run_cancels_the_call_at_its_timeout() -> None:
 
 
 def test_run_at_caller_runs_functions_in_the_calling_thread() -> None:
-    async def ask() -> bool:
+    async def runs_on_main_thread() -> bool:
         result: bool = await run_at_caller(lambda: threading.current_thread() is threading.main_thread())
         return result
 
     io = IoThread("test")
     io.start()
-    assert io.run(ask())
+    assert io.run(runs_on_main_thread())
     io.stop()
 
 

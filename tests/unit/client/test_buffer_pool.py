@@ -1,3 +1,5 @@
+"""The buffer pool of the producer: reuse, limits and waiters."""
+
 from __future__ import annotations
 
 from ottla.client.producer.buffer_pool import BufferPool
@@ -34,7 +36,7 @@ def test_last_small_buffers_of_other_sizes_are_reused() -> None:
     for buffer in reused:
         assert buffer is not None
         pool.release(buffer)
-    assert pool.try_allocate(8000) is not None, "they make room for a larger one"
+    assert pool.try_allocate(8000) is not None, "free buffers make room for a larger one"
 
 
 def test_free_buffers_make_room_for_a_larger_one() -> None:
@@ -62,7 +64,7 @@ def test_waiters_are_served_in_order_even_if_a_later_one_needs_less() -> None:
     small = pool.wait(20, lambda: served.append("small"))
     assert large is not None
     assert small is not None
-    assert pool.try_allocate(20) is None, "no caller overtakes waiting ones"
+    assert pool.try_allocate(20) is None, "a later caller does not overtake waiting ones"
     pool.release(first)
     assert served == []
     pool.release(second)

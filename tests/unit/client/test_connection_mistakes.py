@@ -1,4 +1,4 @@
-"""What producer, consumer, admin client and tools report for mistakes of the connection kind, and how soon."""
+"""Connection mistakes: what producer, consumer, admin client and tools report, and how soon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 if sys.platform != "linux":
-    pytest.skip("texts of resolver and kernel differ", allow_module_level=True)
+    pytest.skip("messages of resolver and kernel differ", allow_module_level=True)
 
 from tests.unit.client.connection_mistakes import MISTAKES, Mistake, properties, silent
 
@@ -30,7 +30,7 @@ SHORT: dict[str, Any] = {
     "reconnect_backoff_ms": 20,
 }
 LIMIT_MS = 2500
-"""The time that calls wait for a server that cannot be reached."""
+"""The timeout of calls to an unreachable server."""
 AT_ONCE_SECONDS = 2.4
 MASKS = (
     (r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT"),
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reason, without the call that was not done, and without ports and times."""
+        """The cause, without the name of the failed call, ports and times."""
         text = str(self.error)
         if isinstance(self.error, KafkaTimeoutError):
             text = text[text.index("(") + 1 : -1]
@@ -89,7 +89,7 @@ def report(mistake: Mistake, client: str) -> Report:
 
 @pytest.fixture(scope="module")
 def reports() -> dict[tuple[str, str], Report]:
-    """The reports by mistake and client; most of the time they wait, so they do it side by side."""
+    """The reports by mistake and client. They are collected concurrently, as most of the time is waiting."""
     keys = [(name, client) for name in MISTAKES for client in CLIENTS]
     with ThreadPoolExecutor(16) as pool:
         return dict(zip(keys, pool.map(lambda key: report(MISTAKES[key[0]], key[1]), keys), strict=True))

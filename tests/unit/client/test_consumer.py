@@ -1,3 +1,5 @@
+"""The consumer with a scripted broker: fetching, offsets, groups and closing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -127,7 +129,7 @@ def test_seek_discards_a_fetch_that_has_not_started(broker: ScriptedBroker) -> N
         async with aio.KafkaConsumer(bootstrap_servers=broker.address, **options) as c:
             c.assign([TP])
             await c.partitions_for_topic("t")
-            c.seek(TP, 5)  # asks for a fetch; its task starts when this one waits
+            c.seek(TP, 5)  # requests a fetch, whose task starts when this one awaits
             c.seek(TP, 0)
             while not (result := await c.poll(timeout_ms=1000)):
                 pass
@@ -270,13 +272,13 @@ def test_message_sets_of_magic_0_and_1_are_read(broker: ScriptedBroker, magic: i
     new = bytearray(batch([b"d"]))
     assign(new, 0, 3, 0)
 
-    def answer(request: FetchRequest) -> FetchResponse | None:
+    def respond(request: FetchRequest) -> FetchResponse | None:
         if request.topics and request.topics[0].partitions[0].fetch_offset < 4:
             data = PartitionData(high_watermark=4, last_stable_offset=4, records=old + new + new[:20])
             return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
         return FetchResponse()
 
-    broker.on(FetchRequest, answer, times=10_000)
+    broker.on(FetchRequest, respond, times=10_000)
     with consumer(broker) as c:
         c.assign([TP])
         result = read(c, 4)
@@ -287,11 +289,11 @@ def test_message_sets_of_magic_0_and_1_are_read(broker: ScriptedBroker, magic: i
 
 
 def test_message_truncated_by_an_old_broker_raises_message_too_large(broker: ScriptedBroker) -> None:
-    def answer(request: FetchRequest) -> FetchResponse:
+    def respond(request: FetchRequest) -> FetchResponse:
         cut = legacy_message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cut)])])
 
-    broker.on(FetchRequest, answer, times=100)
+    broker.on(FetchRequest, respond, times=100)
     with consumer(broker, max_partition_fetch_bytes=1000) as c:
         c.assign([TP])
         c.seek(TP, 0)
@@ -331,7 +333,7 @@ def test_read_committed_skips_aborted_transactions_and_markers(broker: ScriptedB
         poll_until(c, lambda: c.position(TP) == 6)
 
 
-# Where to begin
+# Start position
 
 
 def test_partition_without_an_offset_is_reset_by_the_policy(broker: ScriptedBroker) -> None:
@@ -387,7 +389,7 @@ def test_end_offsets_ends_after_timeout_ms(broker: ScriptedBroker) -> None:
             c.end_offsets([TopicPartition("nowhere", 0)], timeout_ms=100)
 
 
-# Trouble on the way
+# Lost connections, leader changes, fetch sessions
 
 
 def test_lost_connection_is_reopened(broker: ScriptedBroker) -> None:
@@ -403,11 +405,11 @@ def test_lost_connection_is_reopened(broker: ScriptedBroker) -> None:
 def test_fetch_continues_after_a_leader_change(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
-    def moved(request: FetchRequest) -> FetchResponse:
+    def not_leader(request: FetchRequest) -> FetchResponse:
         data = PartitionData(partition_index=0, error_code=6, high_watermark=-1)
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
-    broker.on(FetchRequest, moved, times=2)
+    broker.on(FetchRequest, not_leader, times=2)
     with consumer(broker) as c:
         c.assign([TP])
         assert len(read(c, 10)) == 10
@@ -423,12 +425,12 @@ def test_lost_fetch_session_restarts(broker: ScriptedBroker) -> None:
 
 def test_fetch_session_requests_contain_only_changed_partitions(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
-    answers: list[FetchRequest] = []
+    requests: list[FetchRequest] = []
 
     def session(request: FetchRequest) -> FetchResponse | None:
-        answers.append(request)
+        requests.append(request)
         if request.session_epoch == 0:
-            parts = [broker._fetched("t", p) for p in request.topics[0].partitions]
+            parts = [broker._fetch_partition("t", p) for p in request.topics[0].partitions]
             return FetchResponse(session_id=5, responses=[FetchableTopicResponse(topic="t", partitions=parts)])
         time.sleep(0.01)
         return FetchResponse(session_id=5)
@@ -436,12 +438,12 @@ def test_fetch_session_requests_contain_only_changed_partitions(broker: Scripted
     broker.on(FetchRequest, session, times=10_000)
     with consumer(broker) as c:
         c.assign([TP, TopicPartition("t", 1)])
-        poll_until(c, lambda: len(answers) >= 4)
+        poll_until(c, lambda: len(requests) >= 4)
         c.pause(TP)
-        poll_until(c, lambda: any(a.forgotten_topics_data for a in answers))
-    assert [len(a.topics) for a in answers[:3]] == [1, 0, 0]
-    assert [a.session_epoch for a in answers[:3]] == [0, 1, 2]
-    removed = next(a for a in answers if a.forgotten_topics_data)
+        poll_until(c, lambda: any(a.forgotten_topics_data for a in requests))
+    assert [len(a.topics) for a in requests[:3]] == [1, 0, 0]
+    assert [a.session_epoch for a in requests[:3]] == [0, 1, 2]
+    removed = next(a for a in requests if a.forgotten_topics_data)
     assert removed.forgotten_topics_data[0].partitions == [0]
 
 
@@ -456,7 +458,7 @@ def test_subscription_joins_the_group_and_calls_the_listener_in_the_polling_thre
         poll_until(c, lambda: len(c.assignment()) == 2)
         assert c.subscription() == {"t"}
     assert listener.calls == [("assigned", [0, 1], True), ("revoked", [0, 1], True)]
-    assert broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(LeaveGroupRequest)
 
 
 def test_rebalance_listener_may_use_the_consumer(broker: ScriptedBroker) -> None:
@@ -483,7 +485,7 @@ def test_error_of_the_rebalance_listener_is_raised_by_poll(broker: ScriptedBroke
         with pytest.raises(KafkaError, match="the listener's own") as raised:
             poll_until(c, lambda: False)
         assert isinstance(raised.value.__cause__, RuntimeError)
-        assert c.assignment() == {TP}, "the rebalance is done nevertheless, as in Java"
+        assert c.assignment() == {TP}, "the rebalance completes nevertheless, as in Java"
 
 
 def test_rebalance_in_progress_in_a_heartbeat_makes_the_next_poll_rejoin(broker: ScriptedBroker) -> None:
@@ -491,9 +493,9 @@ def test_rebalance_in_progress_in_a_heartbeat_makes_the_next_poll_rejoin(broker:
     broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "revoked", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "revoked", "assigned"]
 
 
 def test_unknown_member_loses_its_partitions_and_rejoins_without_its_id(
@@ -504,8 +506,8 @@ def test_unknown_member_loses_its_partitions_and_rejoins_without_its_id(
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
-    assert [r.member_id for r in broker.asked(JoinGroupRequest)][:2] == ["", ""]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [r.member_id for r in broker.requests_of(JoinGroupRequest)][:2] == ["", ""]
 
 
 def test_member_id_required_makes_a_new_member_join_twice(broker: ScriptedBroker) -> None:
@@ -513,7 +515,7 @@ def test_member_id_required_makes_a_new_member_join_twice(broker: ScriptedBroker
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"])
         poll_until(c, lambda: bool(c.assignment()))
-    assert [r.member_id for r in broker.asked(JoinGroupRequest)] == ["", "given"]
+    assert [r.member_id for r in broker.requests_of(JoinGroupRequest)] == ["", "given"]
 
 
 def test_poll_returns_at_its_timeout_during_a_join(broker: ScriptedBroker) -> None:
@@ -527,7 +529,7 @@ def test_poll_returns_at_its_timeout_during_a_join(broker: ScriptedBroker) -> No
         assert time.monotonic() - begin < 0.4
         gate.set()
         poll_until(c, lambda: bool(c.assignment()))
-    assert len(broker.asked(JoinGroupRequest)) == 1
+    assert len(broker.requests_of(JoinGroupRequest)) == 1
 
 
 def test_close_does_not_wait_for_a_join(broker: ScriptedBroker) -> None:
@@ -535,19 +537,19 @@ def test_close_does_not_wait_for_a_join(broker: ScriptedBroker) -> None:
     broker.on(JoinGroupRequest, lambda _: SILENCE)
     c = consumer(broker, group_id="g")
     c.subscribe(["t"])
-    poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+    poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
     begin = time.monotonic()
     c.close()
     assert time.monotonic() - begin < 2
-    assert [m.member_id for r in broker.asked(LeaveGroupRequest) for m in r.members] == ["given"]
+    assert [m.member_id for r in broker.requests_of(LeaveGroupRequest) for m in r.members] == ["given"]
 
 
 def test_static_member_does_not_leave_on_close(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g", group_instance_id="me") as c:
         c.subscribe(["t"])
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(JoinGroupRequest)[0].group_instance_id == "me"
-    assert not broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(JoinGroupRequest)[0].group_instance_id == "me"
+    assert not broker.requests_of(LeaveGroupRequest)
 
 
 def test_commit_stores_positions_or_explicit_offsets(broker: ScriptedBroker) -> None:
@@ -558,7 +560,7 @@ def test_commit_stores_positions_or_explicit_offsets(broker: ScriptedBroker) -> 
         assert broker.committed[("t", 0)] == (10, "")
         c.commit({TP: OffsetAndMetadata(3, "text")})
         assert broker.committed[("t", 0)] == (3, "text")
-    assert broker.committed[("t", 0)] == (3, "text"), "without auto commit close() commits nothing"
+    assert broker.committed[("t", 0)] == (3, "text"), "without auto commit, close() commits nothing"
 
 
 def test_commit_async_calls_back_in_a_later_poll(broker: ScriptedBroker) -> None:
@@ -585,14 +587,14 @@ def test_auto_commit_runs_at_its_interval_and_at_close(broker: ScriptedBroker) -
 
 
 def test_commit_with_an_illegal_generation_fails(broker: ScriptedBroker) -> None:
-    def removed(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    def illegal_generation(request: OffsetCommitRequest) -> OffsetCommitResponse:
         part = OffsetCommitResponsePartition(partition_index=0, error_code=22)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         read(c, 10)
-        broker.on(OffsetCommitRequest, removed)
+        broker.on(OffsetCommitRequest, illegal_generation)
         with pytest.raises(CommitFailedError, match="t-0"):
             c.commit()
 
@@ -627,7 +629,7 @@ def test_subscription_without_a_group_reads_all_partitions(broker: ScriptedBroke
     fill(broker, 5, partition=1)
     with consumer(broker, "t") as c:
         assert len(read(c, 10)) == 10
-    assert not broker.asked(JoinGroupRequest)
+    assert not broker.requests_of(JoinGroupRequest)
 
 
 def test_subscribe_and_assign_are_mutually_exclusive(broker: ScriptedBroker) -> None:
@@ -646,10 +648,10 @@ def test_commit_without_a_group_raises_illegal_state(broker: ScriptedBroker) -> 
         c.commit()
 
 
-# The end
+# Closing, interruption, threads
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 def test_close_leaves_no_thread_and_no_descriptor() -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
@@ -751,4 +753,4 @@ def test_consumer_reads_from_a_broker_with_old_api_versions() -> None:
             c.assign([TP])
             assert len(read(c, 10)) == 10
         assert {h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "Fetch"} == {4}
-        assert broker.asked(ListOffsetsRequest)
+        assert broker.requests_of(ListOffsetsRequest)

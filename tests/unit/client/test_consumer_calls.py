@@ -1,4 +1,4 @@
-"""What the consumer's methods do, one by one: commits and their order, positions, waking up, leaving."""
+"""Calls of the consumer: commits and their order, group membership, wakeup, positions and lookups."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 from ottla.protocol.versioned import encode_versioned
 
 
-def refused(code: int) -> Any:
+def commit_error(code: int) -> Any:
     part = OffsetCommitResponsePartition(partition_index=0, error_code=code)
     return lambda _: OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
 
-# Committing
+# Commits
 
 
 def test_commit_async_is_sent_once_and_reports_a_retriable_error(broker: ScriptedBroker) -> None:
     output: list[Any] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        broker.on(OffsetCommitRequest, refused(15))
+        broker.on(OffsetCommitRequest, commit_error(15))
         c.commit_async({TP: 3}, lambda offsets, error: output.append(error))
         poll_until(c, lambda: bool(output))
     assert isinstance(output[0], RetriableCommitFailedError)
-    assert len(broker.asked(OffsetCommitRequest)) == 1
+    assert len(broker.requests_of(OffsetCommitRequest)) == 1
 
 
 def test_commit_is_sent_after_asynchronous_commits_and_their_callbacks(broker: ScriptedBroker) -> None:
@@ -73,7 +73,8 @@ def test_commit_is_sent_after_asynchronous_commits_and_their_callbacks(broker: S
             c.commit_async({TP: number}, lambda offsets, error: output.append(offsets[TP].offset))
         c.commit({TP: 6})
         assert output == [1, 2, 3, 4, 5]
-    assert [r.topics[0].partitions[0].committed_offset for r in broker.asked(OffsetCommitRequest)] == [1, 2, 3, 4, 5, 6]
+    requests = broker.requests_of(OffsetCommitRequest)
+    assert [r.topics[0].partitions[0].committed_offset for r in requests] == [1, 2, 3, 4, 5, 6]
 
 
 def test_commit_of_one_generation_is_not_retried_in_the_next(broker: ScriptedBroker) -> None:
@@ -83,19 +84,19 @@ def test_commit_of_one_generation_is_not_retried_in_the_next(broker: ScriptedBro
         broker.on(OffsetCommitRequest, lambda _: DROP)
         c.commit_async({TP: 1}, lambda offsets, error: output.append(error))
         broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and bool(output))
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2 and bool(output))
         time.sleep(0.05)
-    assert [r.generation_id_or_member_epoch for r in broker.asked(OffsetCommitRequest)] == [1]
+    assert [r.generation_id_or_member_epoch for r in broker.requests_of(OffsetCommitRequest)] == [1]
 
 
 def test_commit_sends_metadata_and_leader_epoch(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         c.commit({TP: OffsetAndMetadata(5, "note", 3)})
-        request = broker.asked(OffsetCommitRequest)[-1]
+        request = broker.requests_of(OffsetCommitRequest)[-1]
         part = request.topics[0].partitions[0]
         assert (part.committed_offset, part.committed_metadata, part.committed_leader_epoch) == (5, "note", 3)
-        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, ""), "from outside of the group"
+        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, ""), "from outside the group"
         assert c.committed([TP, TopicPartition("t", 1)]) == {
             TP: OffsetAndMetadata(5, "note"),
             TopicPartition("t", 1): None,
@@ -120,14 +121,14 @@ def test_commit_ends_at_its_timeout(broker: ScriptedBroker) -> None:
 def test_fenced_instance_id_is_raised_by_commit_and_poll(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", group_instance_id="me", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        broker.on(OffsetCommitRequest, refused(82))
+        broker.on(OffsetCommitRequest, commit_error(82))
         with pytest.raises(FencedInstanceIdError):
             c.commit({TP: 1})
         with pytest.raises(FencedInstanceIdError, match="me"):
             c.poll()
 
 
-# Staying in the group
+# Group membership
 
 
 @pytest.mark.option("max.poll.interval.ms")
@@ -138,8 +139,8 @@ def test_consumer_beyond_max_poll_interval_leaves_and_loses_its_partitions(
     with consumer(broker, group_id="g", max_poll_interval_ms=200, enable_auto_commit=False) as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
-        broker.wait_for(lambda: bool(broker.asked(LeaveGroupRequest)))
-        (identity,) = broker.asked(LeaveGroupRequest)[0].members
+        broker.wait_for(lambda: bool(broker.requests_of(LeaveGroupRequest)))
+        (identity,) = broker.requests_of(LeaveGroupRequest)[0].members
         assert "poll timeout" in (identity.reason or "")
         assert "not called within max.poll.interval.ms=200; leaving the group" in caplog.text
         assert "lower max.poll.records=500" in caplog.text
@@ -148,16 +149,16 @@ def test_consumer_beyond_max_poll_interval_leaves_and_loses_its_partitions(
             c.commit({TP: 1})
         poll_until(c, lambda: len(listener.calls) == 3)
         c.commit({TP: 1})
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 @pytest.mark.option("heartbeat.interval.ms", "session.timeout.ms")
 def test_heartbeats_are_sent_between_polls(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=6000) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        count = len(broker.asked(HeartbeatRequest))
-        broker.wait_for(lambda: len(broker.asked(HeartbeatRequest)) >= count + 5)
-    assert broker.asked(JoinGroupRequest)[0].session_timeout_ms == 6000
+        count = len(broker.requests_of(HeartbeatRequest))
+        broker.wait_for(lambda: len(broker.requests_of(HeartbeatRequest)) >= count + 5)
+    assert broker.requests_of(JoinGroupRequest)[0].session_timeout_ms == 6000
 
 
 def test_session_timeout_without_a_response_loses_the_partitions(broker: ScriptedBroker) -> None:
@@ -168,15 +169,15 @@ def test_session_timeout_without_a_response_loses_the_partitions(broker: Scripte
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(HeartbeatRequest, lambda _: DROP, times=40)
         poll_until(c, lambda: len(listener.calls) >= 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 def test_enforce_rebalance_rejoins_with_its_reason(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g") as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.enforce_rebalance("new rack")
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
-    assert broker.asked(JoinGroupRequest)[1].reason == "new rack"
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
+    assert broker.requests_of(JoinGroupRequest)[1].reason == "new rack"
 
 
 @pytest.mark.option("partition.assignment.strategy")
@@ -201,7 +202,7 @@ def test_busy_cooperative_member_applies_its_assignment_between_two_polls(broker
     with consumer(broker, group_id="g", partition_assignment_strategy=["cooperative-sticky"], max_poll_records=5) as c:
         c.subscribe(["t"], listener=listener)
         read(c, 5)
-        broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=only(1)))
+        broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=assignment_of(1)))
         c.enforce_rebalance()
         for _ in range(100):
             assert c._core.buffer.has_records, "poll() has records all the time"
@@ -219,12 +220,12 @@ def test_cooperative_member_that_closes_during_a_join_commits(broker: ScriptedBr
         read(c, 10)
         broker.on(JoinGroupRequest, lambda _: SILENCE)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
     assert broker.committed[("t", 0)] == (10, "")
 
 
-def only(partition: int) -> bytes:
-    """An assignment of one partition of t."""
+def assignment_of(partition: int) -> bytes:
+    """Return an assignment of one partition of t."""
     topics = [TopicPartitions(topic="t", partitions=[partition])]
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
 
@@ -235,9 +236,9 @@ def test_unsubscribe_calls_the_listener_and_leaves_the_group(broker: ScriptedBro
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
         c.unsubscribe()
-        assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
+        assert [kind for kind, _, _ in listener.calls] == ["assigned", "revoked"]
         assert c.assignment() == set()
-        assert len(broker.asked(LeaveGroupRequest)) == 1
+        assert len(broker.requests_of(LeaveGroupRequest)) == 1
         with pytest.raises(IllegalStateError, match="not subscribed to any topic"):
             c.poll()
 
@@ -257,9 +258,9 @@ def test_close_leaves_the_group_or_not_as_requested(
     c = consumer(broker, "t", group_id="g", group_instance_id=instance)
     poll_until(c, lambda: bool(c.assignment()))
     c.close(group_membership=operation)
-    assert bool(broker.asked(LeaveGroupRequest)) is leaves
+    assert bool(broker.requests_of(LeaveGroupRequest)) is leaves
     if leaves:
-        assert broker.asked(LeaveGroupRequest)[0].members[0].group_instance_id == instance
+        assert broker.requests_of(LeaveGroupRequest)[0].members[0].group_instance_id == instance
 
 
 def test_close_raises_the_listeners_error_after_leaving_the_group(broker: ScriptedBroker) -> None:
@@ -272,7 +273,7 @@ def test_close_raises_the_listeners_error_after_leaving_the_group(broker: Script
     poll_until(c, lambda: bool(c.assignment()))
     with pytest.raises(KafkaError, match="the listener's own"):
         c.close()
-    assert broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(LeaveGroupRequest)
     c.close()
 
 
@@ -288,7 +289,7 @@ def test_close_ends_at_its_timeout(broker: ScriptedBroker) -> None:
     assert time.monotonic() - begin < 2
 
 
-# Waking up
+# Wakeup
 
 
 def test_wakeup_interrupts_a_waiting_poll(broker: ScriptedBroker) -> None:
@@ -301,7 +302,7 @@ def test_wakeup_interrupts_a_waiting_poll(broker: ScriptedBroker) -> None:
             c.poll(timeout_ms=60_000)
         assert time.monotonic() - begin < 5
         fill(broker, 3)
-        assert len(read(c, 3)) == 3, "and the consumer goes on"
+        assert len(read(c, 3)) == 3, "the consumer continues"
 
 
 def test_wakeup_before_a_call_interrupts_the_next_waiting_one(broker: ScriptedBroker) -> None:
@@ -325,7 +326,7 @@ def test_wakeup_during_a_join_loses_no_partition(broker: ScriptedBroker) -> None
             with pytest.raises(WakeupError):
                 c.poll(timeout_ms=5000)
         poll_until(c, lambda: c.assignment() == {TP})
-    assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
+    assert [kind for kind, _, _ in listener.calls] == ["assigned", "revoked"]
 
 
 # Positions
@@ -348,7 +349,7 @@ def test_seek_to_time_moves_to_the_first_record_of_that_time_or_to_the_end(broke
     with consumer(broker) as c:
         c.assign([TP])
         c.seek_to_time({TP: 1005})
-        assert c.position(TP) == 0, "the scripted broker finds the batch"
+        assert c.position(TP) == 0, "the scripted broker returns the first offset of the batch"
         c.seek_to_time({TP: 10**9})
         assert c.position(TP) == 30
         with pytest.raises(ValueError, match="-5"):
@@ -370,11 +371,11 @@ def test_metadata_refresh_excludes_topics_of_lookups(broker: ScriptedBroker) -> 
         c.assign([TP])
         c.poll()
         assert c.end_offsets([TopicPartition("other", 0)]) == {TopicPartition("other", 0): 0}
-        count = len(broker.asked(MetadataRequest))
-        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) >= count + 3)
-        assert [t.name for t in broker.asked(MetadataRequest)[-1].topics] == ["t"]
+        count = len(broker.requests_of(MetadataRequest))
+        broker.wait_for(lambda: len(broker.requests_of(MetadataRequest)) >= count + 3)
+        assert [t.name for t in broker.requests_of(MetadataRequest)[-1].topics] == ["t"]
         c.unsubscribe()
-        broker.wait_for(lambda: broker.asked(MetadataRequest)[-1].topics == [])
+        broker.wait_for(lambda: broker.requests_of(MetadataRequest)[-1].topics == [])
 
 
 def test_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: ScriptedBroker) -> None:
@@ -382,7 +383,7 @@ def test_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: S
         poll_until(c, lambda: bool(c.assignment()))
         c.pause(TP)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and c._core.membership.is_settled)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2 and c._core.membership.is_settled)
         assert c.paused() == {TP}
         fill(broker, 3)
         assert c.poll(timeout_ms=50) == {}
@@ -415,7 +416,7 @@ def test_pattern_subscription_excludes_internal_topics_if_configured(
 def test_metadata_request_allows_auto_topic_creation_if_configured(broker: ScriptedBroker, allowed: bool) -> None:
     with consumer(broker, allow_auto_create_topics=allowed, default_api_timeout_ms=300) as c:
         assert c.partitions_for_topic("nowhere") is None
-        requests = [r for r in broker.asked(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
+        requests = [r for r in broker.requests_of(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
         assert requests
         assert {r.allow_auto_topic_creation for r in requests} == {allowed}
 

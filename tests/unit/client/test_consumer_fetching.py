@@ -1,4 +1,4 @@
-"""How records are fetched: sessions, topic ids, followers, new leaders, truncated logs, bounds and turns."""
+"""Fetching: sessions, topic ids, read replicas, leader changes, log truncation (KIP-320), limits and fairness."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from ottla.records.builder import BatchBuilder
 ID, OTHER_ID = UUID(int=77), UUID(int=78)
 
 
-def one(data: PartitionData, **more: Any) -> FetchResponse:
+def fetch_response(data: PartitionData, **more: Any) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=ID, partitions=[data])], **more)
 
 
 def fetches(broker: ScriptedBroker) -> list[tuple[FetchRequest, int]]:
-    """Fetch requests with their versions."""
+    """Return fetch requests with their versions."""
     return [
         (r, h.api_version) for r, h in zip(broker.requests, broker.headers, strict=True) if isinstance(r, FetchRequest)
     ]
@@ -89,7 +89,7 @@ def test_recreated_topic_is_read_by_its_new_id(broker: ScriptedBroker, code: int
         broker.topic_ids["t"] = OTHER_ID
         if code == 106:
             return FetchResponse(error_code=code)
-        return one(PartitionData(error_code=code, high_watermark=-1))
+        return fetch_response(PartitionData(error_code=code, high_watermark=-1))
 
     broker.on(FetchRequest, with_new_id)
     with consumer(broker, metadata_max_age_ms=50) as c:
@@ -99,32 +99,32 @@ def test_recreated_topic_is_read_by_its_new_id(broker: ScriptedBroker, code: int
 
 
 class Sessions:
-    """A broker with fetch sessions, as KIP-227 has them: what it knows of the reader's partitions."""
+    """Fetch sessions of a broker (KIP-227): the partitions and positions of the consumer."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
-        self.known: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
         self.id = 5
         self.errors: list[int] = []
         self.requests: list[FetchRequest] = []
-        broker.on(FetchRequest, self.answer, times=10**6)
+        broker.on(FetchRequest, self.respond, times=10**6)
 
-    def answer(self, request: FetchRequest) -> FetchResponse:
+    def respond(self, request: FetchRequest) -> FetchResponse:
         self.requests.append(request)
         if request.session_epoch == -1:
             return FetchResponse()
         if self.errors:
             return FetchResponse(error_code=self.errors.pop())
         if request.session_epoch == 0:
-            self.known, self.id = {}, self.id + 1
+            self.positions, self.id = {}, self.id + 1
         else:
             assert request.session_id == self.id
         requests = {p.partition: p for t in request.topics for p in t.partitions}
         for removed in (p for t in request.forgotten_topics_data for p in t.partitions):
-            self.known.pop(removed, None)
-        self.known.update({i: p.fetch_offset for i, p in requests.items()})
+            self.positions.pop(removed, None)
+        self.positions.update({i: p.fetch_offset for i, p in requests.items()})
         result = []
-        for index, offset in self.known.items():
+        for index, offset in self.positions.items():
             data = b"".join(b for b in self.broker.topics["t"][index] if read_header(b).next_offset > offset)
             if data or index in requests:
                 end = self.broker.end("t", index)
@@ -169,7 +169,7 @@ def test_fetch_session_restarts_after_an_error(
         poll_until(c, lambda: any(r.session_epoch == 0 for r in sessions.requests[count:]))
         again = next(r for r in sessions.requests[count:] if r.session_epoch == 0)
         assert again.topics, "with all partitions"
-        assert again.session_id == (existing if remaining else 0), "a session that is still there is closed with it"
+        assert again.session_id == (existing if remaining else 0), "the request closes a session that still exists"
         fill(broker, 5)
         assert len(read(c, 5)) == 5
 
@@ -183,27 +183,27 @@ def test_close_closes_the_fetch_session(broker: ScriptedBroker, sessions: Sessio
     assert (sessions.requests[-1].session_id, sessions.requests[-1].session_epoch) == (sessions.id, -1)
 
 
-# Followers and leaders
+# Read replicas and leaders
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[ScriptedBroker, ScriptedBroker]]:
     """The leader (7) and a follower (8) of t-0, with the same records."""
     with ScriptedBroker() as leader, ScriptedBroker() as follower:
-        for one_of_both in (leader, follower):
-            one_of_both.add_topic("t")
-            fill(one_of_both, 10)
-        know(leader, follower)
+        for broker in (leader, follower):
+            broker.add_topic("t")
+            fill(broker, 10)
+        set_metadata(leader, follower)
         yield leader, follower
 
 
-def know(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch: int = 0) -> None:
-    """Both answer metadata requests with both."""
+def set_metadata(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch: int = 0) -> None:
+    """Let both brokers respond to metadata requests with both."""
     partition = MetadataResponsePartition(
         partition_index=0, leader_id=leads, leader_epoch=epoch, replica_nodes=[7, 8], isr_nodes=[7, 8]
     )
 
-    def answer(request: MetadataRequest) -> MetadataResponse:
+    def respond(request: MetadataRequest) -> MetadataResponse:
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=7, host=leader.host, port=leader.port),
@@ -213,37 +213,37 @@ def know(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch
             topics=[MetadataResponseTopic(name="t", partitions=[partition])],
         )
 
-    for both in (leader, follower):
-        both._scripts[MetadataRequest.NAME][:] = [[answer, 10**6]]
+    for broker in (leader, follower):
+        broker._scripts[MetadataRequest.NAME][:] = [[respond, 10**6]]
 
 
-def send_away(request: FetchRequest) -> FetchResponse | None:
-    """As a leader does that knows a replica in the reader's rack."""
+def prefer_follower(request: FetchRequest) -> FetchResponse | None:
+    """Respond like a leader that has a replica in the rack of the consumer."""
     if not request.topics:
         return None
-    return one(PartitionData(high_watermark=10, preferred_read_replica=8))
+    return fetch_response(PartitionData(high_watermark=10, preferred_read_replica=8))
 
 
 @pytest.mark.option("client.rack")
 def test_records_are_fetched_from_the_preferred_read_replica(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away, times=100)
+    leader.on(FetchRequest, prefer_follower, times=100)
     with consumer(leader, client_rack="near") as c:
         c.assign([TP])
         assert len(read(c, 10)) == 10
-    assert leader.asked(FetchRequest)[0].rack_id == "near"
-    assert len(leader.asked(FetchRequest)) == 1
-    assert follower.asked(FetchRequest)
+    assert leader.requests_of(FetchRequest)[0].rack_id == "near"
+    assert len(leader.requests_of(FetchRequest)) == 1
+    assert follower.requests_of(FetchRequest)
 
 
 @pytest.mark.option("metadata.max.age.ms")
 def test_preferred_read_replica_expires_after_metadata_max_age(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, _ = pair
-    leader.on(FetchRequest, send_away, times=100)
+    leader.on(FetchRequest, prefer_follower, times=100)
     with consumer(leader, metadata_max_age_ms=100, fetch_max_wait_ms=10) as c:
         c.assign([TP])
         read(c, 10)
-        poll_until(c, lambda: len(leader.asked(FetchRequest)) >= 3)
+        poll_until(c, lambda: len(leader.requests_of(FetchRequest)) >= 3)
 
 
 @pytest.mark.parametrize("code", [1, 6])
@@ -251,53 +251,55 @@ def test_fetch_error_of_the_read_replica_falls_back_to_the_leader(
     pair: tuple[ScriptedBroker, ScriptedBroker], code: int
 ) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away)
-    follower.on(FetchRequest, lambda _: one(PartitionData(error_code=code, high_watermark=-1)), times=100)
+    leader.on(FetchRequest, prefer_follower)
+    follower.on(FetchRequest, lambda _: fetch_response(PartitionData(error_code=code, high_watermark=-1)), times=100)
     with consumer(leader, auto_offset_reset="none", client_rack="near") as c:
         c.assign([TP])
         c.seek(TP, 3)
         assert [r.offset for r in read(c, 7)] == list(range(3, 10)), "nothing was reset"
-    assert len(follower.asked(FetchRequest)) == 1
+    assert len(follower.requests_of(FetchRequest)) == 1
 
 
 def test_unreachable_read_replica_falls_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away)
+    leader.on(FetchRequest, prefer_follower)
     with consumer(leader, client_rack="near", socket_connection_setup_timeout_ms=200) as c:
         follower.__exit__()
         c.assign([TP])
         assert len(read(c, 10)) == 10
-    assert len(leader.asked(FetchRequest)) >= 2
+    assert len(leader.requests_of(FetchRequest)) >= 2
 
 
 def test_new_leader_in_a_fetch_response_is_used_although_metadata_lacks_it(
     pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
     old, new = pair
-    for both in pair:
-        both.topic_ids["t"] = ID
-        both._scripts[MetadataRequest.NAME].clear()
+    for broker in pair:
+        broker.topic_ids["t"] = ID
+        broker._scripts[MetadataRequest.NAME].clear()
     new.leader_epoch = 4
 
-    def moved(request: FetchRequest) -> FetchResponse:
-        know(old, new, leads=8, epoch=4)  # the metadata will say so, too
+    def not_leader(request: FetchRequest) -> FetchResponse:
+        set_metadata(old, new, leads=8, epoch=4)  # later metadata responses have it as well
         leader = LeaderIdAndEpoch(leader_id=8, leader_epoch=4)
         endpoint = NodeEndpoint(node_id=8, host=new.host, port=new.port)
-        return one(PartitionData(error_code=6, high_watermark=-1, current_leader=leader), node_endpoints=[endpoint])
+        return fetch_response(
+            PartitionData(error_code=6, high_watermark=-1, current_leader=leader), node_endpoints=[endpoint]
+        )
 
-    old.on(FetchRequest, moved)
+    old.on(FetchRequest, not_leader)
     with consumer(old) as c:
         c.assign([TP])
         c.seek(TP, 0)
         assert len(read(c, 10)) == 10
-    assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
+    assert new.requests_of(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
 
 
-# Truncated logs, and leaders that were replaced (KIP-320)
+# Log truncation and leader changes (KIP-320)
 
 
 def elect(broker: ScriptedBroker, keep: int, epoch: int) -> None:
-    """A new leader without the records from the `keep`-th batch on."""
+    """Elect a new leader whose log has the first `keep` batches only."""
     with broker._changed:
         broker.leader_epoch = epoch
         del broker.topics["t"][0][keep:]
@@ -307,7 +309,7 @@ def put(broker: ScriptedBroker, count: int) -> None:
     broker.put("t", 0, batch(b"new-%d" % i for i in range(count)))
 
 
-def ask_for_metadata(c: KafkaConsumer) -> None:
+def request_metadata(c: KafkaConsumer) -> None:
     c._io.call_soon(c._core.metadata.request_update)
 
 
@@ -317,10 +319,10 @@ def test_position_is_validated_after_a_leader_change(broker: ScriptedBroker) -> 
         c.assign([TP])
         read(c, 30)
         elect(broker, 3, 5)
-        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         put(broker, 5)
         assert len(read(c, 5)) == 5
-    (request,) = broker.asked(OffsetForLeaderEpochRequest)
+    (request,) = broker.requests_of(OffsetForLeaderEpochRequest)
     requests = request.topics[0].partitions[0]
     assert (request.replica_id, requests.leader_epoch, requests.current_leader_epoch) == (-1, 0, 5)
     assert fetches(broker)[-1][0].topics[0].partitions[0].current_leader_epoch == 5
@@ -369,9 +371,9 @@ def test_seek_during_a_validation_is_not_validated_instead(broker: ScriptedBroke
             state.seek(10)
 
         c._io.run(validate_and_seek())
-        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         assert read(c, 1)[0].offset >= 10
-    assert [r.topics[0].partitions[0].leader_epoch for r in broker.asked(OffsetForLeaderEpochRequest)] == [0]
+    assert [r.topics[0].partitions[0].leader_epoch for r in broker.requests_of(OffsetForLeaderEpochRequest)] == [0]
 
 
 def test_buffered_records_of_a_truncated_log_are_dropped(broker: ScriptedBroker) -> None:
@@ -381,7 +383,7 @@ def test_buffered_records_of_a_truncated_log_are_dropped(broker: ScriptedBroker)
         assert len(c.poll(timeout_ms=5000)[TP]) == 5
         elect(broker, 1, 5)
         put(broker, 25)
-        broker.wait_for(lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        broker.wait_for(lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         while not c._core.positions.has_work:
             time.sleep(0.005)
         result = read(c, 1)
@@ -397,7 +399,7 @@ def test_position_with_a_leader_epoch_is_validated_before_the_first_fetch(broker
     with consumer(broker, group_id="g", auto_offset_reset="none") as c:
         c.assign([TP])
         c.commit({TP: OffsetAndMetadata(20, "", 0)})
-        request = broker.asked(OffsetCommitRequest)[-1]
+        request = broker.requests_of(OffsetCommitRequest)[-1]
         assert request.topics[0].partitions[0].committed_leader_epoch == 0
         c.seek(TP, OffsetAndMetadata(20, "", 0))
         with pytest.raises(LogTruncationError):
@@ -425,7 +427,7 @@ def test_position_from_the_leader_itself_is_not_validated(broker: ScriptedBroker
         read(c, 10)
         c.seek_to_beginning()
         read(c, 10)
-    assert not broker.asked(OffsetForLeaderEpochRequest)
+    assert not broker.requests_of(OffsetForLeaderEpochRequest)
 
 
 def test_broker_without_offset_for_leader_epoch_3_is_read_without_validation() -> None:
@@ -436,7 +438,7 @@ def test_broker_without_offset_for_leader_epoch_3_is_read_without_validation() -
             c.assign([TP])
             c.seek(TP, OffsetAndMetadata(5, "", 0))
             assert read(c, 1)[0].offset == 5
-        assert not broker.asked(OffsetForLeaderEpochRequest)
+        assert not broker.requests_of(OffsetForLeaderEpochRequest)
 
 
 def test_failed_validation_is_retried(broker: ScriptedBroker) -> None:
@@ -453,7 +455,7 @@ def test_failed_validation_is_retried(broker: ScriptedBroker) -> None:
         assert read(c, 1)[0].offset == 5
 
 
-# Where to begin
+# Start position
 
 
 @pytest.mark.option("auto.offset.reset")
@@ -462,17 +464,16 @@ def test_by_duration_reset_starts_at_the_offset_of_that_time(broker: ScriptedBro
     now = time.time_ns() // 1_000_000
     for begin in (now - 7_200_000, now - 1_000):
         data = bytearray(batch(b"%d" % i for i in range(10)))
-        broker.put("t", 0, stamped(data, begin))
+        broker.put("t", 0, with_timestamps(data, begin))
     with consumer(broker, auto_offset_reset="by_duration:PT0.001S" if late else "by_duration:PT1H") as c:
         c.assign([TP])
         assert c.position(TP) == first
-    requests = broker.asked(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
+    requests = broker.requests_of(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
     assert abs(requests - (now - (1 if late else 3_600_000))) < 60_000
 
 
-def stamped(data: bytearray, begin: int) -> bytes:
-    """A batch whose records begin at another time."""
-
+def with_timestamps(data: bytearray, begin: int) -> bytes:
+    """Return the batch with other timestamps."""
     header = read_header(data)
     builder = BatchBuilder(bytearray(100_000))
     for number in range(header.count):
@@ -480,7 +481,7 @@ def stamped(data: bytearray, begin: int) -> bytes:
     return bytes(builder.close())
 
 
-# Bounds and turns
+# Limits and fairness
 
 
 @pytest.mark.option("fetch.min.bytes", "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes")
@@ -488,8 +489,8 @@ def test_fetch_limits_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     options = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 33, "fetch_max_bytes": 1234, "max_partition_fetch_bytes": 99}
     with consumer(broker, **options) as c:
         c.assign([TP])
-        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
-    request = broker.asked(FetchRequest)[0]
+        poll_until(c, lambda: bool(broker.requests_of(FetchRequest)))
+    request = broker.requests_of(FetchRequest)[0]
     assert (request.min_bytes, request.max_wait_ms, request.max_bytes) == (7, 33, 1234)
     assert request.topics[0].partitions[0].partition_max_bytes == 99
 
@@ -511,8 +512,8 @@ def test_prefetched_bytes_are_bounded_and_partitions_take_turns(broker: Scripted
             broker.put("t", index, batch([b"x" * 1000]))
     size = len(broker.topics["t"][0][0])
 
-    def some(request: FetchRequest) -> FetchResponse:
-        """At most 5000 bytes, batch by batch, in the order of the request, as a broker does."""
+    def limited(request: FetchRequest) -> FetchResponse:
+        """Return at most 5000 bytes, batch by batch, in the order of the request, like a broker."""
         left, result = 5000, []
         for p in request.topics[0].partitions:
             data = b"".join(b for b in broker.topics["t"][p.partition] if read_header(b).base_offset == p.fetch_offset)
@@ -521,7 +522,7 @@ def test_prefetched_bytes_are_bounded_and_partitions_take_turns(broker: Scripted
                 result.append(PartitionData(partition_index=p.partition, high_watermark=5, records=data))
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=result)])
 
-    broker.on(FetchRequest, some, times=10**6)
+    broker.on(FetchRequest, limited, times=10**6)
     with consumer(broker, fetch_max_bytes=5000, max_poll_records=1) as c:
         c.assign([TopicPartition("t", i) for i in range(partitions)])
         seen: list[Any] = []
@@ -533,7 +534,9 @@ def test_prefetched_bytes_are_bounded_and_partitions_take_turns(broker: Scripted
         assert largest <= 2 * 5000 + size
         assert len({(r.partition, r.offset) for r in seen}) == partitions * 5
         turns = [r.partition for r in seen]
-        assert set(turns[: 2 * partitions]) == set(range(partitions)), "no partition waits while others come twice"
+        assert set(turns[: 2 * partitions]) == set(range(partitions)), (
+            "no partition waits while others are returned twice"
+        )
 
 
 @pytest.mark.parametrize("jump", ["seek_to_end", "seek"])
@@ -581,14 +584,14 @@ def test_corrupt_record_is_detected_if_check_crcs_is_enabled(broker: ScriptedBro
 
 
 @pytest.mark.option("isolation.level")
-@pytest.mark.parametrize(("level", "sent"), [("read_committed", 1), ("read_uncommitted", 0)])
-def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker, level: str, sent: int) -> None:
+@pytest.mark.parametrize(("level", "expected"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker, level: str, expected: int) -> None:
     with consumer(broker, isolation_level=level) as c:
         c.assign([TP])
-        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(FetchRequest)))
         c.end_offsets([TP])
-    assert {r.isolation_level for r in broker.asked(FetchRequest)} == {sent}
-    assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
+    assert {r.isolation_level for r in broker.requests_of(FetchRequest)} == {expected}
+    assert {r.isolation_level for r in broker.requests_of(ListOffsetsRequest)} == {expected}
 
 
 def test_position_of_a_newer_epoch_is_not_fetched_from_the_replaced_leader(
@@ -600,11 +603,13 @@ def test_position_of_a_newer_epoch_is_not_fetched_from_the_replaced_leader(
     with consumer(replaced, retry_backoff_ms=5, retry_backoff_max_ms=20) as c:
         c.assign([TP])
         c.seek(TP, OffsetAndMetadata(15, "", 3))
-        poll_until(c, lambda: len(replaced.asked(MetadataRequest)) + len(leader.asked(MetadataRequest)) > 4)
-        assert not replaced.asked(FetchRequest), "its log ends before the position: it would be reset to the beginning"
-        know(replaced, leader, leads=8, epoch=3)
+        poll_until(c, lambda: len(replaced.requests_of(MetadataRequest)) + len(leader.requests_of(MetadataRequest)) > 4)
+        assert not replaced.requests_of(FetchRequest), (
+            "its log ends before the position: it would be reset to the beginning"
+        )
+        set_metadata(replaced, leader, leads=8, epoch=3)
         assert read(c, 1)[0].offset == 15
-    assert not replaced.asked(OffsetForLeaderEpochRequest)
+    assert not replaced.requests_of(OffsetForLeaderEpochRequest)
 
 
 def test_commit_of_the_position_includes_its_leader_epoch(broker: ScriptedBroker) -> None:
@@ -614,5 +619,5 @@ def test_commit_of_the_position_includes_its_leader_epoch(broker: ScriptedBroker
         read(c, 10)
         for offset in (10, 9):
             c.commit({TP: offset})
-    epochs = [r.topics[0].partitions[0].committed_leader_epoch for r in broker.asked(OffsetCommitRequest)[:2]]
+    epochs = [r.topics[0].partitions[0].committed_leader_epoch for r in broker.requests_of(OffsetCommitRequest)[:2]]
     assert epochs == [0, -1], "the batches are of epoch 0"

@@ -1,4 +1,4 @@
-"""group.protocol=consumer (KIP-848): our consumer with our broker, and with a scripted one where it goes wrong."""
+"""group.protocol=consumer (KIP-848): the consumer with an Ottla broker, and errors with a scripted one."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
 
 
 def poll_all(*members: KafkaConsumer, until: Callable[[], bool], seconds: float = 15) -> list[Any]:
-    """Poll all in turn; what they read."""
+    """Poll all members in turn, and return the records."""
     end = time.monotonic() + seconds
     result: list[Any] = []
     while not until():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition was not met in time"
         for one in members:
             result += [row for rows in one.poll(timeout_ms=10).values() for row in rows]
     return result
@@ -102,7 +102,7 @@ def send(address: str, topic: str, count: int) -> None:
             producer.send(topic, b"%d" % number, partition=number % 4)
 
 
-# With a broker
+# With an Ottla broker
 
 
 def test_members_share_the_partitions_and_read_each_record_once(cluster: str, topic: str) -> None:
@@ -131,8 +131,8 @@ def test_partitions_are_revoked_before_another_member_gets_them(cluster: str, to
         with member(cluster, topic) as second:
             poll_all(first, second, until=lambda: len(second.assignment()) == 2)
             assert len(first.assignment()) == 2
-        assert [(what, len(p)) for what, p, _ in listener.calls] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
-        assert all(here for _, _, here in listener.calls), "called where poll() was"
+        assert [(kind, len(p)) for kind, p, _ in listener.calls] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
+        assert all(on_main_thread for _, _, on_main_thread in listener.calls), "called in the polling thread"
     assert listener.calls[-1][0] == "revoked"
 
 
@@ -221,7 +221,7 @@ def test_consumer_beyond_max_poll_interval_leaves_and_rejoins(cluster: str, topi
         with pytest.raises(CommitFailedError):
             c.commit({TopicPartition(topic, 0): 0})
         poll_all(c, until=lambda: len(listener.calls) >= 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 def test_close_leaves_the_group_at_once(cluster: str, topic: str) -> None:
@@ -245,11 +245,11 @@ def test_asyncio_consumer_joins_with_the_consumer_protocol(cluster: str, topic: 
     assert sorted(asyncio.run(run())) == sorted(b"%d" % n for n in range(8))
 
 
-# When it goes wrong
+# With a scripted broker
 
 
 class Coordinator:
-    """What a scripted broker answers heartbeats with: one member, one assignment."""
+    """The heartbeat responses of a scripted broker: one member, one assignment."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
@@ -257,18 +257,18 @@ class Coordinator:
         self.epoch = 0
         self.interval = 20
         self.requests: list[ConsumerGroupHeartbeatRequest] = []
-        self.calls: list[int] | None = None
+        self.sent_assignment: list[int] | None = None
         broker.topic_ids["t"] = ID
-        broker.on(ConsumerGroupHeartbeatRequest, self.answer, times=10**6)
+        broker.on(ConsumerGroupHeartbeatRequest, self.respond, times=10**6)
 
-    def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    def respond(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         self.requests.append(request)
         if request.member_epoch <= 0:
-            self.epoch, self.calls = self.epoch + 1, None
+            self.epoch, self.sent_assignment = self.epoch + 1, None
         assignment = None
-        if self.calls != self.assigned:
-            self.calls = list(self.assigned)
-            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.calls)])
+        if self.sent_assignment != self.assigned:
+            self.sent_assignment = list(self.assigned)
+            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.sent_assignment)])
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
@@ -276,13 +276,13 @@ class Coordinator:
             assignment=assignment,
         )
 
-    def next(self, answer: Callable[[Any], Any], times: int = 1) -> None:
-        """How the next heartbeats are answered."""
-        self.broker._scripts[ConsumerGroupHeartbeatRequest.NAME].insert(0, [answer, times])
+    def respond_next(self, handler: Callable[[Any], Any], times: int = 1) -> None:
+        """Let a handler respond to the next heartbeats."""
+        self.broker._scripts[ConsumerGroupHeartbeatRequest.NAME].insert(0, [handler, times])
 
     def fail(self, code: int, times: int = 1) -> None:
-        """The next heartbeats are answered with an error."""
-        self.next(lambda _: ConsumerGroupHeartbeatResponse(error_code=code), times)
+        """Respond to the next heartbeats with an error."""
+        self.respond_next(lambda _: ConsumerGroupHeartbeatResponse(error_code=code), times)
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_heartbeat_sends_fields_once_and_acknowledges_the_assignment(
     join, acknowledge, quiet = coordinator.requests[:3]
     assert (join.member_epoch, join.subscribed_topic_names, join.topic_partitions) == (0, ["t"], [])
     assert (join.rebalance_timeout_ms, join.rack_id) == (300_000, "r1")
-    assert UUID(join.member_id), "the member makes its own id"
+    assert UUID(join.member_id), "the member generates its own id"
     assert acknowledge.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
     assert (acknowledge.subscribed_topic_names, acknowledge.rebalance_timeout_ms, acknowledge.rack_id) == (
         None,
@@ -319,7 +319,7 @@ def test_fenced_member_loses_its_partitions_and_rejoins_with_its_id(
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(code)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
     joins = [r for r in coordinator.requests if r.member_epoch == 0]
     assert len({r.member_id for r in joins}) == 1
     assert joins[1].topic_partitions == []
@@ -331,7 +331,7 @@ def test_heartbeat_after_a_lost_connection_contains_all_fields(
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP} and len(coordinator.requests) >= 3)
         count = len(coordinator.requests)
-        coordinator.next(lambda _: DROP)
+        coordinator.respond_next(lambda _: DROP)
         poll_until(c, lambda: any(r.subscribed_topic_names for r in coordinator.requests[count:]))
         again = next(r for r in coordinator.requests[count:] if r.subscribed_topic_names)
         assert again.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
@@ -348,17 +348,17 @@ def test_offsets_are_committed_before_a_revocation_is_acknowledged(
         read(c, 10)
         coordinator.assigned = [1]
         poll_until(c, lambda: c.assignment() == {TopicPartition("t", 1)})
-        given_up = [TopicPartitions(topic_id=ID, partitions=[1])]
-        poll_until(c, lambda: any(r.topic_partitions == given_up for r in coordinator.requests))
+        remaining = [TopicPartitions(topic_id=ID, partitions=[1])]
+        poll_until(c, lambda: any(r.topic_partitions == remaining for r in coordinator.requests))
         commit = next(i for i, r in enumerate(broker.requests) if isinstance(r, OffsetCommitRequest))
         ack = next(
             i
             for i, r in enumerate(broker.requests)
-            if isinstance(r, ConsumerGroupHeartbeatRequest) and r.topic_partitions == given_up
+            if isinstance(r, ConsumerGroupHeartbeatRequest) and r.topic_partitions == remaining
         )
         assert commit < ack
     assert broker.committed[("t", 0)] == (10, "")
-    assert broker.asked(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
+    assert broker.requests_of(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
 
 
 def test_commit_with_a_stale_member_epoch_is_retried_with_the_new_one(
@@ -378,7 +378,7 @@ def test_commit_with_a_stale_member_epoch_is_retried_with_the_new_one(
         read(c, 10)
         c.commit()
     assert broker.committed[("t", 0)] == (10, "")
-    assert broker.asked(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
+    assert broker.requests_of(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
 
 
 def test_fenced_instance_id_is_raised_by_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
@@ -412,9 +412,9 @@ def test_heartbeats_are_sent_between_polls(broker: ScriptedBroker, coordinator: 
 
 
 def test_assigned_topic_id_missing_in_metadata_is_requested(broker: ScriptedBroker, coordinator: Coordinator) -> None:
-    answer = broker._metadata(MetadataRequest())
-    assert isinstance(answer, MetadataResponse)
-    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=answer.brokers), times=2)
+    response = broker._metadata(MetadataRequest())
+    assert isinstance(response, MetadataResponse)
+    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=response.brokers), times=2)
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP})
 

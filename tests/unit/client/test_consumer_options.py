@@ -1,6 +1,6 @@
-"""Every config of the consumer has a test of its effect.
+"""Options of the consumer: each has a test of its effect.
 
-Options of all clients are in `test_producer_options`; those that need a test of their own are next to what they change.
+Options of all clients are in `test_producer_options`; some tests are in the files about what the option changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ group.remote.assignor security.providers security.protocol metadata.recovery.str
 metadata.recovery.rebootstrap.trigger.ms config.providers ssl.keystore.location ssl.truststore.location
 sasl.mechanism sasl.jaas.config
 """
-"""ConsumerConfig of Kafka 4, but for the rest of `ssl.` and `sasl.`."""
+"""ConsumerConfig of Kafka 4, without the rest of `ssl.` and `sasl.`."""
 DEFAULTS = {
     "auto.commit.interval.ms": 5000,
     "auto.offset.reset": "latest",
@@ -66,7 +66,7 @@ DEFAULTS = {
     "partition.assignment.strategy": ("range", "cooperative-sticky"),
     "session.timeout.ms": 45_000,
 }
-"""Java's."""
+"""The defaults of the Java consumer."""
 
 
 @pytest.mark.parametrize("option", sorted({*ConsumerConfig.options} - {*ClientConfig.options}))
@@ -135,8 +135,8 @@ def test_duration_is_parsed_like_java_durations(text: str, milliseconds: int) ->
 def test_group_and_instance_id_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="mine", group_instance_id="one") as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
-    (join, *_) = broker.asked(JoinGroupRequest)
+    assert broker.requests_of(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
+    (join, *_) = broker.requests_of(JoinGroupRequest)
     assert (join.group_id, join.group_instance_id) == ("mine", "one")
 
 
@@ -144,7 +144,7 @@ def test_group_and_instance_id_are_sent_to_the_broker(broker: ScriptedBroker) ->
 def test_max_poll_interval_is_sent_as_the_rebalance_timeout(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", max_poll_interval_ms=12_345) as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(JoinGroupRequest)[0].rebalance_timeout_ms == 12_345
+    assert broker.requests_of(JoinGroupRequest)[0].rebalance_timeout_ms == 12_345
 
 
 @pytest.mark.option("partition.assignment.strategy")
@@ -160,7 +160,7 @@ def test_max_poll_interval_is_sent_as_the_rebalance_timeout(broker: ScriptedBrok
 def test_assignors_are_sent_in_the_configured_order(broker: ScriptedBroker, arguments: Any, names: list[str]) -> None:
     with consumer(broker, "t", group_id="g", partition_assignment_strategy=arguments) as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert [p.name for p in broker.asked(JoinGroupRequest)[0].protocols] == names
+    assert [p.name for p in broker.requests_of(JoinGroupRequest)[0].protocols] == names
 
 
 @pytest.mark.option("enable.auto.commit", "auto.commit.interval.ms")
@@ -169,14 +169,14 @@ def test_enable_auto_commit_decides_whether_positions_are_committed(broker: Scri
     with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30) as c:
         read(c, 10)
         poll_until(c, lambda: broker.committed.get(("t", 0)) == (10, ""))
-    count = len(broker.asked(OffsetCommitRequest))
+    count = len(broker.requests_of(OffsetCommitRequest))
     with consumer(broker, "t", group_id="g", enable_auto_commit="false", auto_commit_interval_ms=1) as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.seek(TP, 0)
         read(c, 10)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 3)
-    assert len(broker.asked(OffsetCommitRequest)) == count
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 3)
+    assert len(broker.requests_of(OffsetCommitRequest)) == count
 
 
 @pytest.mark.option("auto.offset.reset")
@@ -229,9 +229,9 @@ def test_fetch_sessions_can_be_disabled(broker: ScriptedBroker) -> None:
     with consumer(broker, enable_incremental_fetch_sessions=False) as c:
         c.assign([TP])
         read(c, 10)
-        poll_until(c, lambda: len(broker.asked(FetchRequest)) > 3)
-    assert {(r.session_id, r.session_epoch) for r in broker.asked(FetchRequest)} == {(0, -1)}
-    assert all(r.topics for r in broker.asked(FetchRequest))
+        poll_until(c, lambda: len(broker.requests_of(FetchRequest)) > 3)
+    assert {(r.session_id, r.session_epoch) for r in broker.requests_of(FetchRequest)} == {(0, -1)}
+    assert all(r.topics for r in broker.requests_of(FetchRequest))
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")

@@ -1,4 +1,4 @@
-"""Plugins of the consumer: interceptors, deserializers, listeners."""
+"""Plugins of the consumer: interceptors and deserializers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ottla import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
 from ottla.errors import RecordDeserializationError, SerializationError
 
 
-class Noting(ConsumerInterceptor):
-    """Records its calls in a list that all objects share."""
+class RecordingInterceptor(ConsumerInterceptor):
+    """Records its calls in a list shared by all instances."""
 
     calls: list[Any] = []
 
@@ -51,8 +51,8 @@ class OddOnly(ConsumerInterceptor):
 
 
 @pytest.fixture(autouse=True)
-def no_calls() -> None:
-    Noting.calls = []
+def clear_calls() -> None:
+    RecordingInterceptor.calls = []
 
 
 @pytest.mark.option("interceptor.classes")
@@ -61,14 +61,24 @@ def test_interceptors_are_called_in_order_and_their_errors_are_ignored(
 ) -> None:
     fill(broker, 10)
     with consumer(
-        broker, "t", group_id="g", client_id="me", enable_auto_commit=False, interceptor_classes=[Failing, Noting]
+        broker,
+        "t",
+        group_id="g",
+        client_id="me",
+        enable_auto_commit=False,
+        interceptor_classes=[Failing, RecordingInterceptor],
     ) as c:
         assert len(read(c, 10)) == 10
         c.commit()
         c.commit_async()
-        poll_until(c, lambda: len([t for t in Noting.calls if t[0] == "on_commit"]) == 2)
-    assert Noting.calls[0] == ("configure", "g", "me")
-    assert Noting.calls[1:] == [("on_consume", 10), ("on_commit", {TP: 10}), ("on_commit", {TP: 10}), ("close",)]
+        poll_until(c, lambda: len([t for t in RecordingInterceptor.calls if t[0] == "on_commit"]) == 2)
+    assert RecordingInterceptor.calls[0] == ("configure", "g", "me")
+    assert RecordingInterceptor.calls[1:] == [
+        ("on_consume", 10),
+        ("on_commit", {TP: 10}),
+        ("on_commit", {TP: 10}),
+        ("close",),
+    ]
     assert "Failing.on_consume" in caplog.text
 
 
@@ -85,15 +95,15 @@ def test_interceptors_may_change_and_drop_records(broker: ScriptedBroker) -> Non
 def test_interceptors_are_called_for_auto_commits(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(
-        broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.Noting"
+        broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.RecordingInterceptor"
     ) as c:
         read(c, 10)
-    assert ("on_commit", {TP: 10}) in Noting.calls
-    assert Noting.calls[-1] == ("close",)
+    assert ("on_commit", {TP: 10}) in RecordingInterceptor.calls
+    assert RecordingInterceptor.calls[-1] == ("close",)
 
 
-class Upper:
-    """A deserializer that wants to see headers."""
+class HeaderDeserializer:
+    """A deserializer that receives headers."""
 
     calls: list[Any] = []
 
@@ -109,14 +119,14 @@ class Upper:
 
 @pytest.mark.option("value.deserializer", "key.deserializer")
 def test_deserializer_is_configured_and_closed_and_may_receive_headers(broker: ScriptedBroker) -> None:
-    Upper.calls = []
+    HeaderDeserializer.calls = []
     broker.put("t", 0, batch([b"1"]))
-    with consumer(broker, value_deserializer=Upper, key_deserializer="string") as c:
+    with consumer(broker, value_deserializer=HeaderDeserializer, key_deserializer="string") as c:
         c.assign([TP])
         (record,) = read(c, 1)
     assert record.value == ("t", {"h": b"x"}, b"1")
     assert record.key == "k"
-    assert Upper.calls == [("configure", False), "close"]
+    assert HeaderDeserializer.calls == [("configure", False), "close"]
 
 
 def test_record_deserialization_error_has_the_record_and_its_offset(

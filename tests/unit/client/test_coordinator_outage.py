@@ -1,4 +1,4 @@
-"""A coordinator that is gone: what clients say, how soon, and what their time-outs name."""
+"""Outage of the coordinator: what clients log and when, and what their timeout errors name."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The I/O thread of the synchronous API: cancellation and stopping."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +73,7 @@ def test_pending_calls_fail_when_another_thread_stops_the_loop(monkeypatch: pyte
         io.stop()
         for call in calls:
             call.join(10)
-        assert ends == [IllegalStateError] * 2, "a call waits for a loop that has ended, or has another error"
+        assert ends == [IllegalStateError] * 2, "a call waits for a loop that has ended, or raised another error"
 
 
 def run_until_stopped(io: IoThread, ends: list[type[Exception]]) -> None:

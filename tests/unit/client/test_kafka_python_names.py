@@ -1,4 +1,4 @@
-"""Programs written for kafka-python run with the import changed: its names are here, and mean what they did."""
+"""Names of kafka-python: programs written for it run after a change of their imports."""
 
 from __future__ import annotations
 

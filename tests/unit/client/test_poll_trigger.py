@@ -14,7 +14,7 @@ def test_poll_trigger_waits_for_an_event_unless_it_has_occurred() -> None:
             waiting = asyncio.create_task(asyncio.to_thread(trigger.arrives_within, 10))
             threading.Thread(target=wake).start()
             assert await waiting
-            assert trigger.arrives_within(0), "what comes between expect() and the wait counts"
+            assert trigger.arrives_within(0), "an event between expect() and the wait counts"
             assert trigger.is_set
         assert isinstance(trigger.error, NetworkError)
 

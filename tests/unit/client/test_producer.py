@@ -1,3 +1,5 @@
+"""The producer with a scripted broker: sending, errors, memory, closing and options."""
+
 from __future__ import annotations
 
 import os
@@ -55,7 +57,7 @@ def test_records_are_batched_during_linger(broker: ScriptedBroker) -> None:
         futures = [p.send("t", b"%d" % i) for i in range(100)]
         p.flush(10)
         assert [f.get(0).offset for f in futures] == list(range(100))
-    assert len(broker.asked(ProduceRequest)) <= 2
+    assert len(broker.requests_of(ProduceRequest)) <= 2
 
 
 def test_keyed_records_are_partitioned_by_javas_hash(broker: ScriptedBroker) -> None:
@@ -158,9 +160,9 @@ def test_retriable_produce_error_is_retried_with_the_same_sequence(broker: Scrip
     broker.on(ProduceRequest, lambda _: failure(6), times=2)
     with producer(broker) as p:
         assert p.send("t", b"v").get(10).offset == 0
-    sent = [r.topic_data[0].partition_data[0].records for r in broker.asked(ProduceRequest)]
+    sent = [r.topic_data[0].partition_data[0].records for r in broker.requests_of(ProduceRequest)]
     assert len(sent) == 3
-    assert len({read_header(data).base_sequence for data in sent}) == 1, "a batch keeps its number"
+    assert len({read_header(data).base_sequence for data in sent}) == 1, "a batch keeps its sequence"
 
 
 def test_send_is_retried_after_a_lost_connection(broker: ScriptedBroker) -> None:
@@ -212,11 +214,11 @@ def test_retries_0_fails_at_once(broker: ScriptedBroker) -> None:
 
 
 def test_batch_rejected_as_too_large_is_split(broker: ScriptedBroker) -> None:
-    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+    def reject_large(request: ProduceRequest) -> ProduceResponse | None:
         data = request.topic_data[0].partition_data[0].records
         return failure(10) if data is None or read_header(data).count > 10 else None
 
-    broker.on(ProduceRequest, refuse, times=1000)
+    broker.on(ProduceRequest, reject_large, times=1000)
     with producer(broker, linger_ms=60_000) as p:
         futures = [p.send("t", b"%d" % i) for i in range(40)]
         p.flush(10)
@@ -252,7 +254,7 @@ def test_batch_without_idempotence_has_no_producer_id(broker: ScriptedBroker) ->
 def test_send_with_acks_0_completes_without_an_offset(broker: ScriptedBroker) -> None:
     with producer(broker, acks=0) as p:
         assert p.send("t", b"v").get(10).offset == -1
-        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 1)
+        broker.wait_for(lambda: len(broker.requests_of(ProduceRequest)) == 1)
 
 
 @pytest.mark.option("max.block.ms")
@@ -265,8 +267,8 @@ def test_send_to_a_missing_topic_times_out_with_its_name(broker: ScriptedBroker)
 
 
 def test_send_to_an_invalid_topic_fails_in_its_future(broker: ScriptedBroker) -> None:
-    answer = MetadataResponse(topics=[MetadataResponseTopic(error_code=17, name="in/valid")])
-    broker.on(MetadataRequest, lambda request: answer if "in/valid" in str(request) else None, times=100)
+    response = MetadataResponse(topics=[MetadataResponseTopic(error_code=17, name="in/valid")])
+    broker.on(MetadataRequest, lambda request: response if "in/valid" in str(request) else None, times=100)
     with producer(broker) as p:
         assert isinstance(p.send("in/valid", b"v").exception(10), InvalidTopicError)
 
@@ -300,10 +302,10 @@ def test_send_without_free_memory_raises_buffer_exhausted(broker: ScriptedBroker
     p.close()
 
 
-# The end
+# Closing, forks, options
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 def test_close_leaves_no_thread_and_no_descriptor() -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
@@ -354,7 +356,7 @@ def test_send_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> 
 
 
 def test_ctrl_c_interrupts_a_waiting_send() -> None:
-    # A socket that accepts and never answers.
+    # A socket that accepts and never responds.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         p = KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", max_block_ms=60_000)
         with ctrl_c(within=5):
@@ -384,7 +386,7 @@ def test_deprecated_options_still_work(broker: ScriptedBroker) -> None:
         with pytest.raises(KafkaTimeoutError, match="missing"):
             p.send("missing", b"v")
         p.send("t", b"v").get(10)
-        assert broker.asked(ProduceRequest)[0].timeout_ms == 1234
+        assert broker.requests_of(ProduceRequest)[0].timeout_ms == 1234
     with producer(broker, block_on_buffer_full=True, metadata_fetch_timeout_ms=50) as p:
         threading.Timer(0.3, broker.add_topic, ("late",)).start()
         assert p.send("late", b"v").get(10).offset == 0

@@ -1,3 +1,5 @@
+"""Plugins of the producer: interceptors, serializers and partitioners."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -27,7 +29,7 @@ from ottla.records.decoder import records
 
 
 class Interceptor(ProducerInterceptor):
-    """Adds a sign to values and notes everything."""
+    """Appends "!" to values and records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -51,7 +53,7 @@ class Interceptor(ProducerInterceptor):
 
 
 class WithHeaders:
-    """Takes the headers of KIP-512."""
+    """Receives the headers of KIP-512."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -61,7 +63,7 @@ class WithHeaders:
 
 
 class Short:
-    """Has only what was there before on_send_error came."""
+    """Has only the methods from before on_send_error."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -76,8 +78,8 @@ def producer(broker: ScriptedBroker, *interceptors: Any, **options: Any) -> Kafk
 
 
 def failure(code: int) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[response])])
 
 
 @pytest.mark.option("interceptor.classes")
@@ -146,7 +148,7 @@ def test_interceptors_are_called_for_records_that_fail_in_a_batch(broker: Script
         p.send("t", b"refused").exception(10)
         broker.on(ProduceRequest, lambda _: SILENCE, times=100)
         expired = p.send("t", b"expired")
-        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 2)
+        broker.wait_for(lambda: len(broker.requests_of(ProduceRequest)) == 2)
         clock.advance(120_000)
         expired.exception(10)
         p.close(timeout=0)
@@ -158,16 +160,16 @@ def test_interceptors_are_called_for_records_that_fail_in_a_batch(broker: Script
 
 
 def test_interceptor_class_is_instantiated_once(broker: ScriptedBroker) -> None:
-    made: list[Any] = []
+    instances: list[Any] = []
 
     class Counted:
         def __init__(self) -> None:
-            made.append(self)
+            instances.append(self)
 
     with producer(broker, Counted) as p:
         for _ in range(3):
             p.send("t", b"v").get(10)
-    assert len(made) == 1
+    assert len(instances) == 1
 
 
 def test_serializer_is_configured_and_closed_and_may_add_headers(broker: ScriptedBroker) -> None:

@@ -1,3 +1,5 @@
+"""Metrics of the producer: Kafka's names, and their values."""
+
 from __future__ import annotations
 
 import math
@@ -53,9 +55,9 @@ def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
 
 
 def failure(code: int, throttle_ms: int = 0) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
     return ProduceResponse(
-        responses=[TopicProduceResponse(name="t", partition_responses=[answer])], throttle_time_ms=throttle_ms
+        responses=[TopicProduceResponse(name="t", partition_responses=[response])], throttle_time_ms=throttle_ms
     )
 
 
@@ -149,7 +151,7 @@ def test_buffer_memory_metrics_measure_usage_and_exhaustion(broker: ScriptedBrok
     assert result["bufferpool-wait-time-ns-total"] > 40_000_000
     assert 0 < result["bufferpool-wait-ratio"] < 1
     p.close(timeout=0)
-    assert p.metrics()["producer-metrics"]["record-error-total"] == 3, "what was left at the end has failed"
+    assert p.metrics()["producer-metrics"]["record-error-total"] == 3, "the records pending at close have failed"
 
 
 def test_failed_send_counts_as_a_record_error(broker: ScriptedBroker) -> None:

@@ -1,3 +1,5 @@
+"""send_batch: columns of records, their partitions, order and errors."""
+
 from __future__ import annotations
 
 import asyncio
@@ -165,8 +167,8 @@ def test_send_batch_of_a_closed_producer_raises_runtime_error(broker: ScriptedBr
         p.send_batch("t", [b"v"])
 
 
-def polled(headers: HeadersColumn | None = None) -> Columns:
-    """What a consumer returns of two records."""
+def polled_columns(headers: HeadersColumn | None = None) -> Columns:
+    """Return columns of two records, like `poll_batch`."""
     times = memoryview(array("q", [7, 8]))
     kinds = memoryview(array("i", [0, 0]))
     return Columns(2, times, times, kinds, column([b"k", None]), column([None, b"v"]), headers)
@@ -175,7 +177,7 @@ def polled(headers: HeadersColumn | None = None) -> Columns:
 def test_columns_of_a_consumer_are_sent_with_keys_and_timestamps(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     with producer(broker) as p:
-        (sent,) = p.send_batch("t", polled(), partition=1).get(10)
+        (sent,) = p.send_batch("t", polled_columns(), partition=1).get(10)
     assert sent.records == 2
     assert [(r.key, r.value, r.timestamp) for r in stored(broker, "t", 1)] == [(b"k", None, 7), (None, b"v", 8)]
 
@@ -183,4 +185,4 @@ def test_columns_of_a_consumer_are_sent_with_keys_and_timestamps(broker: Scripte
 def test_columns_with_headers_are_rejected(broker: ScriptedBroker) -> None:
     headers = HeadersColumn(memoryview(array("i", [0, 1, 1])), column([b"h"]), column([b"1"]))
     with producer(broker) as p, pytest.raises(ValueError, match="no headers"):
-        p.send_batch("t", polled(headers), partition=0)
+        p.send_batch("t", polled_columns(headers), partition=0)

@@ -1,3 +1,5 @@
+"""Serializers and deserializers by name, class, object or function."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -102,14 +104,14 @@ class WithHeaders:
 
 
 def test_serializer_is_configured_and_closed_and_may_add_headers() -> None:
-    mine = WithHeaders()
-    write = find(mine, "key_serializer", {"acks": "all"})
+    serializer = WithHeaders()
+    write = find(serializer, "key_serializer", {"acks": "all"})
     assert write is not None
     headers: list[tuple[str, bytes | None]] = []
     assert write("t", "v", headers) == b"v"
     assert headers == [("type", b"text")]
     write.close()
-    assert mine.seen == [("all", True), "closed"]
+    assert serializer.seen == [("all", True), "closed"]
 
 
 def test_deserializer_may_receive_headers() -> None:

@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry: the spans of producer and consumer, and their context in the headers of records."""
+"""OpenTelemetry traces: the spans of producer and consumer, and their context in record headers."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ async def test_async_clients_are_traced(ottla_broker: Broker, ottla_topic: str, 
 
 
 def test_record_with_a_missing_or_malformed_context_starts_a_trace(spans: InMemorySpanExporter) -> None:
-    damaged: list[list[tuple[str, bytes | None]]] = [[], [("traceparent", b"\xff")], [("traceparent", None)]]
-    for headers in damaged:
+    malformed: list[list[tuple[str, bytes | None]]] = [[], [("traceparent", b"\xff")], [("traceparent", None)]]
+    for headers in malformed:
         record = ConsumerRecord("t", 0, -1, 7, 0, 0, None, None, headers)
         assert not trace.get_current_span(context_of(record)).get_span_context().is_valid
         with process_span(record) as span:
