@@ -1,4 +1,4 @@
-"""The SimpleConsumer, against our broker in this process, with what the 0.8 producer has written."""
+"""The 0.8 SimpleConsumer with an Ottla broker, and messages of the 0.8 producer."""
 
 from __future__ import annotations
 
@@ -126,28 +126,28 @@ def test_offsets_are_looked_up_by_time(node: Broker, topic: str) -> None:
 
 def test_topic_metadata_has_leaders_and_isr(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
-        (records,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
-        assert (records.topic, records.error_code) == (topic, 0)
-        assert [p.partition_id for p in records.partitions_metadata] == [0, 1]
-        leader = records.partitions_metadata[0].leader
+        (metadata,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+        assert (metadata.topic, metadata.error_code) == (topic, 0)
+        assert [p.partition_id for p in metadata.partitions_metadata] == [0, 1]
+        leader = metadata.partitions_metadata[0].leader
         assert leader is not None
         assert f"{leader.host}:{leader.port}" == node.bootstrap_servers
-        assert records.partitions_metadata[0].isr == (leader,)
+        assert metadata.partitions_metadata[0].isr == (leader,)
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_group_offsets_are_committed_and_fetched(node: Broker, topic: str, version: int) -> None:
-    group, place = f"g-{topic}-{version}", TopicPartition(topic, 1)
+    group, partition = f"g-{topic}-{version}", TopicPartition(topic, 1)
     with reader(node) as consumer:
         while consumer.find_coordinator(ConsumerMetadataRequest(group)).coordinator is None:
             time.sleep(0.01)
-        before = consumer.fetch_offsets(OffsetFetchRequest(group, [place], version)).offsets[place]
+        before = consumer.fetch_offsets(OffsetFetchRequest(group, [partition], version)).offsets[partition]
         assert before.offset == -1
-        request = OffsetCommitRequest(group, {place: OffsetAndMetadata(7, "note")}, version)
+        request = OffsetCommitRequest(group, {partition: OffsetAndMetadata(7, "note")}, version)
         response = consumer.commit_offsets(request)
         assert not response.has_error
-        assert response.error_code(place) == 0
-        after = consumer.fetch_offsets(OffsetFetchRequest(group, [place], version)).offsets[place]
+        assert response.error_code(partition) == 0
+        after = consumer.fetch_offsets(OffsetFetchRequest(group, [partition], version)).offsets[partition]
         assert after == OffsetMetadataAndError(7, "note" if version else "", 0)
 
 
@@ -178,15 +178,15 @@ def test_close_fails_a_pending_call_of_another_thread(broker: ScriptedBroker) ->
     consumer = SimpleConsumer(broker.host, broker.port)
     failed: list[BaseException] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             consumer.send(TopicMetadataRequest(["t"]))
         except Exception as error:
             failed.append(error)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_request)
     thread.start()
-    broker.wait_for(lambda: bool(broker.asked(MetadataRequest)))
+    broker.wait_for(lambda: bool(broker.requests_of(MetadataRequest)))
     consumer.close()
     thread.join(5)
     assert len(failed) == 1

@@ -1,4 +1,4 @@
-"""The streams of the 0.8 consumer and what fills them, against scripted brokers."""
+"""Streams of the 0.8 consumer, and the fetchers that fill them."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def node() -> Iterator[Broker]:
         yield node
 
 
-def produced(node: Broker, topic: str, *values: bytes) -> tuple[str, int]:
-    """Where the messages are, in partition 0 of a new topic."""
+def produce(node: Broker, topic: str, *values: bytes) -> tuple[str, int]:
+    """Send messages to partition 0 of a new topic, and return the address of its leader."""
     props = {"metadata.broker.list": node.bootstrap_servers, "request.required.acks": "-1"}
     with Producer[bytes, bytes](ProducerConfig(props)) as producer:
         for value in values:
@@ -129,21 +129,21 @@ def read(address: tuple[str, int], topic: str, offset: int, count: int) -> list[
 @pytest.mark.parametrize("offset", [INVALID_OFFSET, 0, 17])
 def test_missing_or_out_of_range_offset_is_reset_by_auto_offset_reset(node: Broker, offset: int) -> None:
     topic = f"reset-{offset + 1}"
-    assert read(produced(node, topic, b"a", b"b"), topic, offset, 2) == [b"a", b"b"]
+    assert read(produce(node, topic, b"a", b"b"), topic, offset, 2) == [b"a", b"b"]
 
 
 def test_stream_continues_at_the_stored_offset(node: Broker) -> None:
-    assert read(produced(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
+    assert read(produce(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
 
 
 def test_leader_that_moves_is_looked_up_again(node: Broker) -> None:
-    address = produced(node, "moved", b"a")
+    address = produce(node, "moved", b"a")
     with ScriptedBroker() as removed:
-        arguments = iter([(removed.host, removed.port), address])
+        leaders = iter([(removed.host, removed.port), address])
     config = ConsumerConfig(OPTIONS)
     queue = ChunkQueue(2)
     info = PartitionTopicInfo(TopicPartition("moved", 0), queue, 0)
-    manager = ConsumerFetcherManager(config, "m", lambda: [next(arguments, address)])
+    manager = ConsumerFetcherManager(config, "m", lambda: [next(leaders, address)])
     manager.start_connections([info])
     try:
         assert stream(queue).iterator().next().message == b"a"

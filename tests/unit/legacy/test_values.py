@@ -1,4 +1,4 @@
-"""What the 0.8 producer is made of: messages, encoders, partitioners, options."""
+"""Values of the 0.8 producer: messages, encoders, partitioners and configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.legacy.producer.partitioner import java_abs, java_hash
 BROKERS = {"metadata.broker.list": "a:1,b:2"}
 
 
-class Own:
+class Plugin:
     def __init__(self, props: Mapping[str, Any]) -> None:
         self.props = props
 
@@ -93,7 +93,7 @@ def test_java_abs_of_the_smallest_int_is_0() -> None:
         ByteArrayPartitioner().partition("abc", 10)
 
 
-# Options
+# Configs
 
 DEFAULTS = {
     "request.required.acks": 0,
@@ -161,11 +161,11 @@ def test_unknown_config_is_logged_and_unknown_keyword_raises_type_error(caplog: 
 
 
 def test_plugin_is_created_with_the_configs_if_it_accepts_them() -> None:
-    config = ProducerConfig({**BROKERS, "serializer.class": f"{__name__}.Own", "partitioner.class": Own, "my": 5})
+    config = ProducerConfig({**BROKERS, "serializer.class": f"{__name__}.Plugin", "partitioner.class": Plugin, "my": 5})
     assert config.create("serializer.class").props["my"] == 5
     assert config.create("partitioner.class").partition("k", 3) == 0
-    ready = Own({})
-    assert ProducerConfig({**BROKERS, "serializer.class": ready}).create("serializer.class") is ready
+    plugin = Plugin({})
+    assert ProducerConfig({**BROKERS, "serializer.class": plugin}).create("serializer.class") is plugin
     scala = ProducerConfig(
         {**BROKERS, "serializer.class": "kafka.serializer.StringEncoder", "serializer.encoding": "utf-16-be"}
     )

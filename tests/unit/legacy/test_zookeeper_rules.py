@@ -1,4 +1,4 @@
-"""Pure rules of the 0.8 consumer: ids, registrations, filters, assignment, configs."""
+"""Rules of the 0.8 consumer without I/O: ids, registrations, topic filters, assignment and configs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount, cons
 REQUIRED = {"group.id": "g", "zookeeper.connect": "z:2181"}
 
 
-def divided(
-    partitions: int, members: dict[str, int], rule: str = "range", topics: tuple[str, ...] = ("t",)
+def assign(
+    partitions: int, members: dict[str, int], strategy: str = "range", topics: tuple[str, ...] = ("t",)
 ) -> dict[str, list[int]]:
-    """Partitions by thread, as every member for itself finds it."""
+    """Return the partitions by thread; every member computes its own part."""
     threads = sorted((ConsumerThreadId(m, n) for m, count in members.items() for n in range(count)), key=str)
     actual: dict[str, list[int]] = {str(thread): [] for thread in threads}
     for member in members:
         context = AssignmentContext(
             member, dict.fromkeys(topics, threads), {t: list(range(partitions)) for t in topics}
         )
-        for tp, thread in (by_range if rule == "range" else round_robin)(context).items():
+        for tp, thread in (by_range if strategy == "range" else round_robin)(context).items():
             assert thread.consumer == member
             actual[str(thread)].append(tp.partition)
     return actual
@@ -35,7 +35,7 @@ def divided(
 @pytest.mark.parametrize(
     ("partitions", "members", "expected"),
     [
-        # the articles' examples
+        # examples from articles about the 0.8 consumer
         (4, {"a": 1, "b": 1, "c": 1}, {"a-0": [0, 1], "b-0": [2], "c-0": [3]}),
         (4, {"a": 2, "b": 2, "c": 2}, {"a-0": [0], "a-1": [1], "b-0": [2], "b-1": [3], "c-0": [], "c-1": []}),
         (4, {"a": 1, "b": 1}, {"a-0": [0, 1], "b-0": [2, 3]}),
@@ -46,28 +46,30 @@ def divided(
 def test_range_assigns_consecutive_partitions_to_sorted_threads(
     partitions: int, members: dict[str, int], expected: dict[str, list[int]]
 ) -> None:
-    assert divided(partitions, members) == expected
+    assert assign(partitions, members) == expected
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 6])
 def test_range_assigns_equal_shares_if_threads_divide_the_partitions(threads: int) -> None:
     size = -(-12 // threads)
-    assert list(divided(12, {"a": threads}).values()) == [list(range(i * size, (i + 1) * size)) for i in range(threads)]
+    assert list(assign(12, {"a": threads}).values()) == [list(range(i * size, (i + 1) * size)) for i in range(threads)]
 
 
 def test_consumer_threads_are_sorted_as_text() -> None:
-    actual = divided(11, {"a": 11})
+    actual = assign(11, {"a": 11})
     assert actual["a-10"] == [2]  # behind a-1
     assert actual["a-2"] == [3]
 
 
-@pytest.mark.parametrize("rule", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("members", [{"a": 1}, {"a": 3, "b": 2}, {"a": 7, "b": 7, "c": 1}])
-def test_every_partition_is_assigned_to_one_thread(rule: str, members: dict[str, int]) -> None:
+def test_every_partition_is_assigned_to_one_thread(strategy: str, members: dict[str, int]) -> None:
     for partitions in range(20):
-        actual = divided(partitions, members, rule)
-        assert sorted(p for taken in actual.values() for p in taken) == list(range(partitions))
-        sizes = [len(taken) for taken in actual.values()]
+        actual = assign(partitions, members, strategy)
+        assert sorted(p for partitions_of_thread in actual.values() for p in partitions_of_thread) == list(
+            range(partitions)
+        )
+        sizes = [len(partitions_of_thread) for partitions_of_thread in actual.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
@@ -142,7 +144,7 @@ def test_consumer_config_has_the_defaults_of_0_8() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     [
         ({"group.id": "a/b"}, "group.id"),
         ({"group.id": ""}, "group.id"),
@@ -150,9 +152,9 @@ def test_consumer_config_has_the_defaults_of_0_8() -> None:
         ({"fetch.wait.max.ms": "40000"}, "socket.timeout.ms"),
     ],
 )
-def test_invalid_value_is_rejected_with_the_config_name(wrong: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        ConsumerConfig({**REQUIRED, **wrong})
+def test_invalid_value_is_rejected_with_the_config_name(invalid: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ConsumerConfig({**REQUIRED, **invalid})
 
 
 def test_string_decoder_uses_serializer_encoding() -> None:
