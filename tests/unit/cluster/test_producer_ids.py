@@ -31,15 +31,15 @@ def test_skip_past_of_concurrent_brokers_reserves_all_ids() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
         brokers = [ProducerIds(tree.session(), broker_id) for broker_id in range(3)]
-        met = [5_000, 70_000, 300]
-        await asyncio.gather(*[broker.skip_past(highest) for broker, highest in zip(brokers, met, strict=True)])
-        assert min(await asyncio.gather(*[broker.next_id() for broker in brokers])) > max(met)
+        highest_ids = [5_000, 70_000, 300]
+        await asyncio.gather(*[broker.skip_past(highest) for broker, highest in zip(brokers, highest_ids, strict=True)])
+        assert min(await asyncio.gather(*[broker.next_id() for broker in brokers])) > max(highest_ids)
 
     asyncio.run(test())
 
 
-class Away(Session):
-    """A session whose ZooKeeper does not answer."""
+class UnreachableSession(Session):
+    """A session whose ZooKeeper does not respond."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         raise MetadataStoreTimeoutError
@@ -48,7 +48,7 @@ class Away(Session):
 def test_next_id_while_the_store_is_unreachable_is_retriable() -> None:
     async def test() -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
-            await ProducerIds(Away(SharedTree()), 0).next_id()
+            await ProducerIds(UnreachableSession(SharedTree()), 0).next_id()
 
     asyncio.run(test())
 
@@ -93,7 +93,7 @@ def test_is_allocated_is_true_only_for_allocated_ids() -> None:
 
 def test_plausible_id_while_the_store_is_unreachable_is_accepted() -> None:
     async def test() -> None:
-        ids = ProducerIds(Away(SharedTree()), 0)
+        ids = ProducerIds(UnreachableSession(SharedTree()), 0)
         assert await ids.is_allocated(1)
         assert not await ids.is_allocated(2**40)
 

@@ -458,9 +458,9 @@ def modes(directory: Path) -> dict[str, int]:
 def test_store_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     async def check(store: SqliteMetadataStore) -> None:
         await store.multi([Create("/secret", b"ssl.keystore.password")])
-        found_modes = modes(tmp_path)
-        assert found_modes.keys() == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"}
-        assert set(found_modes.values()) == {0o600}
+        file_modes = modes(tmp_path)
+        assert file_modes.keys() == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"}
+        assert set(file_modes.values()) == {0o600}
 
     before = os.umask(0)
     try:

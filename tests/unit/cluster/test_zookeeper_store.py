@@ -1,4 +1,4 @@
-"""Calls of the ZooKeeper store without a ZooKeeper: results come from threads of kazoo, cancellations from the loop."""
+"""The ZooKeeper store without ZooKeeper: results arrive from threads of kazoo, cancellations from the event loop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class PendingResult:
     """kazoo's IAsyncResult, as far as the store uses it."""
 
     def __init__(self) -> None:
-        self.arrive: Callable[[Any], None] = lambda _: None
+        self.complete: Callable[[Any], None] = lambda _: None
 
     def rawlink(self, callback: Callable[[Any], None]) -> None:
-        self.arrive = callback
+        self.complete = callback
 
 
 def test_cancellation_at_the_moment_of_the_result_is_not_lost() -> None:
@@ -33,7 +33,7 @@ def test_cancellation_at_the_moment_of_the_result_is_not_lost() -> None:
         pending = PendingResult()
         call = asyncio.ensure_future(store._call(lambda: pending))
         await asyncio.sleep(0)
-        pending.arrive(SimpleNamespace(exception=None, value=b"znode"))
+        pending.complete(SimpleNamespace(exception=None, value=b"znode"))
         store._loop.call_soon(call.cancel)  # after the result is set, before the call is resumed with it
         await asyncio.wait([call], timeout=10)
         assert call.cancelled()
