@@ -1,4 +1,4 @@
-"""Failed log directories: which of them the broker survives."""
+"""Failed log directories: which failures stop the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.config.topic import LogConfig
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
 
-FULL = OSError(errno.ENOSPC, "no space is left on the device")
+DISK_FULL = OSError(errno.ENOSPC, "no space is left on the device")
 
 
 def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
@@ -31,7 +31,7 @@ def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
     )
     steps = []
     for directory in dirs:
-        partitions.fail_directory(directory, FULL)
+        partitions.fail_directory(directory, DISK_FULL)
         steps.append(list(reasons))
         directory.close()
     return steps
