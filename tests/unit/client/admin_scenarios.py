@@ -1,6 +1,6 @@
-"""Scenarios of the admin client, for our broker (unit) and Apache Kafka (interop).
+"""Scenarios of the admin client, with Ottla (unit tests) and Apache Kafka (interop).
 
-A scenario gets the client, a unique name, and the kind of cluster: "ottla", "ottla with rules", "3.9" or "4.3".
+A scenario gets the client, a unique name, and the kind of cluster: "ottla", "ottla with ACLs", "3.9" or "4.3".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Scenario = Callable[[KafkaAdminClient, str, str], None]
 SCENARIOS: list[Scenario] = []
 
 OTTLA = "ottla"
-RESTRICTED = "ottla with rules"
+RESTRICTED = "ottla with ACLs"
 
 
 def scenario(test: Scenario) -> Scenario:
@@ -74,17 +74,17 @@ def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
         result = condition()
         if result:
             return result
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
 
 
-def made(admin: KafkaAdminClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+def create_topic(admin: KafkaAdminClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
     admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs or {})], wait_for_metadata=True)
     return name
 
 
-def filled(admin: KafkaAdminClient, name: str, count: int = 5) -> TopicPartition:
-    made(admin, name)
+def create_topic_with_records(admin: KafkaAdminClient, name: str, count: int = 5) -> TopicPartition:
+    create_topic(admin, name)
     with KafkaProducer(bootstrap_servers=address(admin)) as producer:
         for number in range(count):
             producer.send(name, b"%d" % number, timestamp_ms=1_700_000_000_000 + 1000 * number).get(30)
@@ -100,7 +100,7 @@ def address(admin: KafkaAdminClient) -> str:
 
 
 @scenario
-def topics_are_made_listed_described_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def topics_are_created_listed_described_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
     created = admin.create_topics([NewTopic(name, 3, 1, topic_configs={"retention.ms": "60000"})])
     assert created[name].num_partitions == 3
     assert created[name].replication_factor == 1
@@ -126,7 +126,7 @@ def topics_are_made_listed_described_and_removed(admin: KafkaAdminClient, name: 
 
 
 @scenario
-def topics_are_named_in_several_ways(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def topics_are_created_from_names_mappings_and_assignments(admin: KafkaAdminClient, name: str, kind: str) -> None:
     admin.create_topics([f"{name}-a"])
     admin.create_topics({f"{name}-b": {"num_partitions": 2, "configs": {"cleanup.policy": "compact"}}})
     node = admin.describe_cluster().nodes[0].id
@@ -139,8 +139,8 @@ def topics_are_named_in_several_ways(admin: KafkaAdminClient, name: str, kind: s
 
 
 @scenario
-def one_failure_does_not_hold_up_the_others(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, f"{name}-old")
+def failed_topic_does_not_affect_the_others(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    create_topic(admin, f"{name}-old")
     failed: dict[Any, errors.KafkaError] = {}
     expected = [NewTopic(f"{name}-old", 1, 1), NewTopic(f"{name}-new", 1, 1), NewTopic(f"{name}-wide", 1, 99)]
     created = admin.create_topics(expected, errors=failed)
@@ -154,10 +154,10 @@ def one_failure_does_not_hold_up_the_others(admin: KafkaAdminClient, name: str, 
 
 
 @scenario
-def changes_can_be_tried_without_effect(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def validate_only_changes_nothing(admin: KafkaAdminClient, name: str, kind: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)
     assert name not in admin.list_topics()
-    made(admin, name)
+    create_topic(admin, name)
     admin.create_partitions({name: 3}, validate_only=True)
     resource = ConfigResource(ConfigResourceType.TOPIC, name, {"retention.ms": "5"})
     admin.alter_configs([resource], validate_only=True)
@@ -168,8 +168,8 @@ def changes_can_be_tried_without_effect(admin: KafkaAdminClient, name: str, kind
 
 
 @scenario
-def topics_get_more_partitions(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name)
+def partitions_are_created(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    create_topic(admin, name)
     node = admin.describe_cluster().nodes[0].id
     admin.create_partitions({name: 2})
     admin.create_partitions({name: NewPartitions(3, [[node]])})
@@ -183,7 +183,7 @@ def topics_get_more_partitions(admin: KafkaAdminClient, name: str, kind: str) ->
 
 @scenario
 def topics_are_described_page_by_page(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, 5)
+    create_topic(admin, name, 5)
     page = admin.describe_topic_partitions([name], response_partition_limit=3)
     numbers = [p.partition for p in page.topics[0].partitions]
     assert page.next_cursor is not None
@@ -194,7 +194,7 @@ def topics_are_described_page_by_page(admin: KafkaAdminClient, name: str, kind: 
 
 @scenario
 def records_are_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+    tp = create_topic_with_records(admin, name)
     assert admin.delete_records({tp: 2}) == {tp: 2}
     assert admin.delete_records({tp: RecordsToDelete.before(3)}) == {tp: 3}
     assert admin.list_offsets({tp: OffsetSpec.earliest()})[tp].offset == 3
@@ -209,8 +209,8 @@ def records_are_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def offsets_are_found_by_moment(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+def offsets_are_listed_by_spec(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = create_topic_with_records(admin, name)
     for spec, offset in (
         (OffsetSpec.earliest(), 0),
         (OffsetSpec.latest(), 5),
@@ -230,7 +230,7 @@ def offsets_are_found_by_moment(admin: KafkaAdminClient, name: str, kind: str) -
 
 @scenario
 def leaders_are_elected(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, 2)
+    create_topic(admin, name, 2)
     tp = TopicPartition(name, 0)
     assert admin.elect_leaders(ElectionType.PREFERRED, [tp]) == set()
     assert admin.elect_leaders(0, {name: [0, 1]}) == set()
@@ -240,8 +240,8 @@ def leaders_are_elected(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def partitions_move(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name)
+def partitions_are_reassigned(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    create_topic(admin, name)
     tp = TopicPartition(name, 0)
     node = admin.describe_cluster().nodes[0].id
     admin.alter_partition_reassignments({tp: NewPartitionReassignment([node])})
@@ -253,16 +253,16 @@ def partitions_move(admin: KafkaAdminClient, name: str, kind: str) -> None:
         admin.alter_partition_reassignments({tp: [12345]})
 
 
-# Options
+# Configs
 
 
 @scenario
-def options_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, configs={"retention.ms": "60000"})
+def configs_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    create_topic(admin, name, configs={"retention.ms": "60000"})
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
 
-    def value(option: str) -> str | None:
-        return admin.describe_configs([resource])[resource][option].value
+    def value(config: str) -> str | None:
+        return admin.describe_configs([resource])[resource][config].value
 
     admin.alter_configs([resource._replace(configs={"retention.ms": "5000", "segment.ms": "7000"})])
     until(lambda: value("retention.ms") == "5000")
@@ -280,17 +280,17 @@ def options_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, 
     with pytest.raises(errors.InvalidConfigError):
         admin.alter_configs([resource._replace(configs={"segment.ms": "-5"})])
     # Long before default.api.timeout.ms, which is a minute.
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         admin.describe_configs([ConfigResource("topic", f"{name}-no")])
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         admin.alter_configs([ConfigResource("topic", f"{name}-no", {"retention.ms": "1"})])
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - start < 30
 
 
 @scenario
 def configs_have_synonyms_and_documentation(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, configs={"retention.ms": "60000"})
+    create_topic(admin, name, configs={"retention.ms": "60000"})
     expected = ConfigResource(ConfigResourceType.TOPIC, name, ["retention.ms"])
     (entries,) = admin.describe_configs([expected], include_synonyms=True, include_documentation=True).values()
     entry = entries["retention.ms"]
@@ -309,28 +309,29 @@ def configs_have_synonyms_and_documentation(admin: KafkaAdminClient, name: str, 
 
 
 @scenario
-def options_of_brokers_are_asked_of_each(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def broker_configs_are_altered_and_described(admin: KafkaAdminClient, name: str, kind: str) -> None:
     node = admin.describe_cluster().nodes[0].id
     own = ConfigResource(ConfigResourceType.BROKER, str(node))
-    every = ConfigResource(ConfigResourceType.BROKER, "")
+    cluster_default = ConfigResource(ConfigResourceType.BROKER, "")
     loggers = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node))
-    admin.alter_configs([every._replace(configs={"log.cleaner.threads": "2"})])
+    admin.alter_configs([cluster_default._replace(configs={"log.cleaner.threads": "2"})])
     until(lambda: admin.describe_configs([own])[own]["log.cleaner.threads"].value == "2")
-    admin.reset_configs([every._replace(configs=["log.cleaner.threads"])])
-    expected = {own, every, loggers} if kind != "3.9" else {own, every}  # our jars of 3.9 come without log4j
+    admin.reset_configs([cluster_default._replace(configs=["log.cleaner.threads"])])
+    # The jars of 3.9 in the tests have no log4j.
+    expected = {own, cluster_default, loggers} if kind != "3.9" else {own, cluster_default}
     result = admin.describe_configs(expected)
     assert set(result) == expected
     assert result[own]["log.dirs" if "log.dirs" in result[own] else "log.dir"].read_only
 
 
 @scenario
-def resources_with_options_are_listed(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def config_resources_are_listed(admin: KafkaAdminClient, name: str, kind: str) -> None:
     metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, name)
     admin.alter_configs([metrics._replace(configs={"metrics": "org.apache.kafka.", "interval.ms": "1000"})])
     until(lambda: name in admin.list_client_metrics_resources())
     assert metrics in admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])
     if kind != "3.9":
-        made(admin, name)
+        create_topic(admin, name)
         until(lambda: ConfigResource(ConfigResourceType.TOPIC, name) in admin.list_config_resources(["topic"]))
         assert ConfigResource(ConfigResourceType.TOPIC, name) in admin.list_config_resources()
     else:
@@ -344,7 +345,7 @@ def resources_with_options_are_listed(admin: KafkaAdminClient, name: str, kind: 
 
 @scenario
 def groups_are_described_and_their_members_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, 2)
+    create_topic(admin, name, 2)
     with KafkaConsumer(
         name, bootstrap_servers=address(admin), group_id=name, group_instance_id="static", client_id="reader"
     ) as consumer:
@@ -371,10 +372,10 @@ def groups_are_described_and_their_members_removed(admin: KafkaAdminClient, name
 
 
 @scenario
-def groups_of_the_new_protocol(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def consumer_protocol_groups_are_described(admin: KafkaAdminClient, name: str, kind: str) -> None:
     if kind == "3.9":
-        return  # there it is switched off
-    made(admin, name, 2)
+        return  # disabled by default in 3.9
+    create_topic(admin, name, 2)
     with KafkaConsumer(name, bootstrap_servers=address(admin), group_id=name, group_protocol="consumer") as consumer:
         until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment())
         described = until(lambda: (g := admin.describe_consumer_groups([name])[name]).state == "Stable" and g)
@@ -391,7 +392,7 @@ def groups_of_the_new_protocol(admin: KafkaAdminClient, name: str, kind: str) ->
 
 @scenario
 def group_offsets_are_set_listed_reset_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+    tp = create_topic_with_records(admin, name)
     until(lambda: not _fails(lambda: admin.alter_consumer_group_offsets(name, {tp: OffsetAndMetadata(3, "note")})))
     result = admin.list_consumer_group_offsets(name)[tp]
     assert (result.offset, result.metadata) == (3, "note")
@@ -418,7 +419,7 @@ def group_offsets_are_set_listed_reset_and_deleted(admin: KafkaAdminClient, name
 
 
 def _fails(call: Callable[[], object]) -> bool:
-    """Whether a call fails. A coordinator may not be available yet at the start of a cluster."""
+    """Return whether a call times out: when a cluster has just started, the coordinator may not be available yet."""
     try:
         call()
     except errors.KafkaTimeoutError:
@@ -427,8 +428,8 @@ def _fails(call: Callable[[], object]) -> bool:
 
 
 @scenario
-def share_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+def share_groups_are_described_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = create_topic_with_records(admin, name)
     if kind == "3.9":
         with pytest.raises(errors.UnsupportedVersionError):
             admin.alter_share_group_offsets(name, {tp: 2})
@@ -446,8 +447,8 @@ def share_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def streams_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+def streams_groups_are_described_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = create_topic_with_records(admin, name)
     if kind == "3.9":
         with pytest.raises(errors.UnsupportedVersionError):
             admin.describe_streams_groups([name])
@@ -478,7 +479,7 @@ def streams_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 @scenario
 def transactions_are_described_and_fenced(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name, 1)
+    tp = create_topic_with_records(admin, name, 1)
     with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -506,8 +507,8 @@ def transactions_are_described_and_fenced(admin: KafkaAdminClient, name: str, ki
 
 
 @scenario
-def a_transaction_that_hangs_is_aborted(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name, 1)
+def hanging_transaction_is_aborted(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = create_topic_with_records(admin, name, 1)
     with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as earlier:
         earlier.init_transactions()
     with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as producer:
@@ -524,7 +525,7 @@ def a_transaction_that_hangs_is_aborted(admin: KafkaAdminClient, name: str, kind
         admin.force_terminate_transaction(name)
 
 
-# Users and rules
+# Users and ACLs
 
 
 @scenario
@@ -554,9 +555,9 @@ def quotas_are_set_described_and_removed(admin: KafkaAdminClient, name: str, kin
 
 
 @scenario
-def scram_credentials(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def scram_credentials_are_set_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
     sha_256, sha_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-    # One at a time: Apache Kafka takes no two changes of one user in one request.
+    # One at a time: Apache Kafka rejects two changes of one user in one request.
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_256, "secret")])
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_512, b"x", 8192)])
     result = until(lambda: len(f := admin.describe_user_scram_credentials([name])[name]) == 2 and f)
@@ -586,8 +587,8 @@ def acls_are_created_listed_and_deleted(admin: KafkaAdminClient, name: str, kind
     prefixed = ResourcePattern(ResourceType.GROUP, name, ACLResourcePatternType.PREFIXED)
     deny = ACL(f"User:{name}", "127.0.0.1", ACLOperation.ALL, ACLPermissionType.DENY, prefixed)
     assert admin.create_acls([read, deny]) == [read, deny]
-    mine = ACLFilter(principal=f"User:{name}")
-    until(lambda: set(admin.describe_acls(mine)) == {read, deny})
+    own_acls = ACLFilter(principal=f"User:{name}")
+    until(lambda: set(admin.describe_acls(own_acls)) == {read, deny})
     assert {read, deny} <= set(admin.describe_acls())
     matching = ACLFilter(
         resource_pattern=ResourcePatternFilter(ResourceType.GROUP, f"{name}x", ACLResourcePatternType.MATCH)
@@ -595,21 +596,21 @@ def acls_are_created_listed_and_deleted(admin: KafkaAdminClient, name: str, kind
     assert admin.describe_acls(matching) == [deny]
     with pytest.raises(ValueError, match="one operation"):
         admin.create_acls([read._replace(operation=ACLOperation.ANY)])
-    removed = admin.delete_acls([mine, ACLFilter(principal="User:missing")])
+    removed = admin.delete_acls([own_acls, ACLFilter(principal="User:missing")])
     assert [set(result) for result in removed.values()] == [{read, deny}, set()]
-    until(lambda: admin.describe_acls(mine) == [])
+    until(lambda: admin.describe_acls(own_acls) == [])
 
 
 @scenario
-def delegation_tokens_want_a_login(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    refusals = (errors.DelegationTokenRequestNotAllowedError, errors.DelegationTokenAuthDisabledError)
+def delegation_tokens_require_authentication(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    expected_errors = (errors.DelegationTokenRequestNotAllowedError, errors.DelegationTokenAuthDisabledError)
     for call in (
         lambda: admin.create_delegation_token(["User:a"], 1000, owner="User:b"),
         lambda: admin.renew_delegation_token(b"hmac"),
         lambda: admin.expire_delegation_token(b"hmac"),
         lambda: admin.describe_delegation_token(["User:a"]),
     ):
-        with pytest.raises(refusals):
+        with pytest.raises(expected_errors):
             call()
     with pytest.raises(ValueError, match="User:name"):
         admin.create_delegation_token(["a"])
@@ -636,7 +637,7 @@ def records_of_replicas_are_fetched(admin: KafkaAdminClient, name: str, kind: st
 
 
 @scenario
-def the_cluster_is_described(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def cluster_is_described(admin: KafkaAdminClient, name: str, kind: str) -> None:
     cluster = admin.describe_cluster(include_authorized_operations=True)
     assert cluster.cluster_id
     assert cluster.controller is not None
@@ -649,7 +650,7 @@ def the_cluster_is_described(admin: KafkaAdminClient, name: str, kind: str) -> N
 
 
 @scenario
-def features(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def features_are_described_and_updated(admin: KafkaAdminClient, name: str, kind: str) -> None:
     node = admin.describe_cluster().nodes[0].id
     output = admin.describe_features()
     assert output.supported
@@ -665,8 +666,8 @@ def features(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def data_directories(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    tp = filled(admin, name)
+def log_dirs_are_described_and_altered(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = create_topic_with_records(admin, name)
     node = admin.describe_cluster().nodes[0].id
     every = admin.describe_log_dirs()
     ((path, described),) = every[node].items()
@@ -677,8 +678,8 @@ def data_directories(admin: KafkaAdminClient, name: str, kind: str) -> None:
     ((_, only),) = admin.describe_log_dirs([tp], [node])[node].items()
     assert list(only.replicas) == [tp]
     replica = TopicPartitionReplica(name, 0, node)
-    place = admin.describe_replica_log_dirs([replica])[replica]
-    assert (place.current_log_dir, place.future_log_dir) == (path, None)
+    replica_info = admin.describe_replica_log_dirs([replica])[replica]
+    assert (replica_info.current_log_dir, replica_info.future_log_dir) == (path, None)
     admin.alter_replica_log_dirs({replica: path})
     with pytest.raises(errors.LogDirNotFoundError):
         admin.alter_replica_log_dirs({replica: "/no/such/directory"})
@@ -688,7 +689,7 @@ def data_directories(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def the_metadata_quorum(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def metadata_quorum_is_described(admin: KafkaAdminClient, name: str, kind: str) -> None:
     if kind == OTTLA:
         for call in (
             admin.describe_metadata_quorum,

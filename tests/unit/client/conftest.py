@@ -20,8 +20,8 @@ def descriptors() -> int:
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """Threads and descriptors are as many after the test as before."""
+def no_leaks() -> Iterator[None]:
+    """Assert that a test leaves no threads and descriptors."""
     threads, files = set(threading.enumerate()), descriptors()
     yield
     assert set(threading.enumerate()) <= threads

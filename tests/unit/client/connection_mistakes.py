@@ -1,4 +1,4 @@
-"""Mistakes of the connection kind: servers and client configs that do not fit each other."""
+"""Connection mistakes: servers and client configs that do not match."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def broker(configs: dict[str, Any]) -> Server:
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[str]:
+def closed_port() -> Iterator[str]:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{sock.getsockname()[1]}"
@@ -86,15 +86,15 @@ def refusing() -> Iterator[str]:
 
 @contextlib.contextmanager
 def unknown_name() -> Iterator[str]:
-    """A name that the resolver does not know; the machine's own may take longer than the client waits."""
+    """A name that is not resolved; the machine's own resolver may take longer than the client waits."""
     look_up = socket.getaddrinfo
 
-    def answer(host: Any, *args: Any, **options: Any) -> Any:
+    def resolve(host: Any, *args: Any, **options: Any) -> Any:
         if host in ("broker.invalid", b"broker.invalid"):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return look_up(host, *args, **options)
 
-    with mock.patch("socket.getaddrinfo", answer):
+    with mock.patch("socket.getaddrinfo", resolve):
         yield "broker.invalid:9092"
 
 
@@ -144,12 +144,12 @@ class _Ssh(socketserver.BaseRequestHandler):
 
 
 def silent() -> contextlib.AbstractContextManager[str]:
-    """A server that accepts connections and never answers."""
+    """A server that accepts connections and never responds."""
     return _serving(_Silent)
 
 
 MISTAKES: dict[str, Mistake] = {
-    "nothing listens on the port": Mistake(refusing, {}, True),
+    "nothing listens on the port": Mistake(closed_port, {}, True),
     "the host name does not exist": Mistake(unknown_name, {}, True),
     "a firewall drops the packets": Mistake(dropping, {}, True),
     "the server closes connections at once": Mistake(lambda: _serving(_Closing), {}, True),

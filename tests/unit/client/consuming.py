@@ -1,4 +1,4 @@
-"""Consumers of a scripted broker: what they are made with, what they read, and how tests wait for it."""
+"""Consumers of a scripted broker: how tests create them, read records and wait for a condition."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def fill(broker: ScriptedBroker, count: int, topic: str = "t", partition: int = 
 
 
 def read(c: KafkaConsumer, count: int, timeout: float = 10) -> list[Any]:
-    """Records, by polling until there are `count`."""
+    """Poll until there are `count` records, and return them."""
     result: list[Any] = []
     end = time.monotonic() + timeout
     while len(result) < count:
-        assert time.monotonic() < end, f"{len(result)} of {count} records came"
+        assert time.monotonic() < end, f"{len(result)} of {count} records arrived"
         for rows in c.poll(timeout_ms=200).values():
             result += rows
     return result
@@ -46,7 +46,7 @@ def read(c: KafkaConsumer, count: int, timeout: float = 10) -> list[Any]:
 def poll_until(c: KafkaConsumer, condition: Callable[[], bool], timeout: float = 10) -> None:
     end = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition was not met in time"
         c.poll(timeout_ms=20)
 
 
@@ -54,15 +54,15 @@ class Listener(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int], bool]] = []
 
-    def note(self, what: str, partitions: set[TopicPartition]) -> None:
-        here = threading.current_thread() is threading.main_thread()
-        self.calls.append((what, sorted(tp.partition for tp in partitions), here))
+    def record(self, kind: str, partitions: set[TopicPartition]) -> None:
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        self.calls.append((kind, sorted(tp.partition for tp in partitions), on_main_thread))
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self.note("assigned", assigned)
+        self.record("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        self.note("revoked", revoked)
+        self.record("revoked", revoked)
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
-        self.note("lost", lost)
+        self.record("lost", lost)

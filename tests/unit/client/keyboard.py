@@ -14,9 +14,9 @@ import pytest
 
 @contextlib.contextmanager
 def ctrl_c(when: Callable[[], bool] = lambda: True, pause: float = 0.05, within: float = 1.0) -> Iterator[None]:
-    """Ctrl+C comes `pause` seconds after `when` has become true, and ends the block `within` seconds.
+    """Send SIGINT `pause` seconds after `when` becomes true; the block must end `within` seconds.
 
-    A block that ends before gets none: a late signal would kill the test process.
+    A block that ends earlier gets no signal: a late one would kill the test process.
     """
     over = threading.Event()
     pressed: list[float] = []
@@ -29,12 +29,12 @@ def ctrl_c(when: Callable[[], bool] = lambda: True, pause: float = 0.05, within:
             pressed.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
 
-    user = threading.Thread(target=press)
+    presser = threading.Thread(target=press)
     with pytest.raises(KeyboardInterrupt):
-        user.start()
+        presser.start()
         try:
             yield
         finally:
             over.set()
-            user.join()  # within the block that expects the signal, should it come just now
+            presser.join()  # inside the block that expects the signal, in case it arrives only now
     assert time.monotonic() - pressed[0] < within

@@ -1,4 +1,4 @@
-"""Which options of the clients have a test: what the marker `@pytest.mark.option("linger.ms", …)` stands at.
+"""The tests of each client option, marked with `@pytest.mark.option("linger.ms", …)`.
 
     assert not set(ProducerConfig.options) - set(marked("test_producer*.py"))
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def marked(*patterns: str) -> dict[str, list[str]]:
-    """The tests of each option, by file and name, in the files of this folder that match one of `patterns`."""
+    """Return the tests of each option, by file and name, in the files of this folder that match one of `patterns`."""
     result: dict[str, list[str]] = {}
     for path in sorted({path for pattern in patterns for path in HERE.glob(pattern)}):
         for test, option in _marks(ast.parse(path.read_text())):

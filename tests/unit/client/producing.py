@@ -20,5 +20,5 @@ def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
 
 
 def failure(code: int, topic: str = "t", index: int = 0) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
+    response = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[response])])

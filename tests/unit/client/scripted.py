@@ -1,4 +1,4 @@
-"""A broker for the tests of clients: in memory, on localhost; a test can intercept every request.
+"""A broker for tests of clients, in memory and on localhost; a test can intercept every request.
 
     with ScriptedBroker() as broker:
         broker.add_topic("t", 1)
@@ -61,15 +61,15 @@ class ScriptedBroker:
         self.max_versions = max_versions or {}
         self.topics: dict[str, list[list[bytes]]] = {}
         self.topic_ids: dict[str, UUID] = {}
-        """Of topics that have one; the others are fetched by name."""
+        """By topic, for topics that have one; the others are fetched by name."""
         self.leader_epoch = 0
         self.requests: list[Request[Any]] = []
         self.headers: list[RequestHeader] = []
         self.committed: dict[tuple[str, int], tuple[int, str]] = {}
         self.generation = 0
         self.connections = 0
-        self.answer_version: int | None = None
-        """The version of the next answer only, when it is not the request's."""
+        self.response_version: int | None = None
+        """The version of the next response, if it differs from that of the request."""
         self._sequences: dict[tuple[str, int, int, int], int] = {}
         self._written: dict[tuple[Any, ...], int] = {}
         self._producer_id = 999
@@ -117,7 +117,7 @@ class ScriptedBroker:
             self._written.clear()
 
     def put(self, topic: str, partition: int, batch: bytes | memoryview) -> None:
-        """A finished batch at the end of a partition."""
+        """Append a finished batch to a partition."""
         with self._changed:
             log = self.topics[topic][partition]
             data = bytearray(batch)
@@ -133,15 +133,15 @@ class ScriptedBroker:
         """Let `handler(request)` respond to the next `times` requests; if it returns None, the broker responds."""
         self._scripts[request.NAME].append([handler, times])
 
-    def asked(self, request: type[Any]) -> list[Any]:
-        """The requests of one kind so far."""
+    def requests_of(self, request: type[Any]) -> list[Any]:
+        """Return the requests of one type so far."""
         with self._lock:
             return [r for r in self.requests if type(r) is request]
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = 10) -> None:
         """Wait until a condition is true."""
         with self._changed:
-            assert self._changed.wait_for(condition, timeout), "it did not happen"
+            assert self._changed.wait_for(condition, timeout), "the condition was not met in time"
 
     # Connections
 
@@ -181,24 +181,24 @@ class ScriptedBroker:
         with self._changed:
             self.requests.append(request)
             self.headers.append(header)
-            answer = self._answer(request, header)
+            response = self._respond(request, header)
             self._changed.notify_all()
-        if answer is DROP:
+        if response is DROP:
             return False
-        if answer is SILENCE and getattr(request, "acks", None) != 0:
+        if response is SILENCE and getattr(request, "acks", None) != 0:
             self._silent.add(sock)  # responses come in the order of requests, so none can follow
-        if answer is SILENCE or sock in self._silent:
+        if response is SILENCE or sock in self._silent:
             return True
-        version = header.api_version if self.answer_version is None else self.answer_version
-        self.answer_version = None
-        chunks: Any = response_frame(answer, version, header.correlation_id)
+        version = header.api_version if self.response_version is None else self.response_version
+        self.response_version = None
+        chunks: Any = response_frame(response, version, header.correlation_id)
         try:
             sock.sendall(b"".join(chunks))
         except OSError:
             return False
         return True
 
-    def _answer(self, request: Any, header: RequestHeader) -> Any:
+    def _respond(self, request: Any, header: RequestHeader) -> Any:
         scripts = self._scripts[request.NAME]
         while scripts:
             handler, times = scripts[0]
@@ -214,7 +214,7 @@ class ScriptedBroker:
             return method(request)
         return SILENCE if getattr(request, "acks", None) == 0 else method(request)
 
-    # What a broker does
+    # Responses of a broker
 
     def _api_versions(self, request: Any) -> Response:
         keys = [
@@ -265,32 +265,32 @@ class ScriptedBroker:
     def _produce(self, request: produce.ProduceRequest) -> Response:
         topics = []
         for topic in request.topic_data:
-            answers = []
+            responses = []
             for p in topic.partition_data:
                 assert p.records is not None
                 offset = self.end(topic.name, p.index)
-                existing = self._written.get(self._numbers(topic.name, p.index, p.records))
+                existing = self._written.get(self._batch_identity(topic.name, p.index, p.records))
                 if existing is not None:
-                    answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=existing))
+                    responses.append(produce.PartitionProduceResponse(index=p.index, base_offset=existing))
                     continue
                 if self._out_of_order(topic.name, p.index, p.records):
-                    answers.append(produce.PartitionProduceResponse(index=p.index, error_code=45, base_offset=-1))
+                    responses.append(produce.PartitionProduceResponse(index=p.index, error_code=45, base_offset=-1))
                     continue
-                self._written[self._numbers(topic.name, p.index, p.records)] = offset
+                self._written[self._batch_identity(topic.name, p.index, p.records)] = offset
                 for _, start, end in split(p.records):
                     self.put(topic.name, p.index, p.records[start:end])
-                answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=offset))
-            topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=answers))
+                responses.append(produce.PartitionProduceResponse(index=p.index, base_offset=offset))
+            topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=responses))
         return produce.ProduceResponse(responses=topics)
 
-    def _numbers(self, topic: str, partition: int, data: memoryview) -> tuple[Any, ...]:
+    def _batch_identity(self, topic: str, partition: int, data: memoryview) -> tuple[Any, ...]:
         """Return producer id, epoch and sequence, which identify a duplicate batch."""
         header = read_header(data)
-        by = (header.producer_id, header.producer_epoch, header.base_sequence, header.count)
-        return (topic, partition, *by) if header.producer_id >= 0 else (object(),)
+        identity = (header.producer_id, header.producer_epoch, header.base_sequence, header.count)
+        return (topic, partition, *identity) if header.producer_id >= 0 else (object(),)
 
     def _out_of_order(self, topic: str, partition: int, data: memoryview) -> bool:
-        """Whether the batch's sequence number leaves a gap."""
+        """Return whether the sequence of the batch leaves a gap."""
         header = read_header(data)
         if header.producer_id < 0:
             return False
@@ -305,7 +305,7 @@ class ScriptedBroker:
             topics = []
             for topic in request.topics:
                 name = topic.topic or next((n for n, i in self.topic_ids.items() if i == topic.topic_id), "")
-                parts = [self._fetched(name, p) for p in topic.partitions]
+                parts = [self._fetch_partition(name, p) for p in topic.partitions]
                 topics.append(
                     fetch.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
                 )
@@ -318,7 +318,7 @@ class ScriptedBroker:
         self._changed.wait_for(ready, request.max_wait_ms / 1000)
         return fetch.FetchResponse(responses=result())
 
-    def _fetched(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
+    def _fetch_partition(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
         if topic not in self.topics:
             return fetch.PartitionData(partition_index=p.partition, error_code=100, high_watermark=-1)
         log = self.topics[topic][p.partition]
@@ -334,14 +334,14 @@ class ScriptedBroker:
         )
 
     def _consumer_group_heartbeat(self, request: Any) -> Response:
-        """A member that gets nothing to read."""
+        """Respond to a member that gets no partitions."""
         epoch = max(request.member_epoch, 1) if request.member_epoch >= 0 else request.member_epoch
         return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=20
         )
 
     def _offset_for_leader_epoch(self, request: Any) -> Response:
-        """All that is here belongs to the epochs of its batches; an epoch ends where a later one begins."""
+        """Return the end of an epoch: the offset at which the first batch of a later epoch begins."""
         topics = []
         for topic in request.topics:
             parts = []
@@ -391,7 +391,7 @@ class ScriptedBroker:
         return find_coordinator.FindCoordinatorResponse(coordinators=result, node_id=7, host=self.host, port=self.port)
 
     def _join_group(self, request: join_group.JoinGroupRequest) -> Response:
-        """A group of one: each member that joins is its leader."""
+        """Respond as a group with one member, which is its leader."""
         self.generation += 1
         member = join_group.JoinGroupResponseMember(member_id="m", metadata=request.protocols[0].metadata)
         return join_group.JoinGroupResponse(

@@ -1,4 +1,4 @@
-"""A member of a streams group without Kafka Streams, against any broker: it joins, and runs the tasks that it gets."""
+"""A member of a streams group without Kafka Streams: it joins a group and reports its tasks as running."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StreamsThread:
             admin.alter_configs({config: {"streams.initial.rebalance.delay.ms": "0"}})
 
     def __enter__(self) -> StreamsThread:
-        self._until(lambda: self._ask(FindCoordinatorRequest(coordinator_keys=[self.group]), 4).coordinators[0])
+        self._until(lambda: self._send(FindCoordinatorRequest(coordinator_keys=[self.group]), 4).coordinators[0])
         self._until(self._join)
         deadline = time.monotonic() + SECONDS
         while not self.tasks:
@@ -63,7 +63,7 @@ class StreamsThread:
         self.channel.disconnect()
 
     def beat(self) -> m.StreamsGroupHeartbeatResponse:
-        answer = self._ask(
+        response = self._send(
             m.StreamsGroupHeartbeatRequest(
                 group_id=self.group,
                 member_id=self.member_id,
@@ -74,12 +74,12 @@ class StreamsThread:
             ),
             0,
         )
-        assert answer.error_code == 0, answer.error_message
-        return self._apply(answer)
+        assert response.error_code == 0, response.error_message
+        return self._apply(response)
 
     def _join(self) -> m.StreamsGroupHeartbeatResponse:
         return self._apply(
-            self._ask(
+            self._send(
                 m.StreamsGroupHeartbeatRequest(
                     group_id=self.group,
                     member_id=self.member_id,
@@ -94,21 +94,21 @@ class StreamsThread:
             )
         )
 
-    def _apply(self, answer: m.StreamsGroupHeartbeatResponse) -> m.StreamsGroupHeartbeatResponse:
-        if answer.error_code == 0:
-            self.epoch = answer.member_epoch
-        if answer.active_tasks is not None:
-            self.tasks = {t.subtopology_id: t.partitions for t in answer.active_tasks}
-        return answer
+    def _apply(self, response: m.StreamsGroupHeartbeatResponse) -> m.StreamsGroupHeartbeatResponse:
+        if response.error_code == 0:
+            self.epoch = response.member_epoch
+        if response.active_tasks is not None:
+            self.tasks = {t.subtopology_id: t.partitions for t in response.active_tasks}
+        return response
 
-    def _ask(self, request: Any, version: int) -> Any:
+    def _send(self, request: Any, version: int) -> Any:
         self.channel.connect()
         self.channel.send(request, version, 1, "streams-thread")
         return self.channel.receive()
 
-    def _until(self, ask: Any) -> None:
+    def _until(self, send: Any) -> None:
         """Repeat a request until it has no error: the coordinator may not be ready yet."""
         deadline = time.monotonic() + SECONDS
-        while (answer := ask()).error_code:
-            assert time.monotonic() < deadline, answer
+        while (response := send()).error_code:
+            assert time.monotonic() < deadline, response
             time.sleep(0.05)

@@ -1,3 +1,5 @@
+"""The accumulator of the producer: readiness, draining, retries, expiry and splitting of batches."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -63,7 +65,7 @@ class Fixture:
         return self.accumulator.drain(self.cluster, 1, max_bytes, self.clock.now, lambda queue, batch: True)
 
 
-def test_a_batch_waits_for_company_and_then_goes() -> None:
+def test_batch_is_ready_after_linger() -> None:
     f = Fixture()
     f.append(b"v")
     assert not f.is_ready()
@@ -73,7 +75,7 @@ def test_a_batch_waits_for_company_and_then_goes() -> None:
     assert [batch.count for batch in f.drain()] == [1]
 
 
-def test_a_full_batch_goes_at_once_and_wakes_the_sender() -> None:
+def test_full_batch_is_ready_at_once_and_wakes_the_sender() -> None:
     f = Fixture()
     f.append(bytes(600))
     woken = f.woken
@@ -83,11 +85,11 @@ def test_a_full_batch_goes_at_once_and_wakes_the_sender() -> None:
     assert [batch.count for batch in f.drain()] == [1]
 
 
-def test_flushing_closing_and_want_of_memory_send_at_once() -> None:
-    for hurry in ("flushing", "closing"):
+def test_flush_close_and_exhausted_memory_make_batches_ready_at_once() -> None:
+    for flag in ("flushing", "closing"):
         f = Fixture()
         f.append(b"v")
-        setattr(f.accumulator, hurry, True)
+        setattr(f.accumulator, flag, True)
         assert f.is_ready()
     f = Fixture(memory_bytes=1000)
     f.append(b"v")
@@ -96,7 +98,7 @@ def test_flushing_closing_and_want_of_memory_send_at_once() -> None:
     assert f.is_ready()
 
 
-def test_a_partition_without_a_leader_is_reported() -> None:
+def test_partition_without_a_leader_is_reported_as_leaderless() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 5
@@ -104,7 +106,7 @@ def test_a_partition_without_a_leader_is_reported() -> None:
     assert (result.nodes, result.leaderless) == (set(), {"t"})
 
 
-def test_one_batch_of_each_partition_is_drained() -> None:
+def test_drain_returns_one_batch_of_each_partition() -> None:
     f = Fixture(partitions=3)
     for partition in (0, 1, 2):
         f.append(bytes(600), partition)
@@ -112,7 +114,7 @@ def test_one_batch_of_each_partition_is_drained() -> None:
     assert [batch.tp.partition for batch in f.drain()] == [0, 1, 2]
 
 
-def test_no_partition_starves_when_requests_are_small() -> None:
+def test_drain_with_small_requests_starves_no_partition() -> None:
     f = Fixture(partitions=4)
     served: list[int] = []
     for _ in range(8):
@@ -123,14 +125,14 @@ def test_no_partition_starves_when_requests_are_small() -> None:
     assert {served.count(partition) for partition in range(4)} == {4}
 
 
-def test_a_first_batch_larger_than_the_request_goes_all_the_same() -> None:
+def test_drain_returns_a_first_batch_larger_than_the_request() -> None:
     f = Fixture()
     f.append(bytes(5000))
     f.clock.now += 5
     assert len(f.drain(max_bytes=100)) == 1
 
 
-def test_a_muted_partition_is_not_drained() -> None:
+def test_muted_partition_is_not_drained() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 5
@@ -141,7 +143,7 @@ def test_a_muted_partition_is_not_drained() -> None:
     assert f.is_ready()
 
 
-def sent(batch: ProducerBatch, now: float) -> ProducerBatch:
+def mark_sent(batch: ProducerBatch, now: float) -> ProducerBatch:
     batch.finish(transactional=False)
     batch.attempts += 1
     batch.last_attempt = now
@@ -154,14 +156,14 @@ def test_batch_in_backoff_is_not_drained_and_the_delay_doubles() -> None:
     f.clock.now += 5
     for pause in (0.1, 0.2, 0.4):
         (batch,) = f.drain()
-        f.accumulator.put_back(sent(batch, f.clock.now))
+        f.accumulator.put_back(mark_sent(batch, f.clock.now))
         f.clock.now += pause * 0.9
         assert not f.is_ready()
         f.clock.now += pause * 0.11
         assert f.is_ready()
 
 
-def test_batches_that_come_back_stand_in_the_order_of_their_numbers() -> None:
+def test_requeued_batches_are_ordered_by_sequence() -> None:
     f = Fixture()
     batches = []
     for number in range(3):
@@ -169,14 +171,14 @@ def test_batches_that_come_back_stand_in_the_order_of_their_numbers() -> None:
         f.append(bytes(600))
         (batch,) = f.drain()
         batch.base_sequence = number
-        batches.append(sent(batch, f.clock.now))
+        batches.append(mark_sent(batch, f.clock.now))
     for number in (1, 2, 0):
         f.accumulator.put_back(batches[number])
     queue = f.accumulator.topics["t"].queues[0]
     assert [batch.base_sequence for batch in queue.batches][:4] == [0, 1, 2, -1]
 
 
-def test_batches_expire() -> None:
+def test_batch_expires_after_the_delivery_timeout() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 119
@@ -187,7 +189,7 @@ def test_batches_expire() -> None:
     assert f.accumulator.topics["t"].queues[0].open.closed
 
 
-def test_memory_comes_back_with_the_outcome() -> None:
+def test_completed_batches_release_their_memory() -> None:
     f = Fixture()
     f.append(b"v")
     f.append(bytes(5000))
@@ -196,17 +198,17 @@ def test_memory_comes_back_with_the_outcome() -> None:
     f.clock.now += 5
     while batches := f.drain():
         for batch in batches:
-            f.accumulator.retire(sent(batch, f.clock.now))
+            f.accumulator.retire(mark_sent(batch, f.clock.now))
     assert f.accumulator.pool.available == 100_000
     assert list(f.accumulator.pending()) == []
 
 
-def test_a_small_batch_on_its_way_holds_little_memory() -> None:
+def test_small_batch_in_flight_uses_only_memory_of_its_size() -> None:
     f = Fixture()
     future = f.append(b"v")
     f.clock.now += 5
     (batch,) = f.drain()
-    sent(batch, f.clock.now)
+    mark_sent(batch, f.clock.now)
     assert batch.data is not None
     before = bytes(batch.data)
     f.accumulator.shrink(batch)
@@ -219,12 +221,12 @@ def test_a_small_batch_on_its_way_holds_little_memory() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_split_batch_keeps_records_order_and_futures(codec: int) -> None:
+def test_split_batch_keeps_records_order_and_futures(codec: int) -> None:
     f = Fixture(codec=codec)
     futures = [f.append(b"%d" % i) for i in range(5)]
     f.clock.now += 5
     (batch,) = f.drain()
-    parts = f.accumulator.split(sent(batch, f.clock.now))
+    parts = f.accumulator.split(mark_sent(batch, f.clock.now))
     for part in reversed(parts):
         f.accumulator.put_back(part)
     assert [part.count for part in f.accumulator.topics["t"].queues[0].batches] == [3, 2]
@@ -238,20 +240,20 @@ def test_a_split_batch_keeps_records_order_and_futures(codec: int) -> None:
     assert [future.get(0).offset for future in futures] == [50, 51, 52, 53, 54]
 
 
-def test_a_split_batch_fails_only_in_part() -> None:
+def test_failed_part_of_a_split_batch_fails_only_its_records() -> None:
     f = Fixture()
     futures = [f.append(b"%d" % i) for i in range(2)]
     f.clock.now += 5
     (batch,) = f.drain()
-    first, second = f.accumulator.split(sent(batch, f.clock.now))
+    first, second = f.accumulator.split(mark_sent(batch, f.clock.now))
     first.outcome.complete(7, -1)
-    assert not futures[0].done(), "callbacks of all records run when all of it is settled"
+    assert not futures[0].done(), "the futures complete when all parts have completed"
     second.outcome.complete(-1, -1, NetworkError())
     assert futures[0].get(0).offset == 7
     assert isinstance(futures[1].exception(0), NetworkError)
 
 
-def test_abort_empties_everything() -> None:
+def test_abort_removes_all_batches() -> None:
     f = Fixture(partitions=2)
     f.append(b"v", 0)
     f.append(b"v", 1)

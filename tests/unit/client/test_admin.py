@@ -1,4 +1,4 @@
-"""The admin client: every call against our broker; who is asked, how often and for how long, against scripted ones."""
+"""The admin client: every call with an Ottla broker; routing, retries and timeouts with scripted brokers."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def admin() -> Iterator[KafkaAdminClient]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
-def test_against_our_broker(scenario: Scenario, admin: KafkaAdminClient) -> None:
+def test_admin_client_with_ottla_broker(scenario: Scenario, admin: KafkaAdminClient) -> None:
     scenario(admin, f"s-{uuid.uuid4().hex[:8]}", OTTLA)
 
 
-def test_our_broker_keeps_acls() -> None:
+def test_ottla_broker_with_acl_authorizer_stores_acls() -> None:
     with Broker({"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}) as node:
         with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers, retry_backoff_ms=5) as client:
             acls_are_created_listed_and_deleted(client, "s", RESTRICTED)
@@ -70,28 +70,28 @@ def test_our_broker_keeps_acls() -> None:
 # Both APIs
 
 
-def calls(of: type) -> dict[str, Any]:
-    return {name: member for name, member in inspect.getmembers(of, callable) if re.match("[a-z]", name)}
+def methods_of(api: type) -> dict[str, Any]:
+    return {name: member for name, member in inspect.getmembers(api, callable) if re.match("[a-z]", name)}
 
 
-NOT_OF_USERS = set(calls(AdminDriver)) - {"metrics"}
-"""`async with` starts and stops; the rest is how calls are made."""
+INTERNAL_METHODS = set(methods_of(AdminDriver)) - {"metrics"}
+"""Starting and stopping is done by `async with`; the others serve the calls."""
 
 
-def test_both_apis_have_the_same_calls() -> None:
-    blocking, asynchronous = calls(KafkaAdminClient), calls(aio.KafkaAdminClient)
-    assert set(blocking) == set(asynchronous) - NOT_OF_USERS
+def test_both_apis_have_the_same_methods() -> None:
+    blocking, asynchronous = methods_of(KafkaAdminClient), methods_of(aio.KafkaAdminClient)
+    assert set(blocking) == set(asynchronous) - INTERNAL_METHODS
     for name, call in blocking.items():
         assert inspect.signature(call) == inspect.signature(asynchronous[name]), name
         assert call.__doc__ == asynchronous[name].__doc__ or name == "close", name
 
 
-def test_every_call_of_the_core_is_in_the_synchronous_api() -> None:
-    coroutines = {name for name, call in calls(AdminCore).items() if inspect.iscoroutinefunction(call)}
-    assert coroutines - NOT_OF_USERS <= set(calls(KafkaAdminClient))
+def test_every_method_of_the_core_is_in_the_synchronous_api() -> None:
+    coroutines = {name for name, call in methods_of(AdminCore).items() if inspect.iscoroutinefunction(call)}
+    assert coroutines - INTERNAL_METHODS <= set(methods_of(KafkaAdminClient))
 
 
-def test_asyncio_api_works() -> None:
+def test_asyncio_admin_client_creates_and_describes_topics() -> None:
     async def test() -> None:
         with Broker() as node:
             async with aio.KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
@@ -103,7 +103,7 @@ def test_asyncio_api_works() -> None:
     asyncio.run(test())
 
 
-# How calls are made
+# Routing, retries and timeouts
 
 
 def throttled(request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -111,63 +111,63 @@ def throttled(request: CreateTopicsRequest) -> CreateTopicsResponse:
     return CreateTopicsResponse(throttle_time_ms=60, topics=results)
 
 
-def test_what_a_quota_refuses_is_tried_again_after_the_throttle_time(broker: ScriptedBroker) -> None:
+def test_throttled_request_is_retried_after_the_throttle_time(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, throttled, times=2)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
         begin = time.monotonic()
         admin.create_topics([NewTopic("new", 1, 1)])
         assert time.monotonic() - begin >= 0.12
-        assert len(broker.asked(CreateTopicsRequest)) == 3
+        assert len(broker.requests_of(CreateTopicsRequest)) == 3
 
 
-def test_quota_violation_is_raised_on_request(broker: ScriptedBroker) -> None:
+def test_quota_violation_is_raised_without_retry_on_quota_violation(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, throttled)
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
         with pytest.raises(errors.ThrottlingQuotaExceededError):
             admin.create_topics([NewTopic("new", 1, 1)], retry_on_quota_violation=False)
 
 
-def test_only_what_failed_is_asked_again(broker: ScriptedBroker) -> None:
-    def some(request: CreateTopicsRequest) -> CreateTopicsResponse:
+def test_retry_contains_only_failed_topics(broker: ScriptedBroker) -> None:
+    def fail_topic_b(request: CreateTopicsRequest) -> CreateTopicsResponse:
         codes = {"a": 0, "b": 7}
         return CreateTopicsResponse(
             topics=[CreatableTopicResult(name=t.name, error_code=codes[t.name]) for t in request.topics]
         )
 
-    broker.on(CreateTopicsRequest, some)
+    broker.on(CreateTopicsRequest, fail_topic_b)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
         admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)])
-    assert [[t.name for t in r.topics] for r in broker.asked(CreateTopicsRequest)] == [["a", "b"], ["b"]]
+    assert [[t.name for t in r.topics] for r in broker.requests_of(CreateTopicsRequest)] == [["a", "b"], ["b"]]
 
 
-def refusing(request: CreateTopicsRequest) -> CreateTopicsResponse:
+def request_timed_out(request: CreateTopicsRequest) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=7) for t in request.topics])
 
 
-def test_admin_call_during_an_election_of_the_controller_is_retried_there(broker: ScriptedBroker) -> None:
-    def elsewhere(request: CreateTopicsRequest) -> CreateTopicsResponse:
+def test_admin_call_with_not_controller_error_refreshes_metadata_and_is_retried(broker: ScriptedBroker) -> None:
+    def not_controller(request: CreateTopicsRequest) -> CreateTopicsResponse:
         code = errors.NotControllerError.code or 0
         return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=code) for t in request.topics])
 
-    broker.on(CreateTopicsRequest, elsewhere, times=2)
+    broker.on(CreateTopicsRequest, not_controller, times=2)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin:
         admin.create_topics([NewTopic("new", 1, 1)])
-        refreshed = len(broker.asked(MetadataRequest))
-    assert len(broker.asked(CreateTopicsRequest)) == 3
+        refreshed = len(broker.requests_of(MetadataRequest))
+    assert len(broker.requests_of(CreateTopicsRequest)) == 3
     assert refreshed >= 2
 
 
 @pytest.mark.option("retries")
-def test_retries_end_before_the_time_does(broker: ScriptedBroker) -> None:
-    broker.on(CreateTopicsRequest, refusing, times=10)
+def test_retries_limit_ends_a_call_before_its_timeout(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, request_timed_out, times=10)
     with KafkaAdminClient(bootstrap_servers=broker.address, retries=2, retry_backoff_ms=1) as admin:
         with pytest.raises(errors.RequestTimedOutError, match="new"):
             admin.create_topics([NewTopic("new", 1, 1)])
-    assert len(broker.asked(CreateTopicsRequest)) == 3
+    assert len(broker.requests_of(CreateTopicsRequest)) == 3
 
 
 @pytest.mark.option("default.api.timeout.ms", "request.timeout.ms")
-def test_a_call_ends_after_default_api_timeout_ms(broker: ScriptedBroker) -> None:
+def test_call_ends_after_default_api_timeout_ms(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
     options: dict[str, Any] = {"default_api_timeout_ms": 150, "request_timeout_ms": 150}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
@@ -209,59 +209,61 @@ def test_admin_call_at_its_deadline_raises_timeout_with_the_last_failure(call: s
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
-def test_pauses_grow_to_their_limit(broker: ScriptedBroker) -> None:
-    broker.on(CreateTopicsRequest, refusing, times=20)
+def test_retry_backoff_grows_up_to_its_maximum(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, request_timed_out, times=20)
     options: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 40}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
         with pytest.raises(errors.KafkaTimeoutError, match="new"):
             admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=400)
-    assert 5 <= len(broker.asked(CreateTopicsRequest)) <= 20
+    assert 5 <= len(broker.requests_of(CreateTopicsRequest)) <= 20
 
 
-def test_the_leader_is_looked_for_again_when_it_has_moved(broker: ScriptedBroker) -> None:
-    def moved(request: ListOffsetsRequest) -> Any:
-        answer = broker._list_offsets(request)
-        answer.topics[0].partitions[0].error_code = 6  # type: ignore[attr-defined]
-        return answer
+def test_list_offsets_after_a_leader_change_refreshes_metadata(broker: ScriptedBroker) -> None:
+    def not_leader(request: ListOffsetsRequest) -> Any:
+        response = broker._list_offsets(request)
+        response.topics[0].partitions[0].error_code = 6  # type: ignore[attr-defined]
+        return response
 
-    broker.on(ListOffsetsRequest, moved)
+    broker.on(ListOffsetsRequest, not_leader)
     tp = TopicPartition("t", 0)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
         assert admin.list_offsets({tp: -1})[tp].offset == 0
-    assert len(broker.asked(MetadataRequest)) >= 2
+    assert len(broker.requests_of(MetadataRequest)) >= 2
 
 
-def test_a_topic_that_is_too_new_for_a_broker_is_asked_for_again(broker: ScriptedBroker) -> None:
+def test_list_offsets_of_a_topic_unknown_to_the_broker_is_retried(broker: ScriptedBroker) -> None:
     tp = TopicPartition("new", 0)
     broker.on(
-        MetadataRequest, lambda _: broker.add_topic("new", 1) if len(broker.asked(MetadataRequest)) > 2 else None, 5
+        MetadataRequest,
+        lambda _: broker.add_topic("new", 1) if len(broker.requests_of(MetadataRequest)) > 2 else None,
+        5,
     )
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin:
         assert admin.list_offsets({tp: -1})[tp].offset == 0
 
 
-def test_each_request_goes_where_it_belongs() -> None:
+def test_requests_are_sent_to_controller_leader_or_named_broker() -> None:
     with ScriptedBroker() as one, ScriptedBroker() as other:
         nodes = {7: one, 8: other}
         for broker in nodes.values():
             broker.add_topic("t", 2)
             broker.on(MetadataRequest, lambda _: cluster(nodes, controller=8, leaders=[7, 8]), times=100)
-            broker.on(DescribeConfigsRequest, described, times=100)
+            broker.on(DescribeConfigsRequest, without_configs, times=100)
             broker.on(DescribeLogDirsRequest, lambda _: DescribeLogDirsResponse(results=[]), times=100)
             broker.on(ListGroupsRequest, lambda _: ListGroupsResponse(groups=[]), times=100)
         with KafkaAdminClient(bootstrap_servers=one.address) as admin:
             admin.create_topics([NewTopic("new", 1, 1)])
-            assert [len(broker.asked(CreateTopicsRequest)) for broker in (one, other)] == [0, 1]
+            assert [len(broker.requests_of(CreateTopicsRequest)) for broker in (one, other)] == [0, 1]
             admin.list_offsets({TopicPartition("t", 0): -1, TopicPartition("t", 1): -1})
             for number, broker in enumerate((one, other)):
-                (request,) = broker.asked(ListOffsetsRequest)
+                (request,) = broker.requests_of(ListOffsetsRequest)
                 assert [p.partition_index for p in request.topics[0].partitions] == [number]
             admin.describe_configs([ConfigResource("broker", "8"), ConfigResource("broker_logger", "8")])
-            assert [len(broker.asked(DescribeConfigsRequest)) for broker in (one, other)] == [0, 1]
+            assert [len(broker.requests_of(DescribeConfigsRequest)) for broker in (one, other)] == [0, 1]
             admin.describe_log_dirs(brokers=[7])
-            assert [len(broker.asked(DescribeLogDirsRequest)) for broker in (one, other)] == [1, 0]
+            assert [len(broker.requests_of(DescribeLogDirsRequest)) for broker in (one, other)] == [1, 0]
             admin.list_groups()
-            assert [len(broker.asked(ListGroupsRequest)) for broker in (one, other)] == [1, 1]
+            assert [len(broker.requests_of(ListGroupsRequest)) for broker in (one, other)] == [1, 1]
 
 
 def cluster(nodes: dict[int, ScriptedBroker], controller: int, leaders: list[int]) -> metadata.MetadataResponse:
@@ -276,7 +278,7 @@ def cluster(nodes: dict[int, ScriptedBroker], controller: int, leaders: list[int
     )
 
 
-def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def without_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=[])
@@ -293,7 +295,7 @@ def test_requests_carry_the_client_id(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("bootstrap.servers", "bootstrap.controllers")
-def test_exactly_one_kind_of_address_is_required() -> None:
+def test_config_requires_either_bootstrap_servers_or_controllers() -> None:
     for options in ({}, {"bootstrap.servers": "a:1", "bootstrap.controllers": "b:1"}):
         with pytest.raises(errors.ConfigurationError, match=r"bootstrap\.controllers"):
             KafkaAdminClient(options)
@@ -301,12 +303,12 @@ def test_exactly_one_kind_of_address_is_required() -> None:
         assert admin.config.bootstrap_servers == (("localhost", 9092),)
 
 
-def test_a_call_has_time_for_a_request() -> None:
+def test_api_timeout_below_request_timeout_is_rejected() -> None:
     with pytest.raises(errors.ConfigurationError, match=r"default\.api\.timeout\.ms"):
         KafkaAdminClient(bootstrap_servers="a:1", default_api_timeout_ms=10)
 
 
-def test_it_measures_its_connections(broker: ScriptedBroker) -> None:
+def test_admin_client_has_connection_metrics(broker: ScriptedBroker) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
         admin.list_topics()
         metrics = admin.metrics()
@@ -314,7 +316,7 @@ def test_it_measures_its_connections(broker: ScriptedBroker) -> None:
         assert any(name.name == "request-total" for name in admin.metrics(raw=True))
 
 
-def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
+def test_describe_cluster_without_the_api_uses_metadata() -> None:
     with ScriptedBroker({"DescribeCluster": -1}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
             output = admin.describe_cluster()
@@ -324,15 +326,15 @@ def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
 
 
 @pytest.mark.parametrize(("newest", "requests"), [(6, 1), (3, 3)])
-def test_coordinators_are_asked_for_together_where_a_broker_can(newest: int, requests: int) -> None:
+def test_coordinators_are_looked_up_in_one_request_if_the_broker_supports_it(newest: int, requests: int) -> None:
     with ScriptedBroker({"FindCoordinator": newest}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
             result = admin._io.run(admin._asynchronous.group_by_coordinator(["a", "b", "c"]))
         assert result == ({7: ["a", "b", "c"]}, {})
-        assert len(broker.asked(FindCoordinatorRequest)) == requests
+        assert len(broker.requests_of(FindCoordinatorRequest)) == requests
 
 
-def test_what_is_out_of_reach_says_why() -> None:
+def test_timeout_with_an_unreachable_broker_names_the_cause() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
@@ -343,12 +345,12 @@ def test_what_is_out_of_reach_says_why() -> None:
 def test_ctrl_c_interrupts_a_call(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
     with KafkaAdminClient(bootstrap_servers=broker.address, request_timeout_ms=300) as admin:
-        with ctrl_c(lambda: bool(broker.asked(CreateTopicsRequest))):
+        with ctrl_c(lambda: bool(broker.requests_of(CreateTopicsRequest))):
             admin.create_topics([NewTopic("new", 1, 1)])
         assert admin.list_topics() == ["t"]
 
 
-def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
+def test_call_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
         admin.list_topics()
         child = os.fork()
@@ -362,7 +364,7 @@ def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
         assert admin.list_topics() == ["t"]
 
 
-def test_a_cancelled_call_leaves_the_client_usable() -> None:
+def test_cancelled_call_leaves_the_client_usable() -> None:
     async def test() -> None:
         with Broker() as node:
             async with aio.KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
@@ -378,9 +380,11 @@ def test_a_cancelled_call_leaves_the_client_usable() -> None:
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("answer", [lambda _: SILENCE, lambda request: refusing(request)], ids=["waits", "pauses"])
-def test_close_ends_the_calls_of_other_threads(broker: ScriptedBroker, answer: Any) -> None:
-    broker.on(CreateTopicsRequest, answer, times=10)
+@pytest.mark.parametrize(
+    "handler", [lambda _: SILENCE, lambda request: request_timed_out(request)], ids=["in flight", "in backoff"]
+)
+def test_close_fails_pending_calls_of_other_threads(broker: ScriptedBroker, handler: Any) -> None:
+    broker.on(CreateTopicsRequest, handler, times=10)
     failed: list[BaseException] = []
     options: dict[str, Any] = {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
     admin = KafkaAdminClient(bootstrap_servers=broker.address, **options)
@@ -393,14 +397,14 @@ def test_close_ends_the_calls_of_other_threads(broker: ScriptedBroker, answer: A
 
     thread = threading.Thread(target=call)
     thread.start()
-    broker.wait_for(lambda: bool(broker.asked(CreateTopicsRequest)))
-    time.sleep(0.05)  # the answer is on its way to the pause
+    broker.wait_for(lambda: bool(broker.requests_of(CreateTopicsRequest)))
+    time.sleep(0.05)  # the client processes the response and starts its backoff
     admin.close()
     thread.join(2)
     assert [type(error) for error in failed] == [errors.IllegalStateError]
 
 
-def test_nothing_is_left_of_it(broker: ScriptedBroker) -> None:
+def test_close_leaves_no_threads_and_descriptors(broker: ScriptedBroker) -> None:
     files = descriptors()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     name = admin._asynchronous.client_id
@@ -410,4 +414,4 @@ def test_nothing_is_left_of_it(broker: ScriptedBroker) -> None:
     with pytest.raises(errors.IllegalStateError):
         admin.list_topics()
     assert not [thread for thread in threading.enumerate() if name in thread.name]
-    until(lambda: descriptors() <= files)  # the broker's side, in this process as well, has yet to notice
+    until(lambda: descriptors() <= files)  # the scripted broker, in the same process, may close its side later

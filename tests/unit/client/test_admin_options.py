@@ -1,4 +1,4 @@
-"""The admin client's options: Kafka's defaults and bounds, each documented and shown by a test."""
+"""Options of the admin client: Kafka's defaults and bounds; each is documented and has a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 
 OPTIONS_PAGE = Path(__file__).resolve().parents[3] / "docs" / "options.md"
 
-KAFKAS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "bootstrap.servers": (),
     "bootstrap.controllers": (),
     "client.id": "",
@@ -40,16 +40,16 @@ KAFKAS: dict[str, Any] = {
     "socket.connection.setup.timeout.max.ms": 30_000,
     "socket.connection.setup.timeout.ms": 10_000,
 }
-"""AdminClientConfig of Kafka 4, but for TLS and SASL (those are every client's) and what has no effect here."""
+"""AdminClientConfig of Kafka 4, without TLS and SASL (common to all clients) and options without effect."""
 
 
-@pytest.mark.parametrize(("option", "default"), KAFKAS.items())
-def test_defaults_are_kafkas(option: str, default: Any) -> None:
+@pytest.mark.parametrize(("option", "default"), DEFAULTS.items())
+def test_option_has_kafkas_default(option: str, default: Any) -> None:
     assert AdminConfig.options[option].default == default
 
 
 @pytest.mark.parametrize("option", ["security.providers", "enable.metrics.push", "auto.include.jmx.reporter"])
-def test_what_has_no_effect_is_taken(option: str) -> None:
+def test_option_without_effect_is_accepted(option: str) -> None:
     AdminConfig.from_kafka({"bootstrap.servers": "a:1", option: "x"})
 
 
@@ -63,13 +63,13 @@ def test_what_has_no_effect_is_taken(option: str) -> None:
         ("retries", 2**31),
     ],
 )
-def test_a_wrong_value_is_named(option: str, value: Any) -> None:
+def test_invalid_value_is_rejected_with_the_option_name(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option.replace(".", r"\.")):
         AdminConfig({"bootstrap.servers": "a:1", option: value})
 
 
 @pytest.mark.option("request.timeout.ms", "default.api.timeout.ms")
-def test_a_long_request_timeout_gives_calls_as_much_time() -> None:
+def test_request_timeout_above_default_api_timeout_raises_the_api_timeout() -> None:
     assert AdminConfig({"bootstrap.servers": "a:1", "request.timeout.ms": 90_000}).default_api_timeout_ms == 90_000
 
 
@@ -78,6 +78,6 @@ def test_every_option_is_documented() -> None:
     assert [option for option in AdminConfig.options if f"| `{option}` |" not in page] == []
 
 
-def test_every_option_of_its_own_has_a_test() -> None:
+def test_every_admin_option_has_a_test() -> None:
     own = set(AdminConfig.options) - set(ClientConfig.options)
     assert own | {"bootstrap.servers"} <= set(marked("test_admin*.py"))

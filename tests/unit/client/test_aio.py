@@ -24,7 +24,7 @@ def run(test: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(test())  # type: ignore[arg-type]
 
 
-def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) -> None:
+def test_asyncio_producer_sends_and_consumer_reads(broker: ScriptedBroker) -> None:
     async def test() -> None:
         async with aio.KafkaProducer(bootstrap_servers=broker.address, linger_ms=0) as producer:
             future = await producer.send("t", b"1", key=b"k")
@@ -54,7 +54,7 @@ def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) 
     ]
 
 
-def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBroker) -> None:
+def test_asyncio_rebalance_listener_may_have_coroutines(broker: ScriptedBroker) -> None:
     output: list[Any] = []
 
     class Listener:
@@ -75,7 +75,7 @@ def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBrok
     assert output == [("assigned", {TopicPartition("t", 0)}), ("revoked", {TopicPartition("t", 0)})]
 
 
-def test_an_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBroker) -> None:
+def test_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=10)
 
     async def test() -> None:
@@ -93,7 +93,7 @@ def test_an_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedB
     run(test)
 
 
-def test_admin_creates_topics_once(broker: ScriptedBroker) -> None:
+def test_admin_client_creates_lists_and_describes_topics(broker: ScriptedBroker) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
         admin.create_topics([NewTopic("new", 3, 1)])
         assert admin.list_topics() == ["new", "t"]
@@ -106,18 +106,18 @@ def test_admin_creates_topics_once(broker: ScriptedBroker) -> None:
         assert cluster.controller.port == broker.port
 
 
-def test_admin_goes_to_the_new_controller_and_over_lost_connections(broker: ScriptedBroker) -> None:
+def test_create_topics_is_retried_after_controller_change_and_lost_connection(broker: ScriptedBroker) -> None:
     from ottla.protocol.messages.create_topics import CreatableTopicResult
 
-    moved = CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=41)])
-    broker.on(CreateTopicsRequest, lambda _: moved)
+    not_controller = CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=41)])
+    broker.on(CreateTopicsRequest, lambda _: not_controller)
     broker.on(CreateTopicsRequest, lambda _: DROP)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=10) as admin:
         admin.create_topics([NewTopic("new", 1, 1)])
     assert "new" in broker.topics
 
 
-def test_admin_calls_have_a_time_limit(broker: ScriptedBroker) -> None:
+def test_admin_call_ends_after_timeout_ms(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, lambda _: SILENCE, times=100)
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin, pytest.raises(KafkaTimeoutError):
         admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=100)
@@ -126,7 +126,7 @@ def test_admin_calls_have_a_time_limit(broker: ScriptedBroker) -> None:
 # The I/O thread
 
 
-def test_a_result_and_an_error_come_back_to_the_caller() -> None:
+def test_io_thread_run_returns_the_result_or_raises_the_error() -> None:
     async def good() -> int:
         return 5
 
@@ -143,7 +143,7 @@ def test_a_result_and_an_error_come_back_to_the_caller() -> None:
         io.run(good())
 
 
-def test_a_call_that_takes_too_long_is_cancelled() -> None:
+def test_io_thread_run_cancels_the_call_at_its_timeout() -> None:
     cancelled = threading.Event()
 
     async def forever() -> None:
@@ -160,18 +160,18 @@ def test_a_call_that_takes_too_long_is_cancelled() -> None:
     io.stop()
 
 
-def test_functions_run_where_the_call_was_made() -> None:
-    async def ask() -> bool:
+def test_run_at_caller_runs_functions_in_the_calling_thread() -> None:
+    async def runs_on_main_thread() -> bool:
         result: bool = await run_at_caller(lambda: threading.current_thread() is threading.main_thread())
         return result
 
     io = IoThread("test")
     io.start()
-    assert io.run(ask())
+    assert io.run(runs_on_main_thread())
     io.stop()
 
 
-def test_a_callback_on_the_io_thread_cannot_wait_for_it() -> None:
+def test_run_on_the_io_thread_itself_raises_illegal_state() -> None:
     io = IoThread("test")
     io.start()
 

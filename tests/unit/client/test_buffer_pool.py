@@ -1,9 +1,11 @@
+"""The buffer pool of the producer: reuse, limits and waiters."""
+
 from __future__ import annotations
 
 from ottla.client.producer.buffer_pool import BufferPool
 
 
-def test_a_buffer_of_the_batch_size_is_kept_and_used_again() -> None:
+def test_released_buffer_of_the_batch_size_is_reused() -> None:
     pool = BufferPool(1000, 100)
     buffer = pool.try_allocate(100)
     assert buffer is not None
@@ -11,7 +13,7 @@ def test_a_buffer_of_the_batch_size_is_kept_and_used_again() -> None:
     assert pool.try_allocate(100) is buffer
 
 
-def test_a_larger_buffer_is_only_counted() -> None:
+def test_released_buffer_that_is_large_for_the_pool_is_not_reused() -> None:
     pool = BufferPool(1000, 100)
     buffer = pool.try_allocate(500)
     assert buffer is not None
@@ -21,7 +23,7 @@ def test_a_larger_buffer_is_only_counted() -> None:
     assert pool.try_allocate(500) is not buffer
 
 
-def test_the_last_small_buffers_of_other_sizes_are_used_again() -> None:
+def test_last_small_buffers_of_other_sizes_are_reused() -> None:
     pool = BufferPool(8000, 100)
     buffers = [pool.try_allocate(500) for _ in range(9)]
     for buffer in buffers:
@@ -34,10 +36,10 @@ def test_the_last_small_buffers_of_other_sizes_are_used_again() -> None:
     for buffer in reused:
         assert buffer is not None
         pool.release(buffer)
-    assert pool.try_allocate(8000) is not None, "they make room for a larger one"
+    assert pool.try_allocate(8000) is not None, "free buffers make room for a larger one"
 
 
-def test_kept_buffers_make_room_for_a_larger_one() -> None:
+def test_free_buffers_make_room_for_a_larger_one() -> None:
     pool = BufferPool(1000, 100)
     for buffer in [pool.try_allocate(100) for _ in range(10)]:
         assert buffer is not None
@@ -45,14 +47,14 @@ def test_kept_buffers_make_room_for_a_larger_one() -> None:
     assert pool.try_allocate(950) is not None
 
 
-def test_never_more_than_the_total() -> None:
+def test_allocation_beyond_the_total_returns_none() -> None:
     pool = BufferPool(250, 100)
     assert pool.try_allocate(100) is not None
     assert pool.try_allocate(100) is not None
     assert pool.try_allocate(100) is None
 
 
-def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
+def test_waiters_are_served_in_order_even_if_a_later_one_needs_less() -> None:
     pool = BufferPool(200, 100)
     first, second = pool.try_allocate(100), pool.try_allocate(100)
     assert first is not None
@@ -62,7 +64,7 @@ def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
     small = pool.wait(20, lambda: served.append("small"))
     assert large is not None
     assert small is not None
-    assert pool.try_allocate(20) is None, "no caller overtakes waiting ones"
+    assert pool.try_allocate(20) is None, "a later caller does not overtake waiting ones"
     pool.release(first)
     assert served == []
     pool.release(second)
@@ -70,7 +72,7 @@ def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
     assert pool.available == 30
 
 
-def test_bytes_can_be_kept_without_their_buffer() -> None:
+def test_exchange_releases_the_buffer_and_reserves_bytes() -> None:
     pool = BufferPool(1000, 100)
     buffers = [pool.try_allocate(100) for _ in range(10)]
     served: list[str] = []
@@ -87,7 +89,7 @@ def test_bytes_can_be_kept_without_their_buffer() -> None:
     assert pool.available == 5
 
 
-def test_who_leaves_the_line_lets_the_others_on() -> None:
+def test_cancelled_waiter_lets_the_next_one_allocate() -> None:
     pool = BufferPool(100, 50)
     assert pool.try_allocate(50) is not None
     served: list[str] = []
@@ -98,7 +100,7 @@ def test_who_leaves_the_line_lets_the_others_on() -> None:
     assert served == ["small"]
 
 
-def test_who_leaves_too_late_has_the_memory() -> None:
+def test_cancel_after_the_allocation_leaves_the_memory_to_the_caller() -> None:
     pool = BufferPool(50, 50)
     buffer = pool.try_allocate(50)
     waiter = pool.wait(50, lambda: None)

@@ -1,4 +1,4 @@
-"""What producer, consumer, admin client and tools report for mistakes of the connection kind, and how soon."""
+"""Connection mistakes: what producer, consumer, admin client and tools report, and how soon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 if sys.platform != "linux":
-    pytest.skip("texts of resolver and kernel differ", allow_module_level=True)
+    pytest.skip("messages of resolver and kernel differ", allow_module_level=True)
 
 from tests.unit.client.connection_mistakes import MISTAKES, Mistake, properties, silent
 
@@ -30,7 +30,7 @@ SHORT: dict[str, Any] = {
     "reconnect_backoff_ms": 20,
 }
 LIMIT_MS = 2500
-"""The time that calls wait for a server that cannot be reached."""
+"""The timeout of calls to an unreachable server."""
 AT_ONCE_SECONDS = 2.4
 MASKS = (
     (r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT"),
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reason, without the call that was not done, and without ports and times."""
+        """The cause, without the name of the failed call, ports and times."""
         text = str(self.error)
         if isinstance(self.error, KafkaTimeoutError):
             text = text[text.index("(") + 1 : -1]
@@ -89,7 +89,7 @@ def report(mistake: Mistake, client: str) -> Report:
 
 @pytest.fixture(scope="module")
 def reports() -> dict[tuple[str, str], Report]:
-    """The reports by mistake and client; most of the time they wait, so they do it side by side."""
+    """The reports by mistake and client. They are collected concurrently, as most of the time is waiting."""
     keys = [(name, client) for name in MISTAKES for client in CLIENTS]
     with ThreadPoolExecutor(16) as pool:
         return dict(zip(keys, pool.map(lambda key: report(MISTAKES[key[0]], key[1]), keys), strict=True))
@@ -101,9 +101,7 @@ def test_all_clients_report_the_same_cause(mistake: str, reports: dict[tuple[str
 
 
 @pytest.mark.parametrize("mistake", [name for name, mistake in MISTAKES.items() if not mistake.retriable])
-def test_causes_that_a_retry_does_not_fix_are_raised_at_once(
-    mistake: str, reports: dict[tuple[str, str], Report]
-) -> None:
+def test_error_that_a_retry_cannot_fix_is_raised_at_once(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
     for client in CLIENTS:
         raised, seconds = reports[mistake, client]
         assert not raised.retriable
@@ -117,7 +115,7 @@ def test_documentation_has_the_message_of_each_mistake(mistake: str, reports: di
     assert row in TROUBLESHOOTING.read_text("utf-8"), row
 
 
-def test_server_that_never_answers_is_named_before_the_timeout(
+def test_silent_server_is_logged_before_the_timeout(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "SLOW_SECONDS", 0.1)
@@ -143,7 +141,7 @@ def test_transactional_producer_and_group_name_the_cause(mistake: str, reports: 
                 consumer.committed(TopicPartition("t", 0))
 
 
-def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_authentication_is_logged_with_the_user_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
     mistake = MISTAKES["wrong password"]
     with mistake.server() as servers:
         for _ in range(8):
@@ -154,7 +152,7 @@ def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(capl
     assert re.search(r"Invalid username or password \(user=ann sasl\.mechanism=PLAIN client_id=\S+\)$", lines[0])
 
 
-def test_tool_prints_the_cause_in_one_line_and_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tool_prints_the_cause_in_one_line_and_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mistake = MISTAKES["wrong password"]
     with mistake.server() as servers:
         file = properties(mistake.configs, tmp_path)

@@ -1,3 +1,5 @@
+"""Connections of the clients: versions, SASL, backoff, idle connections and error messages."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,73 +32,73 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def connections(broker: ScriptedBroker, **options: Any) -> Connections:
+def create_connections(broker: ScriptedBroker, **options: Any) -> Connections:
     config = ClientConfig.from_keywords(bootstrap_servers=broker.address, reconnect_backoff_ms=10, **options)
     return Connections(config, "me", lambda: {7: Node(7, broker.host, broker.port)}, ChannelMetrics(Metrics(), "test"))
 
 
-def run(made: Connections, test: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
+def run(connections: Connections, test: Callable[[], Awaitable[None]]) -> None:
+    async def run_and_close() -> None:
         try:
             await test()
         finally:
-            await made.close()
+            await connections.close()
 
-    asyncio.run(whole())
+    asyncio.run(run_and_close())
 
 
-def test_the_newest_version_of_both_sides_is_spoken() -> None:
+def test_request_uses_the_newest_common_version() -> None:
     with ScriptedBroker(max_versions={"Heartbeat": 2}) as broker:
-        made = connections(broker)
+        connections = create_connections(broker)
 
         async def test() -> None:
-            await made.send(7, HeartbeatRequest())
-            await made.send(7, FetchRequest(), at_most=9)
+            await connections.send(7, HeartbeatRequest())
+            await connections.send(7, FetchRequest(), at_most=9)
 
-        run(made, test)
-        spoken = {r.NAME: h.api_version for r, h in zip(broker.requests, broker.headers, strict=True)}
-        assert (spoken["Heartbeat"], spoken["Fetch"]) == (2, 9)
+        run(connections, test)
+        versions = {r.NAME: h.api_version for r, h in zip(broker.requests, broker.headers, strict=True)}
+        assert (versions["Heartbeat"], versions["Fetch"]) == (2, 9)
         assert {h.client_id for h in broker.headers} == {"me"}
 
 
-def test_no_version_in_common_says_who_speaks_what() -> None:
+def test_request_without_a_common_version_raises_unsupported_version() -> None:
     with ScriptedBroker(max_versions={"Heartbeat": -1}) as broker:
-        made = connections(broker)
+        connections = create_connections(broker)
 
         async def test() -> None:
             with pytest.raises(UnsupportedVersionError, match=r"Heartbeat, this client 0 to 4"):
-                await made.send(7, HeartbeatRequest())
+                await connections.send(7, HeartbeatRequest())
 
-        run(made, test)
+        run(connections, test)
 
 
-def test_a_broker_that_knows_no_api_versions_4_is_asked_again(broker: ScriptedBroker) -> None:
+def test_rejected_api_versions_request_is_retried_in_the_brokers_version(broker: ScriptedBroker) -> None:
     from ottla.protocol.messages.api_versions import ApiVersion
 
     first = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=2)])
     broker.on(ApiVersionsRequest, lambda _: _in_version_0(broker, first))
-    made = connections(broker)
+    connections = create_connections(broker)
 
     async def test() -> None:
-        await made.send(7, HeartbeatRequest())
+        await connections.send(7, HeartbeatRequest())
 
-    run(made, test)
+    run(connections, test)
     requests = [h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "ApiVersions"]
     assert requests == [4, 2]
 
 
 def _in_version_0(broker: ScriptedBroker, response: ApiVersionsResponse) -> ApiVersionsResponse:
-    broker.answer_version = 0
+    broker.response_version = 0
     return response
 
 
-def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
-    made = connections(broker)
+def test_concurrent_requests_share_one_connection(broker: ScriptedBroker) -> None:
+    connections = create_connections(broker)
 
     async def test() -> None:
-        await asyncio.gather(*(made.send(7, HeartbeatRequest()) for _ in range(20)))
+        await asyncio.gather(*(connections.send(7, HeartbeatRequest()) for _ in range(20)))
 
-    run(made, test)
+    run(connections, test)
     assert broker.connections == 1
 
 
@@ -109,91 +111,91 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
         (["[::1]:7", "[::1]"], (("::1", 7), ("::1", 9092))),
     ],
 )
-def test_an_address_without_a_port_has_the_usual_one(arguments: object, expected: object) -> None:
+def test_address_without_a_port_has_port_9092(arguments: object, expected: object) -> None:
     assert ClientConfig.from_keywords(bootstrap_servers=arguments).bootstrap_servers == expected
 
 
-def test_what_kafka_python_leaves_open_with_none_is_taken() -> None:
+def test_none_is_accepted_for_options_with_default_none_in_kafka_python() -> None:
     none = dict.fromkeys(("client_id", "receive_buffer_bytes", "send_buffer_bytes", "sasl_mechanism"))
     config = ClientConfig.from_keywords(bootstrap_servers="a", bootstrap_timeout_ms=5000, **none)
     assert (config.client_id, config.receive_buffer_bytes, config.send_buffer_bytes) == ("", -1, -1)
 
 
 @pytest.mark.option("bootstrap.servers")
-def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
+def test_send_any_uses_a_reachable_broker(broker: ScriptedBroker) -> None:
     config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
-    made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+    connections = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
     async def test() -> None:
         for _ in range(5):
-            assert (await made.send_any(MetadataRequest(topics=None))).cluster_id == "scripted"
+            assert (await connections.send_any(MetadataRequest(topics=None))).cluster_id == "scripted"
 
-    run(made, test)
+    run(connections, test)
 
 
 def test_unreachable_broker_is_reported_with_its_address() -> None:
     config = ClientConfig.from_keywords(bootstrap_servers="127.0.0.1:1")
-    made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+    connections = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
     async def test() -> None:
         with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.1:1"):
-            await made.send_any(MetadataRequest())
+            await connections.send_any(MetadataRequest())
         with pytest.raises(BrokerConnectionError, match="broker 9") as unknown:
-            await made.send(9, MetadataRequest())
+            await connections.send(9, MetadataRequest())
         assert unknown.value.retriable
 
-    run(made, test)
+    run(connections, test)
 
 
 def test_connection_without_waiting_caller_fails_silently() -> None:
-    complaints: list[dict[str, Any]] = []
+    contexts: list[dict[str, Any]] = []
 
     async def test() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        with socket.create_server(("127.0.0.1", 0)) as silent:  # as a paused broker: connects, and says nothing
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # like a paused broker: accepts, and sends nothing
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             config = ClientConfig.from_keywords(bootstrap_servers=address, request_timeout_ms=100)
-            made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+            connections = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(made.send_any(MetadataRequest()), 0.02)
-            (making,) = made._connecting.values()
-            await asyncio.wait([making])
-            assert not made._connecting
-            assert not making.cancelled()
-            del making
-            await made.close()
+                await asyncio.wait_for(connections.send_any(MetadataRequest()), 0.02)
+            (connecting,) = connections._connecting.values()
+            await asyncio.wait([connecting])
+            assert not connections._connecting
+            assert not connecting.cancelled()
+            del connecting
+            await connections.close()
 
     asyncio.run(test())
     gc.collect()
-    assert complaints == []
+    assert contexts == []
 
 
 @pytest.mark.option("connections.max.idle.ms")
 def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
-    made = connections(broker, connections_max_idle_ms=50)
+    connections = create_connections(broker, connections_max_idle_ms=50)
 
     async def test() -> None:
-        await made.send(7, HeartbeatRequest())
+        await connections.send(7, HeartbeatRequest())
         for _ in range(200):
-            if made.ready(7) is None:
+            if connections.ready(7) is None:
                 break
             await asyncio.sleep(0.01)
-        assert made.ready(7) is None
-        await made.send(7, HeartbeatRequest())
+        assert connections.ready(7) is None
+        await connections.send(7, HeartbeatRequest())
 
-    run(made, test)
+    run(connections, test)
     assert broker.connections == 2
 
 
-def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
-    made = connections(broker)
+def test_closed_client_opens_no_connection(broker: ScriptedBroker) -> None:
+    connections = create_connections(broker)
 
     async def test() -> None:
-        await made.close()
+        await connections.close()
         with pytest.raises(IllegalStateError, match="closed"):
-            await made.send(7, ListGroupsRequest())
+            await connections.send(7, ListGroupsRequest())
 
-    run(made, test)
+    run(connections, test)
 
 
 @pytest.mark.option("security.protocol", "sasl.mechanism", "sasl.plain.username", "sasl.plain.password")
@@ -201,29 +203,29 @@ def test_sasl_plain_sends_user_and_password_first(broker: ScriptedBroker) -> Non
     broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
     broker.on(SaslAuthenticateRequest, lambda _: SaslAuthenticateResponse())
     broker.on(ListGroupsRequest, lambda _: ListGroupsResponse())
-    made = connections(
+    connections = create_connections(
         broker, security_protocol="SASL_PLAINTEXT", sasl_plain_username="ann", sasl_plain_password="secret"
     )
 
     async def test() -> None:
-        await made.send(7, ListGroupsRequest())
+        await connections.send(7, ListGroupsRequest())
 
-    run(made, test)
+    run(connections, test)
     assert [r.NAME for r in broker.requests] == ["ApiVersions", "SaslHandshake", "SaslAuthenticate", "ListGroups"]
-    assert broker.asked(SaslAuthenticateRequest)[0].auth_bytes == b"\0ann\0secret"
+    assert broker.requests_of(SaslAuthenticateRequest)[0].auth_bytes == b"\0ann\0secret"
 
 
 def test_rejected_password_is_reported_with_the_brokers_message(broker: ScriptedBroker) -> None:
-    refused = SaslAuthenticateResponse(error_code=58, error_message="wrong password")
+    rejected = SaslAuthenticateResponse(error_code=58, error_message="wrong password")
     broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
-    broker.on(SaslAuthenticateRequest, lambda _: refused)
-    made = connections(broker, security_protocol="SASL_PLAINTEXT")
+    broker.on(SaslAuthenticateRequest, lambda _: rejected)
+    connections = create_connections(broker, security_protocol="SASL_PLAINTEXT")
 
     async def test() -> None:
         with pytest.raises(SaslAuthenticationFailedError, match="wrong password"):
-            await made.send_any(MetadataRequest())
+            await connections.send_any(MetadataRequest())
 
-    run(made, test)
+    run(connections, test)
 
 
 def test_reconnect_backoff_doubles_up_to_the_maximum() -> None:
@@ -235,7 +237,7 @@ def test_reconnect_backoff_doubles_up_to_the_maximum() -> None:
         assert expected * 0.8 <= backoff.backoff(failures) <= min(expected * 1.2, 1.0)
 
 
-def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_and_its_end_are_logged_once_with_address_and_cause(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ottla.client")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -243,21 +245,21 @@ def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest
         config = ClientConfig.from_keywords(
             bootstrap_servers=f"{host}:{port}", reconnect_backoff_ms=1, reconnect_backoff_max_ms=1
         )
-        made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+        connections = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
         async def test() -> None:
             for _ in range(2):
                 for _ in range(3):
                     with pytest.raises(BrokerConnectionError):
-                        await made.send_any(MetadataRequest())
+                        await connections.send_any(MetadataRequest())
                 with ScriptedBroker() as broker:
-                    made._nodes = lambda: {7: Node(7, broker.host, broker.port)}
-                    await made.send_any(MetadataRequest())
-                    await made.send_any(MetadataRequest())
-                    made._nodes = dict
-                    made.disconnect(7, "data")
+                    connections._nodes = lambda: {7: Node(7, broker.host, broker.port)}
+                    await connections.send_any(MetadataRequest())
+                    await connections.send_any(MetadataRequest())
+                    connections._nodes = dict
+                    connections.disconnect(7, "data")
 
-        run(made, test)
+        run(connections, test)
     outage = f"No broker is reachable; retrying until one is: {host}:{port}: connection refused; is a broker running"
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2
@@ -266,13 +268,13 @@ def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest
     assert "reachable again" in logged[1][1]
 
 
-def test_listener_of_another_protocol_is_named_as_likely_cause() -> None:
+def test_connection_closed_without_a_response_names_security_protocol_as_cause() -> None:
     with ScriptedBroker() as broker:
         broker.on(ApiVersionsRequest, lambda _: DROP)
-        made = connections(broker)
+        connections = create_connections(broker)
 
         async def test() -> None:
             with pytest.raises(NetworkError, match=r"without a response; does security\.protocol match"):
-                await made.send(7, MetadataRequest())
+                await connections.send(7, MetadataRequest())
 
-        run(made, test)
+        run(connections, test)

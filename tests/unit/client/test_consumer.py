@@ -1,3 +1,5 @@
+"""The consumer with a scripted broker: fetching, offsets, groups and closing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -72,7 +74,7 @@ def test_records_arrive_while_poll_waits(broker: ScriptedBroker) -> None:
         assert len(read(c, 3)) == 3
 
 
-def test_max_poll_records_bounds_a_poll_and_nothing_is_lost(broker: ScriptedBroker) -> None:
+def test_max_poll_records_limits_a_poll_and_no_record_is_lost(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, max_poll_records=7) as c:
         c.assign([TP])
@@ -86,7 +88,7 @@ def test_max_poll_records_bounds_a_poll_and_nothing_is_lost(broker: ScriptedBrok
     assert offsets == list(range(30))
 
 
-def test_iteration_moves_positions_record_by_record(broker: ScriptedBroker) -> None:
+def test_iteration_advances_the_position_record_by_record(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -96,7 +98,7 @@ def test_iteration_moves_positions_record_by_record(broker: ScriptedBroker) -> N
         assert c.position(TP) == 10
 
 
-def test_poll_amid_an_iteration_goes_on_behind_it(broker: ScriptedBroker) -> None:
+def test_poll_during_an_iteration_continues_after_its_last_record(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -104,7 +106,7 @@ def test_poll_amid_an_iteration_goes_on_behind_it(broker: ScriptedBroker) -> Non
         assert [r.offset for r in read(c, 9)] == list(range(1, 10))
 
 
-def test_seek_jumps_and_drops_what_was_fetched(broker: ScriptedBroker) -> None:
+def test_seek_moves_the_position_and_drops_fetched_records(broker: ScriptedBroker) -> None:
     fill(broker, 40)
     with consumer(broker, max_poll_records=5) as c:
         c.assign([TP])
@@ -119,7 +121,7 @@ def test_seek_jumps_and_drops_what_was_fetched(broker: ScriptedBroker) -> None:
             c.seek(TopicPartition("t", 9), 0)
 
 
-def test_a_fetch_that_has_not_begun_when_the_consumer_jumps_returns_nothing(broker: ScriptedBroker) -> None:
+def test_seek_discards_a_fetch_that_has_not_started(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     async def first_value() -> bytes:
@@ -127,7 +129,7 @@ def test_a_fetch_that_has_not_begun_when_the_consumer_jumps_returns_nothing(brok
         async with aio.KafkaConsumer(bootstrap_servers=broker.address, **options) as c:
             c.assign([TP])
             await c.partitions_for_topic("t")
-            c.seek(TP, 5)  # asks for a fetch; its task starts when this one waits
+            c.seek(TP, 5)  # requests a fetch, whose task starts when this one awaits
             c.seek(TP, 0)
             while not (result := await c.poll(timeout_ms=1000)):
                 pass
@@ -137,7 +139,7 @@ def test_a_fetch_that_has_not_begun_when_the_consumer_jumps_returns_nothing(brok
     assert asyncio.run(first_value()) == b"0"
 
 
-def test_paused_partitions_return_nothing_and_lose_nothing(broker: ScriptedBroker) -> None:
+def test_paused_partition_returns_no_records_and_loses_none(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     fill(broker, 10, partition=0)
     fill(broker, 10, partition=1)
@@ -154,7 +156,7 @@ def test_paused_partitions_return_nothing_and_lose_nothing(broker: ScriptedBroke
         assert [r.offset for r in read(c, 10 - seen)] == list(range(seen, 10))
 
 
-def test_deserializers_are_called_and_an_error_names_the_place(broker: ScriptedBroker) -> None:
+def test_deserialization_error_names_partition_and_offset(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"1", b"2", b"x", b"4"]))
     with consumer(broker, value_deserializer=int) as c:
         c.assign([TP])
@@ -165,7 +167,7 @@ def test_deserializers_are_called_and_an_error_names_the_place(broker: ScriptedB
         assert [r.value for r in read(c, 1)] == [4]
 
 
-def test_a_damaged_batch_is_an_error_with_its_place(broker: ScriptedBroker) -> None:
+def test_corrupt_batch_raises_an_error_with_partition_and_offset(broker: ScriptedBroker) -> None:
     data = bytearray(batch([b"a" * 50]))
     data[-5] ^= 1
     broker.topics["t"][0].append(bytes(data))
@@ -176,7 +178,7 @@ def test_a_damaged_batch_is_an_error_with_its_place(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.parametrize("columns", [False, True])
-def test_a_damaged_batch_is_not_passed_over_unless_the_consumer_seeks(broker: ScriptedBroker, columns: bool) -> None:
+def test_corrupt_batch_is_not_skipped_unless_the_consumer_seeks(broker: ScriptedBroker, columns: bool) -> None:
     fill(broker, 40)
     data = bytearray(broker.topics["t"][0][2])
     data[-5] ^= 1
@@ -211,7 +213,7 @@ def test_poll_batch_returns_columns(broker: ScriptedBroker) -> None:
         assert c.position(TP) == 3
 
 
-def test_columns_become_arrow_without_a_copy(broker: ScriptedBroker) -> None:
+def test_columns_convert_to_an_arrow_record_batch(broker: ScriptedBroker) -> None:
     pytest.importorskip("pyarrow")
     broker.put("t", 0, batch([b"a", None, b"ccc"]))
     with consumer(broker) as c:
@@ -224,7 +226,7 @@ def test_columns_become_arrow_without_a_copy(broker: ScriptedBroker) -> None:
     assert [moment.timestamp() for moment in table["timestamp"].to_pylist()] == [1.0, 1.001, 1.002]
 
 
-def test_columns_become_tables_of_other_libraries(broker: ScriptedBroker) -> None:
+def test_columns_convert_to_pyarrow_and_polars(broker: ScriptedBroker) -> None:
     pa = pytest.importorskip("pyarrow")
     broker.put("t", 0, batch([b"a", None, b"ccc"]))
     with consumer(broker) as c:
@@ -243,7 +245,7 @@ def test_poll_batch_ends_at_the_requested_offset(broker: ScriptedBroker) -> None
         assert list(c.poll_batch(timeout_ms=5000, until={TP: 15})[TP].offsets) == list(range(15))
 
 
-def test_columns_of_a_fetch_that_is_large_when_decompressed_come_in_pieces(
+def test_poll_batch_returns_a_large_decompressed_fetch_in_pieces(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_buffer, "COLUMN_BYTES", 15)
@@ -261,7 +263,7 @@ def test_columns_of_a_fetch_that_is_large_when_decompressed_come_in_pieces(
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: int) -> None:
+def test_message_sets_of_magic_0_and_1_are_read(broker: ScriptedBroker, magic: int) -> None:
     times = [-1, -1, -1] if magic == 0 else [1000, 1001, 1002]
     old = b"".join(
         legacy_message_set.encode(offset, times[offset], b"k", value, magic)
@@ -270,13 +272,13 @@ def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: i
     new = bytearray(batch([b"d"]))
     assign(new, 0, 3, 0)
 
-    def answer(request: FetchRequest) -> FetchResponse | None:
+    def respond(request: FetchRequest) -> FetchResponse | None:
         if request.topics and request.topics[0].partitions[0].fetch_offset < 4:
             data = PartitionData(high_watermark=4, last_stable_offset=4, records=old + new + new[:20])
             return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
         return FetchResponse()
 
-    broker.on(FetchRequest, answer, times=10_000)
+    broker.on(FetchRequest, respond, times=10_000)
     with consumer(broker) as c:
         c.assign([TP])
         result = read(c, 4)
@@ -286,12 +288,12 @@ def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: i
         assert [list(c.poll_batch(timeout_ms=5000)[TP].offsets)] == [[1, 2, 3]]
 
 
-def test_a_record_that_an_old_broker_cuts_off_is_reported(broker: ScriptedBroker) -> None:
-    def answer(request: FetchRequest) -> FetchResponse:
+def test_message_truncated_by_an_old_broker_raises_message_too_large(broker: ScriptedBroker) -> None:
+    def respond(request: FetchRequest) -> FetchResponse:
         cut = legacy_message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cut)])])
 
-    broker.on(FetchRequest, answer, times=100)
+    broker.on(FetchRequest, respond, times=100)
     with consumer(broker, max_partition_fetch_bytes=1000) as c:
         c.assign([TP])
         c.seek(TP, 0)
@@ -299,7 +301,7 @@ def test_a_record_that_an_old_broker_cuts_off_is_reported(broker: ScriptedBroker
             read(c, 1)
 
 
-def test_read_committed_leaves_out_aborted_transactions_and_markers(broker: ScriptedBroker) -> None:
+def test_read_committed_skips_aborted_transactions_and_markers(broker: ScriptedBroker) -> None:
     def marker(producer_id: int, kind: int) -> bytes:
         builder = BatchBuilder(bytearray(200))
         builder.append(0, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\0", None)
@@ -331,10 +333,10 @@ def test_read_committed_leaves_out_aborted_transactions_and_markers(broker: Scri
         poll_until(c, lambda: c.position(TP) == 6)
 
 
-# Where to begin
+# Start position
 
 
-def test_without_an_offset_the_policy_decides(broker: ScriptedBroker) -> None:
+def test_partition_without_an_offset_is_reset_by_the_policy(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, auto_offset_reset="latest") as c:
         c.assign([TP])
@@ -345,7 +347,7 @@ def test_without_an_offset_the_policy_decides(broker: ScriptedBroker) -> None:
             c.poll(timeout_ms=5000)
 
 
-def test_a_committed_offset_is_where_reading_begins(broker: ScriptedBroker) -> None:
+def test_consumer_starts_at_the_committed_offset(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     broker.committed[("t", 0)] = (4, "note")
     with consumer(broker, group_id="g") as c:
@@ -355,7 +357,7 @@ def test_a_committed_offset_is_where_reading_begins(broker: ScriptedBroker) -> N
         assert c.committed(TP, metadata=True) == OffsetAndMetadata(4, "note", -1)
 
 
-def test_an_offset_out_of_range_is_reset_by_the_policy(broker: ScriptedBroker) -> None:
+def test_offset_out_of_range_is_reset_by_the_policy(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -368,7 +370,7 @@ def test_an_offset_out_of_range_is_reset_by_the_policy(broker: ScriptedBroker) -
             c.poll(timeout_ms=5000)
 
 
-def test_offsets_can_be_asked_for(broker: ScriptedBroker) -> None:
+def test_consumer_looks_up_offsets_and_topics(broker: ScriptedBroker) -> None:
     fill(broker, 20)
     with consumer(broker) as c:
         assert c.beginning_offsets([TP]) == {TP: 0}
@@ -381,16 +383,16 @@ def test_offsets_can_be_asked_for(broker: ScriptedBroker) -> None:
         assert "t" in c.topics()
 
 
-def test_asking_has_a_time_limit(broker: ScriptedBroker) -> None:
+def test_end_offsets_ends_after_timeout_ms(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         with pytest.raises(KafkaTimeoutError, match="nowhere-0"):
             c.end_offsets([TopicPartition("nowhere", 0)], timeout_ms=100)
 
 
-# Trouble on the way
+# Lost connections, leader changes, fetch sessions
 
 
-def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
+def test_lost_connection_is_reopened(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -400,14 +402,14 @@ def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
         assert read(c, 1)[0].value == b"after"
 
 
-def test_a_leader_that_moved_is_looked_for(broker: ScriptedBroker) -> None:
+def test_fetch_continues_after_a_leader_change(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
-    def moved(request: FetchRequest) -> FetchResponse:
+    def not_leader(request: FetchRequest) -> FetchResponse:
         data = PartitionData(partition_index=0, error_code=6, high_watermark=-1)
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
-    broker.on(FetchRequest, moved, times=2)
+    broker.on(FetchRequest, not_leader, times=2)
     with consumer(broker) as c:
         c.assign([TP])
         assert len(read(c, 10)) == 10
@@ -421,14 +423,14 @@ def test_lost_fetch_session_restarts(broker: ScriptedBroker) -> None:
         assert len(read(c, 10)) == 10
 
 
-def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> None:
+def test_fetch_session_requests_contain_only_changed_partitions(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
-    answers: list[FetchRequest] = []
+    requests: list[FetchRequest] = []
 
     def session(request: FetchRequest) -> FetchResponse | None:
-        answers.append(request)
+        requests.append(request)
         if request.session_epoch == 0:
-            parts = [broker._fetched("t", p) for p in request.topics[0].partitions]
+            parts = [broker._fetch_partition("t", p) for p in request.topics[0].partitions]
             return FetchResponse(session_id=5, responses=[FetchableTopicResponse(topic="t", partitions=parts)])
         time.sleep(0.01)
         return FetchResponse(session_id=5)
@@ -436,19 +438,19 @@ def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> No
     broker.on(FetchRequest, session, times=10_000)
     with consumer(broker) as c:
         c.assign([TP, TopicPartition("t", 1)])
-        poll_until(c, lambda: len(answers) >= 4)
+        poll_until(c, lambda: len(requests) >= 4)
         c.pause(TP)
-        poll_until(c, lambda: any(a.forgotten_topics_data for a in answers))
-    assert [len(a.topics) for a in answers[:3]] == [1, 0, 0]
-    assert [a.session_epoch for a in answers[:3]] == [0, 1, 2]
-    removed = next(a for a in answers if a.forgotten_topics_data)
+        poll_until(c, lambda: any(a.forgotten_topics_data for a in requests))
+    assert [len(a.topics) for a in requests[:3]] == [1, 0, 0]
+    assert [a.session_epoch for a in requests[:3]] == [0, 1, 2]
+    removed = next(a for a in requests if a.forgotten_topics_data)
     assert removed.forgotten_topics_data[0].partitions == [0]
 
 
 # Groups
 
 
-def test_subscription_joins_the_group_and_calls_the_listener_where_poll_was_called(broker: ScriptedBroker) -> None:
+def test_subscription_joins_the_group_and_calls_the_listener_in_the_polling_thread(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     listener = Listener()
     with consumer(broker, group_id="g") as c:
@@ -456,10 +458,10 @@ def test_subscription_joins_the_group_and_calls_the_listener_where_poll_was_call
         poll_until(c, lambda: len(c.assignment()) == 2)
         assert c.subscription() == {"t"}
     assert listener.calls == [("assigned", [0, 1], True), ("revoked", [0, 1], True)]
-    assert broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(LeaveGroupRequest)
 
 
-def test_a_listener_may_use_the_consumer(broker: ScriptedBroker) -> None:
+def test_rebalance_listener_may_use_the_consumer(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     class Seeker(ConsumerRebalanceListener):
@@ -473,7 +475,7 @@ def test_a_listener_may_use_the_consumer(broker: ScriptedBroker) -> None:
         assert [r.offset for r in read(c, 3)] == [7, 8, 9]
 
 
-def test_a_listener_that_fails_fails_the_poll(broker: ScriptedBroker) -> None:
+def test_error_of_the_rebalance_listener_is_raised_by_poll(broker: ScriptedBroker) -> None:
     class Bad(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
             raise RuntimeError("the listener's own")
@@ -483,20 +485,20 @@ def test_a_listener_that_fails_fails_the_poll(broker: ScriptedBroker) -> None:
         with pytest.raises(KafkaError, match="the listener's own") as raised:
             poll_until(c, lambda: False)
         assert isinstance(raised.value.__cause__, RuntimeError)
-        assert c.assignment() == {TP}, "the rebalance is done nevertheless, as in Java"
+        assert c.assignment() == {TP}, "the rebalance completes nevertheless, as in Java"
 
 
-def test_rebalance_in_a_heartbeat_response_makes_the_next_poll_join_again(broker: ScriptedBroker) -> None:
+def test_rebalance_in_progress_in_a_heartbeat_makes_the_next_poll_rejoin(broker: ScriptedBroker) -> None:
     listener = Listener()
     broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "revoked", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "revoked", "assigned"]
 
 
-def test_a_member_that_the_group_has_dropped_loses_its_partitions_and_joins_as_a_new_one(
+def test_unknown_member_loses_its_partitions_and_rejoins_without_its_id(
     broker: ScriptedBroker,
 ) -> None:
     listener = Listener()
@@ -504,19 +506,19 @@ def test_a_member_that_the_group_has_dropped_loses_its_partitions_and_joins_as_a
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
-    assert [r.member_id for r in broker.asked(JoinGroupRequest)][:2] == ["", ""]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [r.member_id for r in broker.requests_of(JoinGroupRequest)][:2] == ["", ""]
 
 
-def test_a_new_member_comes_twice_when_the_broker_wants_its_id(broker: ScriptedBroker) -> None:
+def test_member_id_required_makes_a_new_member_join_twice(broker: ScriptedBroker) -> None:
     broker.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=79, member_id="given"))
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"])
         poll_until(c, lambda: bool(c.assignment()))
-    assert [r.member_id for r in broker.asked(JoinGroupRequest)] == ["", "given"]
+    assert [r.member_id for r in broker.requests_of(JoinGroupRequest)] == ["", "given"]
 
 
-def test_a_poll_returns_in_time_while_joining_goes_on(broker: ScriptedBroker) -> None:
+def test_poll_returns_at_its_timeout_during_a_join(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(JoinGroupRequest, lambda _: gate.wait(0.5) and None)
     with consumer(broker, group_id="g") as c:
@@ -527,30 +529,30 @@ def test_a_poll_returns_in_time_while_joining_goes_on(broker: ScriptedBroker) ->
         assert time.monotonic() - begin < 0.4
         gate.set()
         poll_until(c, lambda: bool(c.assignment()))
-    assert len(broker.asked(JoinGroupRequest)) == 1
+    assert len(broker.requests_of(JoinGroupRequest)) == 1
 
 
-def test_closing_does_not_wait_for_a_join(broker: ScriptedBroker) -> None:
+def test_close_does_not_wait_for_a_join(broker: ScriptedBroker) -> None:
     broker.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=79, member_id="given"))
     broker.on(JoinGroupRequest, lambda _: SILENCE)
     c = consumer(broker, group_id="g")
     c.subscribe(["t"])
-    poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+    poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
     begin = time.monotonic()
     c.close()
     assert time.monotonic() - begin < 2
-    assert [m.member_id for r in broker.asked(LeaveGroupRequest) for m in r.members] == ["given"]
+    assert [m.member_id for r in broker.requests_of(LeaveGroupRequest) for m in r.members] == ["given"]
 
 
-def test_a_static_member_does_not_leave(broker: ScriptedBroker) -> None:
+def test_static_member_does_not_leave_on_close(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g", group_instance_id="me") as c:
         c.subscribe(["t"])
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(JoinGroupRequest)[0].group_instance_id == "me"
-    assert not broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(JoinGroupRequest)[0].group_instance_id == "me"
+    assert not broker.requests_of(LeaveGroupRequest)
 
 
-def test_positions_are_committed_on_request(broker: ScriptedBroker) -> None:
+def test_commit_stores_positions_or_explicit_offsets(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         read(c, 10)
@@ -558,10 +560,10 @@ def test_positions_are_committed_on_request(broker: ScriptedBroker) -> None:
         assert broker.committed[("t", 0)] == (10, "")
         c.commit({TP: OffsetAndMetadata(3, "text")})
         assert broker.committed[("t", 0)] == (3, "text")
-    assert broker.committed[("t", 0)] == (3, "text"), "without auto commit close() commits nothing"
+    assert broker.committed[("t", 0)] == (3, "text"), "without auto commit, close() commits nothing"
 
 
-def test_an_asynchronous_commit_calls_back_in_a_later_poll(broker: ScriptedBroker) -> None:
+def test_commit_async_calls_back_in_a_later_poll(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     output: list[Any] = []
     with consumer(broker, "t", group_id="g") as c:
@@ -574,7 +576,7 @@ def test_an_asynchronous_commit_calls_back_in_a_later_poll(broker: ScriptedBroke
     assert thread is threading.main_thread()
 
 
-def test_auto_commit_happens_in_time_and_at_the_end(broker: ScriptedBroker) -> None:
+def test_auto_commit_runs_at_its_interval_and_at_close(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", auto_commit_interval_ms=50) as c:
         read(c, 10)
@@ -584,20 +586,20 @@ def test_auto_commit_happens_in_time_and_at_the_end(broker: ScriptedBroker) -> N
     assert broker.committed[("t", 0)] == (15, "")
 
 
-def test_a_commit_after_the_group_has_gone_on_fails(broker: ScriptedBroker) -> None:
-    def removed(request: OffsetCommitRequest) -> OffsetCommitResponse:
+def test_commit_with_an_illegal_generation_fails(broker: ScriptedBroker) -> None:
+    def illegal_generation(request: OffsetCommitRequest) -> OffsetCommitResponse:
         part = OffsetCommitResponsePartition(partition_index=0, error_code=22)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         read(c, 10)
-        broker.on(OffsetCommitRequest, removed)
+        broker.on(OffsetCommitRequest, illegal_generation)
         with pytest.raises(CommitFailedError, match="t-0"):
             c.commit()
 
 
-def test_a_commit_survives_a_lost_connection(broker: ScriptedBroker) -> None:
+def test_commit_is_retried_after_a_lost_connection(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         read(c, 10)
@@ -606,7 +608,7 @@ def test_a_commit_survives_a_lost_connection(broker: ScriptedBroker) -> None:
     assert broker.committed[("t", 0)] == (10, "")
 
 
-def test_a_pattern_finds_topics_that_come_later(broker: ScriptedBroker) -> None:
+def test_pattern_subscription_includes_topics_created_later(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g", metadata_max_age_ms=50) as c:
         c.subscribe(pattern="^t")
         poll_until(c, lambda: c.assignment() == {TP})
@@ -614,23 +616,23 @@ def test_a_pattern_finds_topics_that_come_later(broker: ScriptedBroker) -> None:
         poll_until(c, lambda: TopicPartition("tea", 0) in c.assignment())
 
 
-def test_more_partitions_make_the_leader_of_the_group_call_for_a_rebalance(broker: ScriptedBroker) -> None:
+def test_new_partitions_make_the_group_leader_trigger_a_rebalance(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", metadata_max_age_ms=50) as c:
         poll_until(c, lambda: len(c.assignment()) == 1)
         broker.topics["t"].append([])
         poll_until(c, lambda: len(c.assignment()) == 2)
 
 
-def test_without_a_group_a_subscription_reads_all_partitions(broker: ScriptedBroker) -> None:
+def test_subscription_without_a_group_reads_all_partitions(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     fill(broker, 5, partition=0)
     fill(broker, 5, partition=1)
     with consumer(broker, "t") as c:
         assert len(read(c, 10)) == 10
-    assert not broker.asked(JoinGroupRequest)
+    assert not broker.requests_of(JoinGroupRequest)
 
 
-def test_two_ways_of_choosing_partitions_exclude_each_other(broker: ScriptedBroker) -> None:
+def test_subscribe_and_assign_are_mutually_exclusive(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"])
         with pytest.raises(IllegalStateError, match="unsubscribe"):
@@ -641,15 +643,15 @@ def test_two_ways_of_choosing_partitions_exclude_each_other(broker: ScriptedBrok
             c.subscribe(["t"])
 
 
-def test_committing_needs_a_group(broker: ScriptedBroker) -> None:
+def test_commit_without_a_group_raises_illegal_state(broker: ScriptedBroker) -> None:
     with consumer(broker) as c, pytest.raises(IllegalStateError, match="group_id"):
         c.commit()
 
 
-# The end
+# Closing, interruption, threads
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 def test_close_leaves_no_thread_and_no_descriptor() -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
@@ -662,7 +664,7 @@ def test_close_leaves_no_thread_and_no_descriptor() -> None:
             c.poll()
 
 
-def test_ctrl_c_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
+def test_ctrl_c_interrupts_a_waiting_poll(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         c.poll(timeout_ms=50)
@@ -672,7 +674,7 @@ def test_ctrl_c_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
         assert len(read(c, 3)) == 3
 
 
-def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: ScriptedBroker) -> None:
+def test_poll_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         child = os.fork()
@@ -723,7 +725,7 @@ def test_calls_of_a_second_thread_are_rejected_except_wakeup(broker: ScriptedBro
             c.poll(timeout_ms=10_000)
 
 
-def test_a_listener_may_close_the_consumer(broker: ScriptedBroker) -> None:
+def test_rebalance_listener_may_close_the_consumer(broker: ScriptedBroker) -> None:
     class Closing(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
             c.close()
@@ -734,7 +736,7 @@ def test_a_listener_may_close_the_consumer(broker: ScriptedBroker) -> None:
         poll_until(c, lambda: False)
 
 
-def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
+def test_invalid_options_are_rejected_with_their_names(broker: ScriptedBroker) -> None:
     with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset.*latest, earliest, none"):
         consumer(broker, auto_offset_reset="first")
     with pytest.raises(ConfigurationError, match=r"heartbeat\.interval\.ms"):
@@ -743,7 +745,7 @@ def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
         consumer(broker, groupid="g")
 
 
-def test_list_offsets_of_an_old_broker_is_understood() -> None:
+def test_consumer_reads_from_a_broker_with_old_api_versions() -> None:
     with ScriptedBroker(max_versions={"ListOffsets": 1, "Fetch": 4, "Metadata": 1, "ApiVersions": 0}) as broker:
         broker.add_topic("t")
         fill(broker, 10)
@@ -751,4 +753,4 @@ def test_list_offsets_of_an_old_broker_is_understood() -> None:
             c.assign([TP])
             assert len(read(c, 10)) == 10
         assert {h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "Fetch"} == {4}
-        assert broker.asked(ListOffsetsRequest)
+        assert broker.requests_of(ListOffsetsRequest)

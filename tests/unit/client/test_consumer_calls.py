@@ -1,4 +1,4 @@
-"""What the consumer's methods do, one by one: commits and their order, positions, waking up, leaving."""
+"""Calls of the consumer: commits and their order, group membership, wakeup, positions and lookups."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 from ottla.protocol.versioned import encode_versioned
 
 
-def refused(code: int) -> Any:
+def commit_error(code: int) -> Any:
     part = OffsetCommitResponsePartition(partition_index=0, error_code=code)
     return lambda _: OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
 
-# Committing
+# Commits
 
 
-def test_an_asynchronous_commit_is_tried_once_and_says_that_another_may_succeed(broker: ScriptedBroker) -> None:
+def test_commit_async_is_sent_once_and_reports_a_retriable_error(broker: ScriptedBroker) -> None:
     output: list[Any] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        broker.on(OffsetCommitRequest, refused(15))
+        broker.on(OffsetCommitRequest, commit_error(15))
         c.commit_async({TP: 3}, lambda offsets, error: output.append(error))
         poll_until(c, lambda: bool(output))
     assert isinstance(output[0], RetriableCommitFailedError)
-    assert len(broker.asked(OffsetCommitRequest)) == 1
+    assert len(broker.requests_of(OffsetCommitRequest)) == 1
 
 
-def test_a_commit_that_waits_comes_behind_asynchronous_ones_and_after_their_callbacks(broker: ScriptedBroker) -> None:
+def test_commit_is_sent_after_asynchronous_commits_and_their_callbacks(broker: ScriptedBroker) -> None:
     output: list[int] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
@@ -73,29 +73,30 @@ def test_a_commit_that_waits_comes_behind_asynchronous_ones_and_after_their_call
             c.commit_async({TP: number}, lambda offsets, error: output.append(offsets[TP].offset))
         c.commit({TP: 6})
         assert output == [1, 2, 3, 4, 5]
-    assert [r.topics[0].partitions[0].committed_offset for r in broker.asked(OffsetCommitRequest)] == [1, 2, 3, 4, 5, 6]
+    requests = broker.requests_of(OffsetCommitRequest)
+    assert [r.topics[0].partitions[0].committed_offset for r in requests] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_commit_made_in_one_generation_is_not_repeated_in_the_next(broker: ScriptedBroker) -> None:
+def test_commit_of_one_generation_is_not_retried_in_the_next(broker: ScriptedBroker) -> None:
     output: list[Any] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20) as c:
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(OffsetCommitRequest, lambda _: DROP)
         c.commit_async({TP: 1}, lambda offsets, error: output.append(error))
         broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and bool(output))
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2 and bool(output))
         time.sleep(0.05)
-    assert [r.generation_id_or_member_epoch for r in broker.asked(OffsetCommitRequest)] == [1]
+    assert [r.generation_id_or_member_epoch for r in broker.requests_of(OffsetCommitRequest)] == [1]
 
 
-def test_metadata_and_leader_epoch_are_committed_and_come_back(broker: ScriptedBroker) -> None:
+def test_commit_sends_metadata_and_leader_epoch(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         c.commit({TP: OffsetAndMetadata(5, "note", 3)})
-        request = broker.asked(OffsetCommitRequest)[-1]
+        request = broker.requests_of(OffsetCommitRequest)[-1]
         part = request.topics[0].partitions[0]
         assert (part.committed_offset, part.committed_metadata, part.committed_leader_epoch) == (5, "note", 3)
-        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, ""), "from outside of the group"
+        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, ""), "from outside the group"
         assert c.committed([TP, TopicPartition("t", 1)]) == {
             TP: OffsetAndMetadata(5, "note"),
             TopicPartition("t", 1): None,
@@ -106,7 +107,7 @@ def test_metadata_and_leader_epoch_are_committed_and_come_back(broker: ScriptedB
 
 
 @pytest.mark.option("default.api.timeout.ms")
-def test_a_commit_keeps_its_time(broker: ScriptedBroker) -> None:
+def test_commit_ends_at_its_timeout(broker: ScriptedBroker) -> None:
     broker.on(OffsetCommitRequest, lambda _: SILENCE, times=100)
     with consumer(broker, group_id="g", default_api_timeout_ms=200) as c:
         c.assign([TP])
@@ -117,29 +118,29 @@ def test_a_commit_keeps_its_time(broker: ScriptedBroker) -> None:
             assert time.monotonic() - begin < 2
 
 
-def test_a_fenced_instance_is_reported_at_commit_and_at_poll(broker: ScriptedBroker) -> None:
+def test_fenced_instance_id_is_raised_by_commit_and_poll(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", group_instance_id="me", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        broker.on(OffsetCommitRequest, refused(82))
+        broker.on(OffsetCommitRequest, commit_error(82))
         with pytest.raises(FencedInstanceIdError):
             c.commit({TP: 1})
         with pytest.raises(FencedInstanceIdError, match="me"):
             c.poll()
 
 
-# Staying in the group
+# Group membership
 
 
 @pytest.mark.option("max.poll.interval.ms")
-def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(
+def test_consumer_beyond_max_poll_interval_leaves_and_loses_its_partitions(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = Listener()
     with consumer(broker, group_id="g", max_poll_interval_ms=200, enable_auto_commit=False) as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
-        broker.wait_for(lambda: bool(broker.asked(LeaveGroupRequest)))
-        (identity,) = broker.asked(LeaveGroupRequest)[0].members
+        broker.wait_for(lambda: bool(broker.requests_of(LeaveGroupRequest)))
+        (identity,) = broker.requests_of(LeaveGroupRequest)[0].members
         assert "poll timeout" in (identity.reason or "")
         assert "not called within max.poll.interval.ms=200; leaving the group" in caplog.text
         assert "lower max.poll.records=500" in caplog.text
@@ -148,19 +149,19 @@ def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(
             c.commit({TP: 1})
         poll_until(c, lambda: len(listener.calls) == 3)
         c.commit({TP: 1})
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 @pytest.mark.option("heartbeat.interval.ms", "session.timeout.ms")
-def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker) -> None:
+def test_heartbeats_are_sent_between_polls(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=6000) as c:
         poll_until(c, lambda: bool(c.assignment()))
-        count = len(broker.asked(HeartbeatRequest))
-        broker.wait_for(lambda: len(broker.asked(HeartbeatRequest)) >= count + 5)
-    assert broker.asked(JoinGroupRequest)[0].session_timeout_ms == 6000
+        count = len(broker.requests_of(HeartbeatRequest))
+        broker.wait_for(lambda: len(broker.requests_of(HeartbeatRequest)) >= count + 5)
+    assert broker.requests_of(JoinGroupRequest)[0].session_timeout_ms == 6000
 
 
-def test_a_session_without_an_answer_ends_for_the_member_too(broker: ScriptedBroker) -> None:
+def test_session_timeout_without_a_response_loses_the_partitions(broker: ScriptedBroker) -> None:
     listener = Listener()
     options = {"heartbeat_interval_ms": 20, "session_timeout_ms": 200, "request_timeout_ms": 100}
     with consumer(broker, group_id="g", **options) as c:
@@ -168,19 +169,19 @@ def test_a_session_without_an_answer_ends_for_the_member_too(broker: ScriptedBro
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(HeartbeatRequest, lambda _: DROP, times=40)
         poll_until(c, lambda: len(listener.calls) >= 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
-def test_a_rebalance_can_be_called_for_with_a_reason(broker: ScriptedBroker) -> None:
+def test_enforce_rebalance_rejoins_with_its_reason(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g") as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.enforce_rebalance("new rack")
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
-    assert broker.asked(JoinGroupRequest)[1].reason == "new rack"
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
+    assert broker.requests_of(JoinGroupRequest)[1].reason == "new rack"
 
 
 @pytest.mark.option("partition.assignment.strategy")
-def test_a_cooperative_member_goes_on_reading_while_it_joins_again(broker: ScriptedBroker) -> None:
+def test_cooperative_member_reads_while_it_rejoins(broker: ScriptedBroker) -> None:
     options = {"partition_assignment_strategy": ["cooperative-sticky"], "heartbeat_interval_ms": 20}
     with consumer(broker, "t", group_id="g", **options) as c:
         poll_until(c, lambda: bool(c.assignment()))
@@ -194,14 +195,14 @@ def test_a_cooperative_member_goes_on_reading_while_it_joins_again(broker: Scrip
 
 
 @pytest.mark.option("partition.assignment.strategy")
-def test_a_busy_cooperative_member_takes_its_new_assignment_over_between_two_polls(broker: ScriptedBroker) -> None:
+def test_busy_cooperative_member_applies_its_assignment_between_two_polls(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     fill(broker, 2000)
     listener = Listener()
     with consumer(broker, group_id="g", partition_assignment_strategy=["cooperative-sticky"], max_poll_records=5) as c:
         c.subscribe(["t"], listener=listener)
         read(c, 5)
-        broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=only(1)))
+        broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=assignment_of(1)))
         c.enforce_rebalance()
         for _ in range(100):
             assert c._core.buffer.has_records, "poll() has records all the time"
@@ -212,32 +213,32 @@ def test_a_busy_cooperative_member_takes_its_new_assignment_over_between_two_pol
         assert listener.calls[:2] == [("assigned", [0, 1], True), ("revoked", [0], True)]
 
 
-def test_a_cooperative_member_that_closes_while_it_joins_commits_nevertheless(broker: ScriptedBroker) -> None:
+def test_cooperative_member_that_closes_during_a_join_commits(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     options = {"partition_assignment_strategy": ["cooperative-sticky"], "auto_commit_interval_ms": 10**6}
     with consumer(broker, "t", group_id="g", **options) as c:
         read(c, 10)
         broker.on(JoinGroupRequest, lambda _: SILENCE)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2)
     assert broker.committed[("t", 0)] == (10, "")
 
 
-def only(partition: int) -> bytes:
-    """An assignment of one partition of t."""
+def assignment_of(partition: int) -> bytes:
+    """Return an assignment of one partition of t."""
     topics = [TopicPartitions(topic="t", partitions=[partition])]
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
 
 
-def test_unsubscribe_calls_the_listener_and_leaves(broker: ScriptedBroker) -> None:
+def test_unsubscribe_calls_the_listener_and_leaves_the_group(broker: ScriptedBroker) -> None:
     listener = Listener()
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
         c.unsubscribe()
-        assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
+        assert [kind for kind, _, _ in listener.calls] == ["assigned", "revoked"]
         assert c.assignment() == set()
-        assert len(broker.asked(LeaveGroupRequest)) == 1
+        assert len(broker.requests_of(LeaveGroupRequest)) == 1
         with pytest.raises(IllegalStateError, match="not subscribed to any topic"):
             c.poll()
 
@@ -257,12 +258,12 @@ def test_close_leaves_the_group_or_not_as_requested(
     c = consumer(broker, "t", group_id="g", group_instance_id=instance)
     poll_until(c, lambda: bool(c.assignment()))
     c.close(group_membership=operation)
-    assert bool(broker.asked(LeaveGroupRequest)) is leaves
+    assert bool(broker.requests_of(LeaveGroupRequest)) is leaves
     if leaves:
-        assert broker.asked(LeaveGroupRequest)[0].members[0].group_instance_id == instance
+        assert broker.requests_of(LeaveGroupRequest)[0].members[0].group_instance_id == instance
 
 
-def test_closing_raises_what_the_listener_raised_when_all_has_ended(broker: ScriptedBroker) -> None:
+def test_close_raises_the_listeners_error_after_leaving_the_group(broker: ScriptedBroker) -> None:
     class Bad(ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
             raise RuntimeError("the listener's own")
@@ -272,11 +273,11 @@ def test_closing_raises_what_the_listener_raised_when_all_has_ended(broker: Scri
     poll_until(c, lambda: bool(c.assignment()))
     with pytest.raises(KafkaError, match="the listener's own"):
         c.close()
-    assert broker.asked(LeaveGroupRequest)
+    assert broker.requests_of(LeaveGroupRequest)
     c.close()
 
 
-def test_closing_keeps_its_time(broker: ScriptedBroker) -> None:
+def test_close_ends_at_its_timeout(broker: ScriptedBroker) -> None:
     c = consumer(broker, "t", group_id="g")
     poll_until(c, lambda: bool(c.assignment()))
     broker.on(OffsetCommitRequest, lambda _: SILENCE, times=100)
@@ -288,10 +289,10 @@ def test_closing_keeps_its_time(broker: ScriptedBroker) -> None:
     assert time.monotonic() - begin < 2
 
 
-# Waking up
+# Wakeup
 
 
-def test_wakeup_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
+def test_wakeup_interrupts_a_waiting_poll(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         c.poll(timeout_ms=50)
@@ -301,10 +302,10 @@ def test_wakeup_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
             c.poll(timeout_ms=60_000)
         assert time.monotonic() - begin < 5
         fill(broker, 3)
-        assert len(read(c, 3)) == 3, "and the consumer goes on"
+        assert len(read(c, 3)) == 3, "the consumer continues"
 
 
-def test_wakeup_before_a_call_interrupts_the_next_one_that_waits(broker: ScriptedBroker) -> None:
+def test_wakeup_before_a_call_interrupts_the_next_waiting_one(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         c.wakeup()
@@ -316,7 +317,7 @@ def test_wakeup_before_a_call_interrupts_the_next_one_that_waits(broker: Scripte
         assert c.end_offsets([TP]) == {TP: 0}
 
 
-def test_wakeup_amid_a_join_loses_no_partition(broker: ScriptedBroker) -> None:
+def test_wakeup_during_a_join_loses_no_partition(broker: ScriptedBroker) -> None:
     listener = Listener()
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"], listener=listener)
@@ -325,13 +326,13 @@ def test_wakeup_amid_a_join_loses_no_partition(broker: ScriptedBroker) -> None:
             with pytest.raises(WakeupError):
                 c.poll(timeout_ms=5000)
         poll_until(c, lambda: c.assignment() == {TP})
-    assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
+    assert [kind for kind, _, _ in listener.calls] == ["assigned", "revoked"]
 
 
 # Positions
 
 
-def test_lag_is_known_after_a_fetch(broker: ScriptedBroker) -> None:
+def test_current_lag_is_available_after_a_fetch(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, max_poll_records=4) as c:
         c.assign([TP])
@@ -343,12 +344,12 @@ def test_lag_is_known_after_a_fetch(broker: ScriptedBroker) -> None:
             c.current_lag(TopicPartition("t", 9))
 
 
-def test_seeking_to_a_time_goes_to_its_first_record_or_behind_the_last(broker: ScriptedBroker) -> None:
+def test_seek_to_time_moves_to_the_first_record_of_that_time_or_to_the_end(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:
         c.assign([TP])
         c.seek_to_time({TP: 1005})
-        assert c.position(TP) == 0, "the scripted broker finds the batch"
+        assert c.position(TP) == 0, "the scripted broker returns the first offset of the batch"
         c.seek_to_time({TP: 10**9})
         assert c.position(TP) == 30
         with pytest.raises(ValueError, match="-5"):
@@ -364,25 +365,25 @@ def test_topics_are_listed_with_their_partitions(broker: ScriptedBroker) -> None
         assert c.topics() == {"t", "other"}
 
 
-def test_topics_that_were_only_asked_about_are_not_kept_up_to_date(broker: ScriptedBroker) -> None:
+def test_metadata_refresh_excludes_topics_of_lookups(broker: ScriptedBroker) -> None:
     broker.add_topic("other")
     with consumer(broker, metadata_max_age_ms=20) as c:
         c.assign([TP])
         c.poll()
         assert c.end_offsets([TopicPartition("other", 0)]) == {TopicPartition("other", 0): 0}
-        count = len(broker.asked(MetadataRequest))
-        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) >= count + 3)
-        assert [t.name for t in broker.asked(MetadataRequest)[-1].topics] == ["t"]
+        count = len(broker.requests_of(MetadataRequest))
+        broker.wait_for(lambda: len(broker.requests_of(MetadataRequest)) >= count + 3)
+        assert [t.name for t in broker.requests_of(MetadataRequest)[-1].topics] == ["t"]
         c.unsubscribe()
-        broker.wait_for(lambda: broker.asked(MetadataRequest)[-1].topics == [])
+        broker.wait_for(lambda: broker.requests_of(MetadataRequest)[-1].topics == [])
 
 
-def test_a_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: ScriptedBroker) -> None:
+def test_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", partition_assignment_strategy=["cooperative-sticky"]) as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.pause(TP)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and c._core.membership.is_settled)
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2 and c._core.membership.is_settled)
         assert c.paused() == {TP}
         fill(broker, 3)
         assert c.poll(timeout_ms=50) == {}
@@ -392,7 +393,9 @@ def test_a_paused_partition_stays_paused_through_a_cooperative_rebalance(broker:
 
 @pytest.mark.option("exclude.internal.topics")
 @pytest.mark.parametrize(("excluded", "result"), [(True, {"t"}), (False, {"t", "__internal"})])
-def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bool, result: set[str]) -> None:
+def test_pattern_subscription_excludes_internal_topics_if_configured(
+    broker: ScriptedBroker, excluded: bool, result: set[str]
+) -> None:
     broker.add_topic("__internal")
 
     def internal(request: MetadataRequest) -> Any:
@@ -410,31 +413,29 @@ def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bo
 
 @pytest.mark.option("allow.auto.create.topics")
 @pytest.mark.parametrize("allowed", [True, False])
-def test_asking_for_an_unknown_topic_may_create_it(broker: ScriptedBroker, allowed: bool) -> None:
+def test_metadata_request_allows_auto_topic_creation_if_configured(broker: ScriptedBroker, allowed: bool) -> None:
     with consumer(broker, allow_auto_create_topics=allowed, default_api_timeout_ms=300) as c:
         assert c.partitions_for_topic("nowhere") is None
-        requests = [r for r in broker.asked(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
+        requests = [r for r in broker.requests_of(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
         assert requests
         assert {r.allow_auto_topic_creation for r in requests} == {allowed}
 
 
-def test_a_poll_wants_room_for_a_record(broker: ScriptedBroker) -> None:
+def test_poll_with_max_records_0_raises_value_error(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         with pytest.raises(ValueError, match="max_records"):
             c.poll(max_records=0)
 
 
-def test_a_consumer_without_anything_to_read_says_so(broker: ScriptedBroker) -> None:
+def test_poll_without_a_subscription_raises_illegal_state(broker: ScriptedBroker) -> None:
     c: KafkaConsumer
     with consumer(broker) as c, pytest.raises(IllegalStateError, match="not subscribed to any topic"):
         c.poll()
 
 
 @pytest.mark.parametrize("silent", [OffsetFetchRequest, FindCoordinatorRequest])
-def test_a_coordinator_that_does_not_answer_costs_no_more_than_the_calls_time(
-    broker: ScriptedBroker, silent: type[Any]
-) -> None:
+def test_committed_with_a_silent_coordinator_ends_at_its_timeout(broker: ScriptedBroker, silent: type[Any]) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         broker.on(silent, lambda _: SILENCE, times=100)
@@ -444,7 +445,7 @@ def test_a_coordinator_that_does_not_answer_costs_no_more_than_the_calls_time(
         assert time.monotonic() - began < 2
 
 
-def test_a_leader_that_does_not_introduce_itself_costs_a_lookup_no_more_than_its_time(broker: ScriptedBroker) -> None:
+def test_end_offsets_with_a_silent_leader_ends_at_its_timeout(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         poll_until(c, lambda: c._core.metadata.cluster.partition(TP) is not None)
@@ -457,7 +458,7 @@ def test_a_leader_that_does_not_introduce_itself_costs_a_lookup_no_more_than_its
 
 
 @pytest.mark.parametrize("name", ["\ud800", "x" * 32_768])
-def test_a_topic_that_no_request_can_carry_is_refused_at_once(broker: ScriptedBroker, name: str) -> None:
+def test_topic_name_that_cannot_be_encoded_raises_invalid_topic(broker: ScriptedBroker, name: str) -> None:
     fill(broker, 1)
     with consumer(broker, group_id="g") as c:
         calls = (c.assign, c.end_offsets, lambda tps: c.subscribe([tp.topic for tp in tps]))

@@ -1,4 +1,4 @@
-"""How records are fetched: sessions, topic ids, followers, new leaders, truncated logs, bounds and turns."""
+"""Fetching: sessions, topic ids, read replicas, leader changes, log truncation (KIP-320), limits and fairness."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from ottla.records.builder import BatchBuilder
 ID, OTHER_ID = UUID(int=77), UUID(int=78)
 
 
-def one(data: PartitionData, **more: Any) -> FetchResponse:
+def fetch_response(data: PartitionData, **more: Any) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=ID, partitions=[data])], **more)
 
 
 def fetches(broker: ScriptedBroker) -> list[tuple[FetchRequest, int]]:
-    """Fetch requests with their versions."""
+    """Return fetch requests with their versions."""
     return [
         (r, h.api_version) for r, h in zip(broker.requests, broker.headers, strict=True) if isinstance(r, FetchRequest)
     ]
@@ -56,7 +56,7 @@ def fetches(broker: ScriptedBroker) -> list[tuple[FetchRequest, int]]:
 # Topic ids and sessions
 
 
-def test_topics_are_fetched_by_id_where_broker_and_topic_have_one(broker: ScriptedBroker) -> None:
+def test_fetch_uses_topic_ids_if_broker_and_topic_have_them(broker: ScriptedBroker) -> None:
     broker.topic_ids["t"] = ID
     fill(broker, 10)
     with consumer(broker) as c:
@@ -66,7 +66,7 @@ def test_topics_are_fetched_by_id_where_broker_and_topic_have_one(broker: Script
     assert fetches(broker)[0][0].topics[0].topic_id == ID
 
 
-def test_a_topic_without_an_id_sends_the_session_back_to_names(broker: ScriptedBroker) -> None:
+def test_topic_without_an_id_makes_the_fetch_session_use_names(broker: ScriptedBroker) -> None:
     broker.topic_ids["t"] = ID
     broker.add_topic("old")
     fill(broker, 10)
@@ -89,7 +89,7 @@ def test_recreated_topic_is_read_by_its_new_id(broker: ScriptedBroker, code: int
         broker.topic_ids["t"] = OTHER_ID
         if code == 106:
             return FetchResponse(error_code=code)
-        return one(PartitionData(error_code=code, high_watermark=-1))
+        return fetch_response(PartitionData(error_code=code, high_watermark=-1))
 
     broker.on(FetchRequest, with_new_id)
     with consumer(broker, metadata_max_age_ms=50) as c:
@@ -99,32 +99,32 @@ def test_recreated_topic_is_read_by_its_new_id(broker: ScriptedBroker, code: int
 
 
 class Sessions:
-    """A broker with fetch sessions, as KIP-227 has them: what it knows of the reader's partitions."""
+    """Fetch sessions of a broker (KIP-227): the partitions and positions of the consumer."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
-        self.known: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
         self.id = 5
         self.errors: list[int] = []
         self.requests: list[FetchRequest] = []
-        broker.on(FetchRequest, self.answer, times=10**6)
+        broker.on(FetchRequest, self.respond, times=10**6)
 
-    def answer(self, request: FetchRequest) -> FetchResponse:
+    def respond(self, request: FetchRequest) -> FetchResponse:
         self.requests.append(request)
         if request.session_epoch == -1:
             return FetchResponse()
         if self.errors:
             return FetchResponse(error_code=self.errors.pop())
         if request.session_epoch == 0:
-            self.known, self.id = {}, self.id + 1
+            self.positions, self.id = {}, self.id + 1
         else:
             assert request.session_id == self.id
         requests = {p.partition: p for t in request.topics for p in t.partitions}
         for removed in (p for t in request.forgotten_topics_data for p in t.partitions):
-            self.known.pop(removed, None)
-        self.known.update({i: p.fetch_offset for i, p in requests.items()})
+            self.positions.pop(removed, None)
+        self.positions.update({i: p.fetch_offset for i, p in requests.items()})
         result = []
-        for index, offset in self.known.items():
+        for index, offset in self.positions.items():
             data = b"".join(b for b in self.broker.topics["t"][index] if read_header(b).next_offset > offset)
             if data or index in requests:
                 end = self.broker.end("t", index)
@@ -141,9 +141,7 @@ def sessions(broker: ScriptedBroker) -> Sessions:
     return Sessions(broker)
 
 
-def test_records_come_through_a_session_without_naming_partitions_again(
-    broker: ScriptedBroker, sessions: Sessions
-) -> None:
+def test_fetch_session_returns_records_without_repeating_partitions(broker: ScriptedBroker, sessions: Sessions) -> None:
     broker.add_topic("t", 3)
     with consumer(broker) as c:
         c.assign([TopicPartition("t", i) for i in range(3)])
@@ -157,7 +155,9 @@ def test_records_come_through_a_session_without_naming_partitions_again(
 
 
 @pytest.mark.parametrize(("code", "remaining"), [(70, False), (71, True)])
-def test_broken_session_restarts(broker: ScriptedBroker, sessions: Sessions, code: int, remaining: bool) -> None:
+def test_fetch_session_restarts_after_an_error(
+    broker: ScriptedBroker, sessions: Sessions, code: int, remaining: bool
+) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -169,12 +169,12 @@ def test_broken_session_restarts(broker: ScriptedBroker, sessions: Sessions, cod
         poll_until(c, lambda: any(r.session_epoch == 0 for r in sessions.requests[count:]))
         again = next(r for r in sessions.requests[count:] if r.session_epoch == 0)
         assert again.topics, "with all partitions"
-        assert again.session_id == (existing if remaining else 0), "a session that is still there is closed with it"
+        assert again.session_id == (existing if remaining else 0), "the request closes a session that still exists"
         fill(broker, 5)
         assert len(read(c, 5)) == 5
 
 
-def test_close_ends_the_session(broker: ScriptedBroker, sessions: Sessions) -> None:
+def test_close_closes_the_fetch_session(broker: ScriptedBroker, sessions: Sessions) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         poll_until(c, lambda: len(sessions.requests) > 3)
@@ -183,27 +183,27 @@ def test_close_ends_the_session(broker: ScriptedBroker, sessions: Sessions) -> N
     assert (sessions.requests[-1].session_id, sessions.requests[-1].session_epoch) == (sessions.id, -1)
 
 
-# Followers and leaders
+# Read replicas and leaders
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[ScriptedBroker, ScriptedBroker]]:
     """The leader (7) and a follower (8) of t-0, with the same records."""
     with ScriptedBroker() as leader, ScriptedBroker() as follower:
-        for one_of_both in (leader, follower):
-            one_of_both.add_topic("t")
-            fill(one_of_both, 10)
-        know(leader, follower)
+        for broker in (leader, follower):
+            broker.add_topic("t")
+            fill(broker, 10)
+        set_metadata(leader, follower)
         yield leader, follower
 
 
-def know(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch: int = 0) -> None:
-    """Both answer metadata requests with both."""
+def set_metadata(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch: int = 0) -> None:
+    """Let both brokers respond to metadata requests with both."""
     partition = MetadataResponsePartition(
         partition_index=0, leader_id=leads, leader_epoch=epoch, replica_nodes=[7, 8], isr_nodes=[7, 8]
     )
 
-    def answer(request: MetadataRequest) -> MetadataResponse:
+    def respond(request: MetadataRequest) -> MetadataResponse:
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=7, host=leader.host, port=leader.port),
@@ -213,91 +213,93 @@ def know(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch
             topics=[MetadataResponseTopic(name="t", partitions=[partition])],
         )
 
-    for both in (leader, follower):
-        both._scripts[MetadataRequest.NAME][:] = [[answer, 10**6]]
+    for broker in (leader, follower):
+        broker._scripts[MetadataRequest.NAME][:] = [[respond, 10**6]]
 
 
-def send_away(request: FetchRequest) -> FetchResponse | None:
-    """As a leader does that knows a replica in the reader's rack."""
+def prefer_follower(request: FetchRequest) -> FetchResponse | None:
+    """Respond like a leader that has a replica in the rack of the consumer."""
     if not request.topics:
         return None
-    return one(PartitionData(high_watermark=10, preferred_read_replica=8))
+    return fetch_response(PartitionData(high_watermark=10, preferred_read_replica=8))
 
 
 @pytest.mark.option("client.rack")
-def test_records_are_read_from_the_replica_that_the_leader_names(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_records_are_fetched_from_the_preferred_read_replica(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away, times=100)
+    leader.on(FetchRequest, prefer_follower, times=100)
     with consumer(leader, client_rack="near") as c:
         c.assign([TP])
         assert len(read(c, 10)) == 10
-    assert leader.asked(FetchRequest)[0].rack_id == "near"
-    assert len(leader.asked(FetchRequest)) == 1
-    assert follower.asked(FetchRequest)
+    assert leader.requests_of(FetchRequest)[0].rack_id == "near"
+    assert len(leader.requests_of(FetchRequest)) == 1
+    assert follower.requests_of(FetchRequest)
 
 
 @pytest.mark.option("metadata.max.age.ms")
-def test_the_leader_is_asked_again_after_the_age_of_metadata(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_preferred_read_replica_expires_after_metadata_max_age(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, _ = pair
-    leader.on(FetchRequest, send_away, times=100)
+    leader.on(FetchRequest, prefer_follower, times=100)
     with consumer(leader, metadata_max_age_ms=100, fetch_max_wait_ms=10) as c:
         c.assign([TP])
         read(c, 10)
-        poll_until(c, lambda: len(leader.asked(FetchRequest)) >= 3)
+        poll_until(c, lambda: len(leader.requests_of(FetchRequest)) >= 3)
 
 
 @pytest.mark.parametrize("code", [1, 6])
-def test_an_error_of_the_follower_sends_back_to_the_leader(
+def test_fetch_error_of_the_read_replica_falls_back_to_the_leader(
     pair: tuple[ScriptedBroker, ScriptedBroker], code: int
 ) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away)
-    follower.on(FetchRequest, lambda _: one(PartitionData(error_code=code, high_watermark=-1)), times=100)
+    leader.on(FetchRequest, prefer_follower)
+    follower.on(FetchRequest, lambda _: fetch_response(PartitionData(error_code=code, high_watermark=-1)), times=100)
     with consumer(leader, auto_offset_reset="none", client_rack="near") as c:
         c.assign([TP])
         c.seek(TP, 3)
         assert [r.offset for r in read(c, 7)] == list(range(3, 10)), "nothing was reset"
-    assert len(follower.asked(FetchRequest)) == 1
+    assert len(follower.requests_of(FetchRequest)) == 1
 
 
-def test_a_follower_that_is_gone_sends_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+def test_unreachable_read_replica_falls_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     leader, follower = pair
-    leader.on(FetchRequest, send_away)
+    leader.on(FetchRequest, prefer_follower)
     with consumer(leader, client_rack="near", socket_connection_setup_timeout_ms=200) as c:
         follower.__exit__()
         c.assign([TP])
         assert len(read(c, 10)) == 10
-    assert len(leader.asked(FetchRequest)) >= 2
+    assert len(leader.requests_of(FetchRequest)) >= 2
 
 
-def test_a_new_leader_that_an_answer_names_is_gone_to_though_unknown(
+def test_new_leader_in_a_fetch_response_is_used_although_metadata_lacks_it(
     pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
     old, new = pair
-    for both in pair:
-        both.topic_ids["t"] = ID
-        both._scripts[MetadataRequest.NAME].clear()
+    for broker in pair:
+        broker.topic_ids["t"] = ID
+        broker._scripts[MetadataRequest.NAME].clear()
     new.leader_epoch = 4
 
-    def moved(request: FetchRequest) -> FetchResponse:
-        know(old, new, leads=8, epoch=4)  # the metadata will say so, too
+    def not_leader(request: FetchRequest) -> FetchResponse:
+        set_metadata(old, new, leads=8, epoch=4)  # later metadata responses have it as well
         leader = LeaderIdAndEpoch(leader_id=8, leader_epoch=4)
         endpoint = NodeEndpoint(node_id=8, host=new.host, port=new.port)
-        return one(PartitionData(error_code=6, high_watermark=-1, current_leader=leader), node_endpoints=[endpoint])
+        return fetch_response(
+            PartitionData(error_code=6, high_watermark=-1, current_leader=leader), node_endpoints=[endpoint]
+        )
 
-    old.on(FetchRequest, moved)
+    old.on(FetchRequest, not_leader)
     with consumer(old) as c:
         c.assign([TP])
         c.seek(TP, 0)
         assert len(read(c, 10)) == 10
-    assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
+    assert new.requests_of(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
 
 
-# Truncated logs, and leaders that were replaced (KIP-320)
+# Log truncation and leader changes (KIP-320)
 
 
 def elect(broker: ScriptedBroker, keep: int, epoch: int) -> None:
-    """A new leader without the records from the `keep`-th batch on."""
+    """Elect a new leader whose log has the first `keep` batches only."""
     with broker._changed:
         broker.leader_epoch = epoch
         del broker.topics["t"][0][keep:]
@@ -307,26 +309,26 @@ def put(broker: ScriptedBroker, count: int) -> None:
     broker.put("t", 0, batch(b"new-%d" % i for i in range(count)))
 
 
-def ask_for_metadata(c: KafkaConsumer) -> None:
+def request_metadata(c: KafkaConsumer) -> None:
     c._io.call_soon(c._core.metadata.request_update)
 
 
-def test_a_position_is_checked_when_the_leader_has_changed(broker: ScriptedBroker) -> None:
+def test_position_is_validated_after_a_leader_change(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50) as c:
         c.assign([TP])
         read(c, 30)
         elect(broker, 3, 5)
-        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         put(broker, 5)
         assert len(read(c, 5)) == 5
-    (request,) = broker.asked(OffsetForLeaderEpochRequest)
+    (request,) = broker.requests_of(OffsetForLeaderEpochRequest)
     requests = request.topics[0].partitions[0]
     assert (request.replica_id, requests.leader_epoch, requests.current_leader_epoch) == (-1, 0, 5)
     assert fetches(broker)[-1][0].topics[0].partitions[0].current_leader_epoch == 5
 
 
-def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: ScriptedBroker) -> None:
+def test_truncated_log_is_read_from_the_divergent_offset(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50) as c:
         c.assign([TP])
@@ -339,7 +341,7 @@ def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: Scripted
         assert result[0].value == b"new-0"
 
 
-def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: ScriptedBroker) -> None:
+def test_truncated_log_without_a_reset_policy_raises_log_truncation_error(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=50, auto_offset_reset="none") as c:
         c.assign([TP])
@@ -355,7 +357,7 @@ def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: Scr
         assert read(c, 1)[0].value == b"new-0"
 
 
-def test_a_seek_right_after_a_validation_was_started_is_not_validated_in_its_place(broker: ScriptedBroker) -> None:
+def test_seek_during_a_validation_is_not_validated_instead(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, auto_offset_reset="none") as c:
         c.assign([TP])
@@ -369,19 +371,19 @@ def test_a_seek_right_after_a_validation_was_started_is_not_validated_in_its_pla
             state.seek(10)
 
         c._io.run(validate_and_seek())
-        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         assert read(c, 1)[0].offset >= 10
-    assert [r.topics[0].partitions[0].leader_epoch for r in broker.asked(OffsetForLeaderEpochRequest)] == [0]
+    assert [r.topics[0].partitions[0].leader_epoch for r in broker.requests_of(OffsetForLeaderEpochRequest)] == [0]
 
 
-def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBroker) -> None:
+def test_buffered_records_of_a_truncated_log_are_dropped(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, metadata_max_age_ms=30, max_poll_records=5) as c:
         c.assign([TP])
         assert len(c.poll(timeout_ms=5000)[TP]) == 5
         elect(broker, 1, 5)
         put(broker, 25)
-        broker.wait_for(lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        broker.wait_for(lambda: bool(broker.requests_of(OffsetForLeaderEpochRequest)))
         while not c._core.positions.has_work:
             time.sleep(0.005)
         result = read(c, 1)
@@ -391,20 +393,20 @@ def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBr
         assert values[10] == b"new-0"
 
 
-def test_a_committed_leader_epoch_is_checked_before_reading_begins(broker: ScriptedBroker) -> None:
+def test_position_with_a_leader_epoch_is_validated_before_the_first_fetch(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     broker.leader_epoch = 3
     with consumer(broker, group_id="g", auto_offset_reset="none") as c:
         c.assign([TP])
         c.commit({TP: OffsetAndMetadata(20, "", 0)})
-        request = broker.asked(OffsetCommitRequest)[-1]
+        request = broker.requests_of(OffsetCommitRequest)[-1]
         assert request.topics[0].partitions[0].committed_leader_epoch == 0
         c.seek(TP, OffsetAndMetadata(20, "", 0))
         with pytest.raises(LogTruncationError):
             poll_until(c, lambda: False)
 
 
-def test_a_leader_without_the_epoch_leads_to_the_policy(broker: ScriptedBroker) -> None:
+def test_leader_without_the_epoch_resets_the_position_by_the_policy(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     def unknown(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -425,10 +427,10 @@ def test_position_from_the_leader_itself_is_not_validated(broker: ScriptedBroker
         read(c, 10)
         c.seek_to_beginning()
         read(c, 10)
-    assert not broker.asked(OffsetForLeaderEpochRequest)
+    assert not broker.requests_of(OffsetForLeaderEpochRequest)
 
 
-def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
+def test_broker_without_offset_for_leader_epoch_3_is_read_without_validation() -> None:
     with ScriptedBroker(max_versions={"OffsetForLeaderEpoch": 2}) as broker:
         broker.add_topic("t")
         fill(broker, 10)
@@ -436,10 +438,10 @@ def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
             c.assign([TP])
             c.seek(TP, OffsetAndMetadata(5, "", 0))
             assert read(c, 1)[0].offset == 5
-        assert not broker.asked(OffsetForLeaderEpochRequest)
+        assert not broker.requests_of(OffsetForLeaderEpochRequest)
 
 
-def test_a_check_that_fails_is_made_again(broker: ScriptedBroker) -> None:
+def test_failed_validation_is_retried(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     def fenced(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -453,26 +455,25 @@ def test_a_check_that_fails_is_made_again(broker: ScriptedBroker) -> None:
         assert read(c, 1)[0].offset == 5
 
 
-# Where to begin
+# Start position
 
 
 @pytest.mark.option("auto.offset.reset")
 @pytest.mark.parametrize(("late", "first"), [(False, 10), (True, 20)])
-def test_reading_may_begin_a_duration_ago(broker: ScriptedBroker, late: bool, first: int) -> None:
+def test_by_duration_reset_starts_at_the_offset_of_that_time(broker: ScriptedBroker, late: bool, first: int) -> None:
     now = time.time_ns() // 1_000_000
     for begin in (now - 7_200_000, now - 1_000):
         data = bytearray(batch(b"%d" % i for i in range(10)))
-        broker.put("t", 0, stamped(data, begin))
+        broker.put("t", 0, with_timestamps(data, begin))
     with consumer(broker, auto_offset_reset="by_duration:PT0.001S" if late else "by_duration:PT1H") as c:
         c.assign([TP])
         assert c.position(TP) == first
-    requests = broker.asked(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
+    requests = broker.requests_of(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
     assert abs(requests - (now - (1 if late else 3_600_000))) < 60_000
 
 
-def stamped(data: bytearray, begin: int) -> bytes:
-    """A batch whose records begin at another time."""
-
+def with_timestamps(data: bytearray, begin: int) -> bytes:
+    """Return the batch with other timestamps."""
     header = read_header(data)
     builder = BatchBuilder(bytearray(100_000))
     for number in range(header.count):
@@ -480,7 +481,7 @@ def stamped(data: bytearray, begin: int) -> bytes:
     return bytes(builder.close())
 
 
-# Bounds and turns
+# Limits and fairness
 
 
 @pytest.mark.option("fetch.min.bytes", "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes")
@@ -488,14 +489,14 @@ def test_fetch_limits_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     options = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 33, "fetch_max_bytes": 1234, "max_partition_fetch_bytes": 99}
     with consumer(broker, **options) as c:
         c.assign([TP])
-        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
-    request = broker.asked(FetchRequest)[0]
+        poll_until(c, lambda: bool(broker.requests_of(FetchRequest)))
+    request = broker.requests_of(FetchRequest)[0]
     assert (request.min_bytes, request.max_wait_ms, request.max_bytes) == (7, 33, 1234)
     assert request.topics[0].partitions[0].partition_max_bytes == 99
 
 
 @pytest.mark.option("max.partition.fetch.bytes")
-def test_a_first_batch_that_is_larger_than_the_bounds_is_read(broker: ScriptedBroker) -> None:
+def test_first_batch_larger_than_the_fetch_limits_is_read(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"x" * 5000]))
     with consumer(broker, max_partition_fetch_bytes=100, fetch_max_bytes=100) as c:
         c.assign([TP])
@@ -503,7 +504,7 @@ def test_a_first_batch_that_is_larger_than_the_bounds_is_read(broker: ScriptedBr
 
 
 @pytest.mark.option("fetch.max.bytes")
-def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
+def test_prefetched_bytes_are_bounded_and_partitions_take_turns(broker: ScriptedBroker) -> None:
     partitions = 20
     broker.add_topic("t", partitions)
     for index in range(partitions):
@@ -511,8 +512,8 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
             broker.put("t", index, batch([b"x" * 1000]))
     size = len(broker.topics["t"][0][0])
 
-    def some(request: FetchRequest) -> FetchResponse:
-        """At most 5000 bytes, batch by batch, in the order of the request, as a broker does."""
+    def limited(request: FetchRequest) -> FetchResponse:
+        """Return at most 5000 bytes, batch by batch, in the order of the request, like a broker."""
         left, result = 5000, []
         for p in request.topics[0].partitions:
             data = b"".join(b for b in broker.topics["t"][p.partition] if read_header(b).base_offset == p.fetch_offset)
@@ -521,7 +522,7 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
                 result.append(PartitionData(partition_index=p.partition, high_watermark=5, records=data))
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=result)])
 
-    broker.on(FetchRequest, some, times=10**6)
+    broker.on(FetchRequest, limited, times=10**6)
     with consumer(broker, fetch_max_bytes=5000, max_poll_records=1) as c:
         c.assign([TopicPartition("t", i) for i in range(partitions)])
         seen: list[Any] = []
@@ -533,11 +534,13 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
         assert largest <= 2 * 5000 + size
         assert len({(r.partition, r.offset) for r in seen}) == partitions * 5
         turns = [r.partition for r in seen]
-        assert set(turns[: 2 * partitions]) == set(range(partitions)), "no partition waits while others come twice"
+        assert set(turns[: 2 * partitions]) == set(range(partitions)), (
+            "no partition waits while others are returned twice"
+        )
 
 
 @pytest.mark.parametrize("jump", ["seek_to_end", "seek"])
-def test_nothing_is_fetched_where_a_consumer_stood_only_between_polls(broker: ScriptedBroker, jump: str) -> None:
+def test_position_changed_between_polls_is_not_fetched(broker: ScriptedBroker, jump: str) -> None:
     fill(broker, 3)
     with consumer(broker, fetch_max_wait_ms=30_000) as c:
         c.assign([TP])
@@ -552,7 +555,7 @@ def test_nothing_is_fetched_where_a_consumer_stood_only_between_polls(broker: Sc
         assert [r.offset for r in read(c, 2)] == [1, 2]
 
 
-def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: ScriptedBroker) -> None:
+def test_paused_partition_does_not_block_fetches_of_others(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     other = TopicPartition("t", 1)
     fill(broker, 50, partition=0)
@@ -566,7 +569,7 @@ def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: Scripte
 
 @pytest.mark.option("check.crcs")
 @pytest.mark.parametrize("checked", [True, False])
-def test_damage_is_seen_unless_that_is_not_wanted(broker: ScriptedBroker, checked: bool) -> None:
+def test_corrupt_record_is_detected_if_check_crcs_is_enabled(broker: ScriptedBroker, checked: bool) -> None:
     data = bytearray(batch([b"a" * 50]))
     data[-8] ^= 1
     assign(data, 0, 0, 0)
@@ -581,17 +584,17 @@ def test_damage_is_seen_unless_that_is_not_wanted(broker: ScriptedBroker, checke
 
 
 @pytest.mark.option("isolation.level")
-@pytest.mark.parametrize(("level", "sent"), [("read_committed", 1), ("read_uncommitted", 0)])
-def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker, level: str, sent: int) -> None:
+@pytest.mark.parametrize(("level", "expected"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker, level: str, expected: int) -> None:
     with consumer(broker, isolation_level=level) as c:
         c.assign([TP])
-        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
+        poll_until(c, lambda: bool(broker.requests_of(FetchRequest)))
         c.end_offsets([TP])
-    assert {r.isolation_level for r in broker.asked(FetchRequest)} == {sent}
-    assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
+    assert {r.isolation_level for r in broker.requests_of(FetchRequest)} == {expected}
+    assert {r.isolation_level for r in broker.requests_of(ListOffsetsRequest)} == {expected}
 
 
-def test_a_position_of_a_newer_epoch_is_not_read_from_the_leader_that_was_replaced(
+def test_position_of_a_newer_epoch_is_not_fetched_from_the_replaced_leader(
     pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
     replaced, leader = pair
@@ -600,19 +603,21 @@ def test_a_position_of_a_newer_epoch_is_not_read_from_the_leader_that_was_replac
     with consumer(replaced, retry_backoff_ms=5, retry_backoff_max_ms=20) as c:
         c.assign([TP])
         c.seek(TP, OffsetAndMetadata(15, "", 3))
-        poll_until(c, lambda: len(replaced.asked(MetadataRequest)) + len(leader.asked(MetadataRequest)) > 4)
-        assert not replaced.asked(FetchRequest), "its log ends before the position: it would be reset to the beginning"
-        know(replaced, leader, leads=8, epoch=3)
+        poll_until(c, lambda: len(replaced.requests_of(MetadataRequest)) + len(leader.requests_of(MetadataRequest)) > 4)
+        assert not replaced.requests_of(FetchRequest), (
+            "its log ends before the position: it would be reset to the beginning"
+        )
+        set_metadata(replaced, leader, leads=8, epoch=3)
         assert read(c, 1)[0].offset == 15
-    assert not replaced.asked(OffsetForLeaderEpochRequest)
+    assert not replaced.requests_of(OffsetForLeaderEpochRequest)
 
 
-def test_an_offset_that_is_the_position_is_committed_with_its_leader_epoch(broker: ScriptedBroker) -> None:
+def test_commit_of_the_position_includes_its_leader_epoch(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, group_id="g", auto_offset_reset="earliest") as c:
         c.assign([TP])
         read(c, 10)
         for offset in (10, 9):
             c.commit({TP: offset})
-    epochs = [r.topics[0].partitions[0].committed_leader_epoch for r in broker.asked(OffsetCommitRequest)[:2]]
+    epochs = [r.topics[0].partitions[0].committed_leader_epoch for r in broker.requests_of(OffsetCommitRequest)[:2]]
     assert epochs == [0, -1], "the batches are of epoch 0"

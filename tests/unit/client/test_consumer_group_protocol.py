@@ -1,4 +1,4 @@
-"""group.protocol=consumer (KIP-848): our consumer with our broker, and with a scripted one where it goes wrong."""
+"""group.protocol=consumer (KIP-848): the consumer with an Ottla broker, and errors with a scripted one."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
 
 
 def poll_all(*members: KafkaConsumer, until: Callable[[], bool], seconds: float = 15) -> list[Any]:
-    """Poll all in turn; what they read."""
+    """Poll all members in turn, and return the records."""
     end = time.monotonic() + seconds
     result: list[Any] = []
     while not until():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition was not met in time"
         for one in members:
             result += [row for rows in one.poll(timeout_ms=10).values() for row in rows]
     return result
@@ -102,10 +102,10 @@ def send(address: str, topic: str, count: int) -> None:
             producer.send(topic, b"%d" % number, partition=number % 4)
 
 
-# With a broker
+# With an Ottla broker
 
 
-def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(cluster: str, topic: str) -> None:
+def test_members_share_the_partitions_and_read_each_record_once(cluster: str, topic: str) -> None:
     send(cluster, topic, 40)
     with member(cluster, topic) as first:
         seen = poll_all(first, until=lambda: len(first.assignment()) == 4)
@@ -123,7 +123,7 @@ def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(clus
         assert third.committed(TopicPartition(topic, 0)) == 20
 
 
-def test_listeners_are_called_for_revoked_partitions_before_other_members_get_them(cluster: str, topic: str) -> None:
+def test_partitions_are_revoked_before_another_member_gets_them(cluster: str, topic: str) -> None:
     listener = Listener()
     with member(cluster, group_id=topic) as first:
         first.subscribe([topic], listener=listener)
@@ -131,12 +131,12 @@ def test_listeners_are_called_for_revoked_partitions_before_other_members_get_th
         with member(cluster, topic) as second:
             poll_all(first, second, until=lambda: len(second.assignment()) == 2)
             assert len(first.assignment()) == 2
-        assert [(what, len(p)) for what, p, _ in listener.calls] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
-        assert all(here for _, _, here in listener.calls), "called where poll() was"
+        assert [(kind, len(p)) for kind, p, _ in listener.calls] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
+        assert all(on_main_thread for _, _, on_main_thread in listener.calls), "called in the polling thread"
     assert listener.calls[-1][0] == "revoked"
 
 
-def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None:
+def test_members_of_the_classic_and_consumer_protocol_share_a_group(cluster: str, topic: str) -> None:
     classic = KafkaConsumer(
         topic, bootstrap_servers=cluster, group_id=topic, heartbeat_interval_ms=50, auto_offset_reset="earliest"
     )
@@ -152,7 +152,7 @@ def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None
         poll_all(classic, until=lambda: len(classic.assignment()) == 4)
 
 
-def test_a_pattern_is_evaluated_by_the_broker_and_finds_topics_that_come_later(cluster: str) -> None:
+def test_server_side_pattern_includes_topics_created_later(cluster: str) -> None:
     with KafkaAdminClient(bootstrap_servers=cluster) as admin:
         admin.create_topics([NewTopic("pat-a", 1, 1), NewTopic("other-pat-a", 1, 1)])
         with member(cluster, group_id="pattern") as c:
@@ -164,7 +164,7 @@ def test_a_pattern_is_evaluated_by_the_broker_and_finds_topics_that_come_later(c
             poll_all(c, until=lambda: c.assignment() == {TopicPartition("other-pat-a", 0)})
 
 
-def test_a_pattern_that_the_broker_refuses_fails_the_poll(cluster: str) -> None:
+def test_poll_with_an_invalid_pattern_raises_invalid_regular_expression(cluster: str) -> None:
     with member(cluster, group_id="bad-pattern") as c:
         c.subscribe(pattern=SubscriptionPattern("(a"))
         with pytest.raises(InvalidRegularExpressionError):
@@ -172,7 +172,7 @@ def test_a_pattern_that_the_broker_refuses_fails_the_poll(cluster: str) -> None:
 
 
 @pytest.mark.option("group.remote.assignor")
-def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
+def test_group_remote_assignor_selects_the_server_side_assignor(cluster: str, topic: str) -> None:
     with member(cluster, topic, group_remote_assignor="range") as c:
         poll_all(c, until=lambda: len(c.assignment()) == 4)
         with KafkaAdminClient(bootstrap_servers=cluster) as admin:
@@ -183,7 +183,7 @@ def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
 
 
 @pytest.mark.option("group.instance.id")
-def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) -> None:
+def test_static_member_that_rejoins_gets_its_partitions_again(cluster: str, topic: str) -> None:
     with member(cluster, topic) as other:
         first = member(cluster, topic, group_instance_id="one")
         poll_all(first, other, until=lambda: len(first.assignment()) == len(other.assignment()) == 2)
@@ -197,7 +197,7 @@ def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) 
         poll_all(other, until=lambda: len(other.assignment()) == 4)
 
 
-def test_two_static_members_of_one_name_do_not_coexist(cluster: str, topic: str) -> None:
+def test_second_member_with_the_same_instance_id_is_rejected(cluster: str, topic: str) -> None:
     from ottla.errors import UnreleasedInstanceIdError
 
     with member(cluster, topic, group_instance_id="one") as first:
@@ -207,7 +207,7 @@ def test_two_static_members_of_one_name_do_not_coexist(cluster: str, topic: str)
 
 
 @pytest.mark.option("max.poll.interval.ms")
-def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> None:
+def test_consumer_beyond_max_poll_interval_leaves_and_rejoins(cluster: str, topic: str) -> None:
     listener = Listener()
     with member(cluster, group_id=topic, max_poll_interval_ms=300, enable_auto_commit=False) as c:
         c.subscribe([topic], listener=listener)
@@ -221,10 +221,10 @@ def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> No
         with pytest.raises(CommitFailedError):
             c.commit({TopicPartition(topic, 0): 0})
         poll_all(c, until=lambda: len(listener.calls) >= 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
-def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
+def test_close_leaves_the_group_at_once(cluster: str, topic: str) -> None:
     with member(cluster, topic) as first:
         second = member(cluster, topic)
         poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
@@ -234,7 +234,7 @@ def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
         assert time.monotonic() - begin < 5
 
 
-def test_an_asyncio_consumer_is_a_member_too(cluster: str, topic: str) -> None:
+def test_asyncio_consumer_joins_with_the_consumer_protocol(cluster: str, topic: str) -> None:
     send(cluster, topic, 8)
 
     async def run() -> list[bytes]:
@@ -245,11 +245,11 @@ def test_an_asyncio_consumer_is_a_member_too(cluster: str, topic: str) -> None:
     assert sorted(asyncio.run(run())) == sorted(b"%d" % n for n in range(8))
 
 
-# When it goes wrong
+# With a scripted broker
 
 
 class Coordinator:
-    """What a scripted broker answers heartbeats with: one member, one assignment."""
+    """The heartbeat responses of a scripted broker: one member, one assignment."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
@@ -257,18 +257,18 @@ class Coordinator:
         self.epoch = 0
         self.interval = 20
         self.requests: list[ConsumerGroupHeartbeatRequest] = []
-        self.calls: list[int] | None = None
+        self.sent_assignment: list[int] | None = None
         broker.topic_ids["t"] = ID
-        broker.on(ConsumerGroupHeartbeatRequest, self.answer, times=10**6)
+        broker.on(ConsumerGroupHeartbeatRequest, self.respond, times=10**6)
 
-    def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    def respond(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         self.requests.append(request)
         if request.member_epoch <= 0:
-            self.epoch, self.calls = self.epoch + 1, None
+            self.epoch, self.sent_assignment = self.epoch + 1, None
         assignment = None
-        if self.calls != self.assigned:
-            self.calls = list(self.assigned)
-            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.calls)])
+        if self.sent_assignment != self.assigned:
+            self.sent_assignment = list(self.assigned)
+            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.sent_assignment)])
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
@@ -276,13 +276,13 @@ class Coordinator:
             assignment=assignment,
         )
 
-    def next(self, answer: Callable[[Any], Any], times: int = 1) -> None:
-        """How the next heartbeats are answered."""
-        self.broker._scripts[ConsumerGroupHeartbeatRequest.NAME].insert(0, [answer, times])
+    def respond_next(self, handler: Callable[[Any], Any], times: int = 1) -> None:
+        """Let a handler respond to the next heartbeats."""
+        self.broker._scripts[ConsumerGroupHeartbeatRequest.NAME].insert(0, [handler, times])
 
     def fail(self, code: int, times: int = 1) -> None:
-        """The next heartbeats are answered with an error."""
-        self.next(lambda _: ConsumerGroupHeartbeatResponse(error_code=code), times)
+        """Respond to the next heartbeats with an error."""
+        self.respond_next(lambda _: ConsumerGroupHeartbeatResponse(error_code=code), times)
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def coordinator(broker: ScriptedBroker) -> Coordinator:
     return Coordinator(broker)
 
 
-def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
+def test_heartbeat_sends_fields_once_and_acknowledges_the_assignment(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     with member(broker.address, "t", client_rack="r1") as c:
@@ -298,7 +298,7 @@ def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
     join, acknowledge, quiet = coordinator.requests[:3]
     assert (join.member_epoch, join.subscribed_topic_names, join.topic_partitions) == (0, ["t"], [])
     assert (join.rebalance_timeout_ms, join.rack_id) == (300_000, "r1")
-    assert UUID(join.member_id), "the member makes its own id"
+    assert UUID(join.member_id), "the member generates its own id"
     assert acknowledge.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
     assert (acknowledge.subscribed_topic_names, acknowledge.rebalance_timeout_ms, acknowledge.rack_id) == (
         None,
@@ -310,7 +310,7 @@ def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
 
 
 @pytest.mark.parametrize("code", [110, 25])
-def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
+def test_fenced_member_loses_its_partitions_and_rejoins_with_its_id(
     broker: ScriptedBroker, coordinator: Coordinator, code: int
 ) -> None:
     listener = Listener()
@@ -319,24 +319,26 @@ def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(code)
         poll_until(c, lambda: len(listener.calls) == 3)
-    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
+    assert [kind for kind, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
     joins = [r for r in coordinator.requests if r.member_epoch == 0]
     assert len({r.member_id for r in joins}) == 1
     assert joins[1].topic_partitions == []
 
 
-def test_a_lost_heartbeat_is_sent_again_with_everything(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_heartbeat_after_a_lost_connection_contains_all_fields(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP} and len(coordinator.requests) >= 3)
         count = len(coordinator.requests)
-        coordinator.next(lambda _: DROP)
+        coordinator.respond_next(lambda _: DROP)
         poll_until(c, lambda: any(r.subscribed_topic_names for r in coordinator.requests[count:]))
         again = next(r for r in coordinator.requests[count:] if r.subscribed_topic_names)
         assert again.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
         assert c.assignment() == {TP}
 
 
-def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
+def test_offsets_are_committed_before_a_revocation_is_acknowledged(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     broker.add_topic("t", 2)
@@ -346,20 +348,20 @@ def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
         read(c, 10)
         coordinator.assigned = [1]
         poll_until(c, lambda: c.assignment() == {TopicPartition("t", 1)})
-        given_up = [TopicPartitions(topic_id=ID, partitions=[1])]
-        poll_until(c, lambda: any(r.topic_partitions == given_up for r in coordinator.requests))
+        remaining = [TopicPartitions(topic_id=ID, partitions=[1])]
+        poll_until(c, lambda: any(r.topic_partitions == remaining for r in coordinator.requests))
         commit = next(i for i, r in enumerate(broker.requests) if isinstance(r, OffsetCommitRequest))
         ack = next(
             i
             for i, r in enumerate(broker.requests)
-            if isinstance(r, ConsumerGroupHeartbeatRequest) and r.topic_partitions == given_up
+            if isinstance(r, ConsumerGroupHeartbeatRequest) and r.topic_partitions == remaining
         )
         assert commit < ack
     assert broker.committed[("t", 0)] == (10, "")
-    assert broker.asked(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
+    assert broker.requests_of(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
 
 
-def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
+def test_commit_with_a_stale_member_epoch_is_retried_with_the_new_one(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     fill(broker, 10)
@@ -376,10 +378,10 @@ def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
         read(c, 10)
         c.commit()
     assert broker.committed[("t", 0)] == (10, "")
-    assert broker.asked(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
+    assert broker.requests_of(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
 
 
-def test_a_fenced_instance_is_reported_at_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_fenced_instance_id_is_raised_by_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t", group_instance_id="me") as c:
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(82, times=10**6)
@@ -389,37 +391,35 @@ def test_a_fenced_instance_is_reported_at_every_poll(broker: ScriptedBroker, coo
             c.poll()
 
 
-def test_a_static_member_goes_in_a_way_that_lets_it_come_back(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_static_member_leaves_with_member_epoch_minus_2(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t", group_instance_id="me") as c:
         poll_until(c, lambda: c.assignment() == {TP})
     assert coordinator.requests[-1].member_epoch == -2
 
 
-def test_a_dynamic_member_may_stay(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_dynamic_member_may_remain_in_the_group(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     c = member(broker.address, "t")
     poll_until(c, lambda: c.assignment() == {TP})
     c.close(group_membership=GroupMembershipOperation.REMAIN_IN_GROUP)
     assert all(r.member_epoch >= 0 for r in coordinator.requests)
 
 
-def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_heartbeats_are_sent_between_polls(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP})
         count = len(coordinator.requests)
         broker.wait_for(lambda: len(coordinator.requests) >= count + 5)
 
 
-def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
-    broker: ScriptedBroker, coordinator: Coordinator
-) -> None:
-    answer = broker._metadata(MetadataRequest())
-    assert isinstance(answer, MetadataResponse)
-    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=answer.brokers), times=2)
+def test_assigned_topic_id_missing_in_metadata_is_requested(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    response = broker._metadata(MetadataRequest())
+    assert isinstance(response, MetadataResponse)
+    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=response.brokers), times=2)
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP})
 
 
-def test_cluster_without_the_protocol_is_reported() -> None:
+def test_cluster_without_the_protocol_raises_unsupported_version() -> None:
     with ScriptedBroker(max_versions={"ConsumerGroupHeartbeat": -1}) as broker:
         broker.add_topic("t")
         with member(broker.address, "t") as c, pytest.raises(UnsupportedVersionError, match="classic"):
@@ -427,7 +427,7 @@ def test_cluster_without_the_protocol_is_reported() -> None:
 
 
 @pytest.mark.option("group.protocol", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
-def test_options_of_the_other_protocol_are_refused() -> None:
+def test_options_of_the_other_group_protocol_are_rejected() -> None:
     options: list[tuple[str, Any]] = [
         ("partition_assignment_strategy", "range"),
         ("session_timeout_ms", 10_000),
@@ -440,17 +440,17 @@ def test_options_of_the_other_protocol_are_refused() -> None:
         KafkaConsumer(bootstrap_servers="localhost:1", group_id="g", group_remote_assignor="uniform")
 
 
-def test_the_brokers_pattern_needs_the_new_protocol(broker: ScriptedBroker) -> None:
+def test_server_side_pattern_requires_the_consumer_protocol(broker: ScriptedBroker) -> None:
     with KafkaConsumer(bootstrap_servers=broker.address, group_id="g") as c, pytest.raises(UnsupportedVersionError):
         c.subscribe(pattern=SubscriptionPattern("a"))
 
 
-def test_every_state_can_be_left() -> None:
+def test_every_state_has_transitions() -> None:
     assert set(MOVES) == set(State)
     assert all(moves for moves in MOVES.values())
 
 
-def test_a_listener_may_seek_in_what_it_is_given(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_rebalance_listener_may_seek_in_assigned_partitions(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     fill(broker, 10)
 
     class Seeker(ConsumerRebalanceListener):

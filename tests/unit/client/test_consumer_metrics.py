@@ -1,4 +1,4 @@
-"""What a consumer measures: Kafka's names, and values that are right."""
+"""Metrics of the consumer: Kafka's names, and their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.metrics.metric import MetricName
 from ottla.net.client.channel_metrics import LEFT_OUT as NO_SELECTOR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-ASYNC_CONSUMER = "the queues between the threads of Java's consumer; there are none here"
+ASYNC_CONSUMER = "the queues between the threads of Java's consumer; Ottla has none"
 KAFKA: Mapping[str, tuple[str, ...]] = {
     CONSUMER: (
         *("time-between-poll-avg", "time-between-poll-max", "last-poll-seconds-ago", "poll-idle-ratio-avg"),
@@ -94,14 +94,14 @@ def grouped(metrics: Mapping[MetricName, Any]) -> dict[str, set[str]]:
     return result
 
 
-def test_the_names_are_kafka_s_but_for_what_makes_no_sense_here(broker: ScriptedBroker) -> None:
+def test_consumer_metrics_have_kafkas_names_except_those_left_out(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g") as c:
         read(c, 10)
-        ours = grouped(c.metrics(raw=True))
-    theirs = {group: set(names) - set(LEFT_OUT) for group, names in KAFKA.items()}
-    assert ours == theirs
-    assert not set(LEFT_OUT) & {name for names in ours.values() for name in names}
+        actual = grouped(c.metrics(raw=True))
+    expected = {group: set(names) - set(LEFT_OUT) for group, names in KAFKA.items()}
+    assert actual == expected
+    assert not set(LEFT_OUT) & {name for names in actual.values() for name in names}
 
 
 def value(c: KafkaConsumer, group: str, name: str) -> Any:
@@ -131,10 +131,10 @@ def test_fetches_and_records_are_counted_for_client_topic_and_partition(broker: 
         c.unsubscribe()
         c.assign([TP])
         c.poll()
-        assert f"{FETCHING}.t.1" not in c.metrics(), "what is not read any more is not measured"
+        assert f"{FETCHING}.t.1" not in c.metrics(), "metrics of unassigned partitions are removed"
 
 
-def test_columns_are_counted_too(broker: ScriptedBroker) -> None:
+def test_poll_batch_counts_records(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:
         c.assign([TP])
@@ -144,7 +144,7 @@ def test_columns_are_counted_too(broker: ScriptedBroker) -> None:
         assert value(c, FETCHING, "records-consumed-total") == 30
 
 
-def test_lag_is_how_far_the_partition_is_behind(broker: ScriptedBroker) -> None:
+def test_records_lag_is_the_distance_to_the_high_watermark(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, max_poll_records=10) as c:
         c.assign([TP])
@@ -153,18 +153,19 @@ def test_lag_is_how_far_the_partition_is_behind(broker: ScriptedBroker) -> None:
         assert c.current_lag(TP) == 20
 
 
-def test_membership_is_measured(broker: ScriptedBroker) -> None:
+def test_coordinator_metrics_count_heartbeats_rebalances_and_commits(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", heartbeat_interval_ms=10) as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.commit({TP: 1})
         c.committed(TP)
         poll_until(c, lambda: value(c, COORDINATOR_GROUP, "heartbeat-total") >= 3)
-        of = c.metrics()[COORDINATOR_GROUP]
-        assert (of["assigned-partitions"], of["join-total"], of["sync-total"], of["commit-total"]) == (1, 1, 1, 1)
-        assert (of["rebalance-total"], of["failed-rebalance-total"]) == (1, 0)
-        assert of["rebalance-latency-max"] > 0
-        assert of["commit-latency-max"] > 0
-        assert of["last-heartbeat-seconds-ago"] == of["last-rebalance-seconds-ago"] == 0
+        metrics = c.metrics()[COORDINATOR_GROUP]
+        totals = ("assigned-partitions", "join-total", "sync-total", "commit-total")
+        assert [metrics[name] for name in totals] == [1, 1, 1, 1]
+        assert (metrics["rebalance-total"], metrics["failed-rebalance-total"]) == (1, 0)
+        assert metrics["rebalance-latency-max"] > 0
+        assert metrics["commit-latency-max"] > 0
+        assert metrics["last-heartbeat-seconds-ago"] == metrics["last-rebalance-seconds-ago"] == 0
         assert value(c, CONSUMER, "commit-sync-time-ns-total") > 0
         assert value(c, CONSUMER, "committed-time-ns-total") > 0
         broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
@@ -172,7 +173,7 @@ def test_membership_is_measured(broker: ScriptedBroker) -> None:
         assert value(c, COORDINATOR_GROUP, "rebalance-rate-per-hour") > 0
 
 
-def test_polls_are_measured(broker: ScriptedBroker) -> None:
+def test_poll_metrics_measure_the_time_between_polls(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         assert value(c, CONSUMER, "last-poll-seconds-ago") == -1
         c.assign([TP])
@@ -184,7 +185,7 @@ def test_polls_are_measured(broker: ScriptedBroker) -> None:
         assert value(c, CONSUMER, "last-poll-seconds-ago") == 0
 
 
-def test_an_asyncio_consumer_and_the_new_protocol_have_the_same(broker: ScriptedBroker) -> None:
+def test_asyncio_consumer_of_the_consumer_protocol_has_the_coordinator_metrics(broker: ScriptedBroker) -> None:
     async def run() -> dict[str, set[str]]:
         async with aio.KafkaConsumer(
             "t", bootstrap_servers=broker.address, group_id="g", group_protocol="consumer"
@@ -193,12 +194,12 @@ def test_an_asyncio_consumer_and_the_new_protocol_have_the_same(broker: Scripted
                 await c.poll(20)
             return grouped(c.metrics(raw=True))
 
-    ours = asyncio.run(run())
-    assert ours[COORDINATOR_GROUP] == set(KAFKA[COORDINATOR_GROUP])
+    actual = asyncio.run(run())
+    assert actual[COORDINATOR_GROUP] == set(KAFKA[COORDINATOR_GROUP])
 
 
 @pytest.mark.option("metric.reporters")
-def test_reporters_are_called_and_closed(broker: ScriptedBroker) -> None:
+def test_metric_reporter_is_called_and_closed(broker: ScriptedBroker) -> None:
     output: list[str] = []
 
     class Reporter:

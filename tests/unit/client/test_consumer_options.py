@@ -1,6 +1,6 @@
-"""Every config of the consumer has a test of its effect.
+"""Options of the consumer: each has a test of its effect.
 
-Options of all clients are in `test_producer_options`; those that need a test of their own are next to what they change.
+Options of all clients are in `test_producer_options`; some tests are in the files about what the option changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ group.remote.assignor security.providers security.protocol metadata.recovery.str
 metadata.recovery.rebootstrap.trigger.ms config.providers ssl.keystore.location ssl.truststore.location
 sasl.mechanism sasl.jaas.config
 """
-"""ConsumerConfig of Kafka 4, but for the rest of `ssl.` and `sasl.`."""
+"""ConsumerConfig of Kafka 4, without the rest of `ssl.` and `sasl.`."""
 DEFAULTS = {
     "auto.commit.interval.ms": 5000,
     "auto.offset.reset": "latest",
@@ -66,7 +66,7 @@ DEFAULTS = {
     "partition.assignment.strategy": ("range", "cooperative-sticky"),
     "session.timeout.ms": 45_000,
 }
-"""Java's."""
+"""The defaults of the Java consumer."""
 
 
 @pytest.mark.parametrize("option", sorted({*ConsumerConfig.options} - {*ClientConfig.options}))
@@ -75,12 +75,12 @@ def test_every_option_is_documented_and_has_a_test(option: str) -> None:
     assert f"| `{option}` |" in (DOCS / "options.md").read_text()
 
 
-def test_every_option_of_java_is_known() -> None:
+def test_every_option_of_the_java_consumer_is_known() -> None:
     existing = {*ConsumerConfig.options, *ConsumerConfig.no_effect}
     assert set(JAVA.split()) - existing == set()
 
 
-def test_defaults_are_java_s() -> None:
+def test_options_have_the_java_consumers_defaults() -> None:
     config = ConsumerConfig({"bootstrap.servers": "localhost:9092", "group.id": None})
     defaults = {key: ConsumerConfig.options[key].default for key in DEFAULTS}
     assert defaults == DEFAULTS
@@ -117,7 +117,7 @@ def test_configs_without_effect_are_accepted_and_logged(
         ("consumer_timeout_ms", -1),
     ],
 )
-def test_values_out_of_bounds_are_refused(option: str, value: Any) -> None:
+def test_invalid_value_is_rejected_with_the_option_name(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option.replace("_", r"\.")):
         KafkaConsumer(bootstrap_servers="localhost:1", **{option: value})
 
@@ -127,7 +127,7 @@ def test_values_out_of_bounds_are_refused(option: str, value: Any) -> None:
     [("PT1H", 3_600_000), ("P2D", 172_800_000), ("pt1m0.5s", 60_500), ("P1DT2H3M4S", 93_784_000), ("PT0S", 0)],
 )
 @pytest.mark.option("auto.offset.reset")
-def test_durations_are_java_s(text: str, milliseconds: int) -> None:
+def test_duration_is_parsed_like_java_durations(text: str, milliseconds: int) -> None:
     assert duration_ms(text) == milliseconds
 
 
@@ -135,16 +135,16 @@ def test_durations_are_java_s(text: str, milliseconds: int) -> None:
 def test_group_and_instance_id_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="mine", group_instance_id="one") as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
-    (join, *_) = broker.asked(JoinGroupRequest)
+    assert broker.requests_of(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
+    (join, *_) = broker.requests_of(JoinGroupRequest)
     assert (join.group_id, join.group_instance_id) == ("mine", "one")
 
 
 @pytest.mark.option("max.poll.interval.ms")
-def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(broker: ScriptedBroker) -> None:
+def test_max_poll_interval_is_sent_as_the_rebalance_timeout(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", max_poll_interval_ms=12_345) as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert broker.asked(JoinGroupRequest)[0].rebalance_timeout_ms == 12_345
+    assert broker.requests_of(JoinGroupRequest)[0].rebalance_timeout_ms == 12_345
 
 
 @pytest.mark.option("partition.assignment.strategy")
@@ -157,33 +157,31 @@ def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(brok
         ("ottla.client.consumer.group.assignors.RangeAssignor", ["range"]),
     ],
 )
-def test_assignors_are_offered_in_the_order_that_was_given(
-    broker: ScriptedBroker, arguments: Any, names: list[str]
-) -> None:
+def test_assignors_are_sent_in_the_configured_order(broker: ScriptedBroker, arguments: Any, names: list[str]) -> None:
     with consumer(broker, "t", group_id="g", partition_assignment_strategy=arguments) as c:
         poll_until(c, lambda: bool(c.assignment()))
-    assert [p.name for p in broker.asked(JoinGroupRequest)[0].protocols] == names
+    assert [p.name for p in broker.requests_of(JoinGroupRequest)[0].protocols] == names
 
 
 @pytest.mark.option("enable.auto.commit", "auto.commit.interval.ms")
-def test_positions_are_committed_by_themselves_or_not(broker: ScriptedBroker) -> None:
+def test_enable_auto_commit_decides_whether_positions_are_committed(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30) as c:
         read(c, 10)
         poll_until(c, lambda: broker.committed.get(("t", 0)) == (10, ""))
-    count = len(broker.asked(OffsetCommitRequest))
+    count = len(broker.requests_of(OffsetCommitRequest))
     with consumer(broker, "t", group_id="g", enable_auto_commit="false", auto_commit_interval_ms=1) as c:
         poll_until(c, lambda: bool(c.assignment()))
         c.seek(TP, 0)
         read(c, 10)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 3)
-    assert len(broker.asked(OffsetCommitRequest)) == count
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 3)
+    assert len(broker.requests_of(OffsetCommitRequest)) == count
 
 
 @pytest.mark.option("auto.offset.reset")
 @pytest.mark.parametrize(("policy", "first"), [("earliest", 0), ("smallest", 0), ("latest", 10), ("largest", 10)])
-def test_reading_begins_where_the_policy_says(broker: ScriptedBroker, policy: str, first: int) -> None:
+def test_auto_offset_reset_decides_the_start_position(broker: ScriptedBroker, policy: str, first: int) -> None:
     fill(broker, 10)
     with consumer(broker, auto_offset_reset=policy) as c:
         c.assign([TP])
@@ -191,7 +189,7 @@ def test_reading_begins_where_the_policy_says(broker: ScriptedBroker, policy: st
 
 
 @pytest.mark.option("auto.offset.reset")
-def test_without_a_policy_all_partitions_that_lack_an_offset_are_named(broker: ScriptedBroker) -> None:
+def test_error_without_a_reset_policy_names_all_partitions_without_an_offset(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     with consumer(broker, auto_offset_reset="none", group_id="g") as c:
         c.assign([TP, TopicPartition("t", 1)])
@@ -200,7 +198,7 @@ def test_without_a_policy_all_partitions_that_lack_an_offset_are_named(broker: S
 
 
 @pytest.mark.option("max.poll.records")
-def test_a_poll_returns_at_most_so_many(broker: ScriptedBroker) -> None:
+def test_poll_returns_at_most_max_poll_records(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, max_poll_records=4) as c:
         c.assign([TP])
@@ -210,7 +208,7 @@ def test_a_poll_returns_at_most_so_many(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("default.offset.commit.callback")
-def test_default_callback_gets_commits_without_callback(broker: ScriptedBroker) -> None:
+def test_default_offset_commit_callback_is_called_for_commits_without_a_callback(broker: ScriptedBroker) -> None:
     output: list[Any] = []
 
     def callback(offsets: Any, error: Any) -> None:
@@ -226,18 +224,18 @@ def test_default_callback_gets_commits_without_callback(broker: ScriptedBroker) 
 
 
 @pytest.mark.option("enable.incremental.fetch.sessions")
-def test_fetches_may_do_without_sessions(broker: ScriptedBroker) -> None:
+def test_fetch_sessions_can_be_disabled(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, enable_incremental_fetch_sessions=False) as c:
         c.assign([TP])
         read(c, 10)
-        poll_until(c, lambda: len(broker.asked(FetchRequest)) > 3)
-    assert {(r.session_id, r.session_epoch) for r in broker.asked(FetchRequest)} == {(0, -1)}
-    assert all(r.topics for r in broker.asked(FetchRequest))
+        poll_until(c, lambda: len(broker.requests_of(FetchRequest)) > 3)
+    assert {(r.session_id, r.session_epoch) for r in broker.requests_of(FetchRequest)} == {(0, -1)}
+    assert all(r.topics for r in broker.requests_of(FetchRequest))
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
-def test_a_coordinator_that_is_not_there_is_asked_for_in_pauses_that_double(broker: ScriptedBroker) -> None:
+def test_find_coordinator_is_retried_with_exponential_backoff(broker: ScriptedBroker) -> None:
     times: list[float] = []
 
     def unavailable(request: FindCoordinatorRequest) -> FindCoordinatorResponse:

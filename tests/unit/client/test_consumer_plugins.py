@@ -1,4 +1,4 @@
-"""Plugins of the consumer: interceptors, deserializers, listeners."""
+"""Plugins of the consumer: interceptors and deserializers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ottla import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
 from ottla.errors import RecordDeserializationError, SerializationError
 
 
-class Noting(ConsumerInterceptor):
-    """Records its calls in a list that all objects share."""
+class RecordingInterceptor(ConsumerInterceptor):
+    """Records its calls in a list shared by all instances."""
 
     calls: list[Any] = []
 
@@ -51,28 +51,38 @@ class OddOnly(ConsumerInterceptor):
 
 
 @pytest.fixture(autouse=True)
-def no_calls() -> None:
-    Noting.calls = []
+def clear_calls() -> None:
+    RecordingInterceptor.calls = []
 
 
 @pytest.mark.option("interceptor.classes")
-def test_interceptors_see_records_and_commits_in_turn_and_cannot_break_them(
+def test_interceptors_are_called_in_order_and_their_errors_are_ignored(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(broker, 10)
     with consumer(
-        broker, "t", group_id="g", client_id="me", enable_auto_commit=False, interceptor_classes=[Failing, Noting]
+        broker,
+        "t",
+        group_id="g",
+        client_id="me",
+        enable_auto_commit=False,
+        interceptor_classes=[Failing, RecordingInterceptor],
     ) as c:
         assert len(read(c, 10)) == 10
         c.commit()
         c.commit_async()
-        poll_until(c, lambda: len([t for t in Noting.calls if t[0] == "on_commit"]) == 2)
-    assert Noting.calls[0] == ("configure", "g", "me")
-    assert Noting.calls[1:] == [("on_consume", 10), ("on_commit", {TP: 10}), ("on_commit", {TP: 10}), ("close",)]
+        poll_until(c, lambda: len([t for t in RecordingInterceptor.calls if t[0] == "on_commit"]) == 2)
+    assert RecordingInterceptor.calls[0] == ("configure", "g", "me")
+    assert RecordingInterceptor.calls[1:] == [
+        ("on_consume", 10),
+        ("on_commit", {TP: 10}),
+        ("on_commit", {TP: 10}),
+        ("close",),
+    ]
     assert "Failing.on_consume" in caplog.text
 
 
-def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -> None:
+def test_interceptors_may_change_and_drop_records(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker, interceptor_classes=[OddOnly()]) as c:
         c.assign([TP])
@@ -82,18 +92,18 @@ def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -
         assert [next(c).offset for _ in range(5)] == [1, 3, 5, 7, 9]
 
 
-def test_automatic_commits_reach_interceptors_too(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_auto_commits(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(
-        broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.Noting"
+        broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.RecordingInterceptor"
     ) as c:
         read(c, 10)
-    assert ("on_commit", {TP: 10}) in Noting.calls
-    assert Noting.calls[-1] == ("close",)
+    assert ("on_commit", {TP: 10}) in RecordingInterceptor.calls
+    assert RecordingInterceptor.calls[-1] == ("close",)
 
 
-class Upper:
-    """A deserializer that wants to see headers."""
+class HeaderDeserializer:
+    """A deserializer that receives headers."""
 
     calls: list[Any] = []
 
@@ -108,18 +118,18 @@ class Upper:
 
 
 @pytest.mark.option("value.deserializer", "key.deserializer")
-def test_deserializers_may_see_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
-    Upper.calls = []
+def test_deserializer_is_configured_and_closed_and_may_receive_headers(broker: ScriptedBroker) -> None:
+    HeaderDeserializer.calls = []
     broker.put("t", 0, batch([b"1"]))
-    with consumer(broker, value_deserializer=Upper, key_deserializer="string") as c:
+    with consumer(broker, value_deserializer=HeaderDeserializer, key_deserializer="string") as c:
         c.assign([TP])
         (record,) = read(c, 1)
     assert record.value == ("t", {"h": b"x"}, b"1")
     assert record.key == "k"
-    assert Upper.calls == [("configure", False), "close"]
+    assert HeaderDeserializer.calls == [("configure", False), "close"]
 
 
-def test_record_that_cannot_be_deserialized_is_reported_with_all_that_is_needed_to_continue(
+def test_record_deserialization_error_has_the_record_and_its_offset(
     broker: ScriptedBroker,
 ) -> None:
     broker.put("t", 0, batch([b"1", b"x", b"3"]))
@@ -139,7 +149,7 @@ def test_record_that_cannot_be_deserialized_is_reported_with_all_that_is_needed_
         assert [r.value for r in read(c, 1)] == [3]
 
 
-def test_the_error_says_when_it_was_the_key(broker: ScriptedBroker) -> None:
+def test_record_deserialization_error_of_a_key_has_is_key_set(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"1"]))
     with consumer(broker, key_deserializer=int) as c:
         c.assign([TP])

@@ -1,4 +1,4 @@
-"""Robustness of the consumer: rebalances, Ctrl+C, forks, cancellation; both APIs are alike."""
+"""Robustness of the consumer: rebalances, Ctrl+C, forks and cancellation; both APIs have the same methods."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def public(api: type[Any]) -> dict[str, inspect.Signature]:
 
 
 ASYNCIO_ONLY = {"start", "stop", "getmany", "getone"}
-"""How asyncio programs begin and end, and aiokafka's names."""
+"""Starting and stopping, and names of aiokafka."""
 
 
-def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
+def test_both_apis_have_the_same_methods_and_parameters() -> None:
     blocking, asynchronous = public(KafkaConsumer), public(aio.KafkaConsumer)
     assert set(asynchronous) - set(blocking) == ASYNCIO_ONLY
     assert set(blocking) - set(asynchronous) == set()
     for name, signature in blocking.items():
-        ours = [(p.name, p.kind, p.default) for p in signature.parameters.values()]
-        theirs = [(p.name, p.kind, p.default) for p in asynchronous[name].parameters.values()]
-        assert ours == theirs, name
+        expected = [(p.name, p.kind, p.default) for p in signature.parameters.values()]
+        actual = [(p.name, p.kind, p.default) for p in asynchronous[name].parameters.values()]
+        assert expected == actual, name
 
 
 KAFKA_PYTHON = [
@@ -110,7 +110,7 @@ JAVA = [
     "unsubscribe",
     "wakeup",
 ]
-"""Those of Java's Consumer, in Python's spelling."""
+"""The methods of Java's Consumer, in snake case."""
 LEFT_OUT = {
     "register_metric_for_subscription": "metrics of applications are not pushed (KIP-1076)",
     "unregister_metric_from_subscription": "metrics of applications are not pushed (KIP-1076)",
@@ -118,7 +118,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("names", [KAFKA_PYTHON, JAVA], ids=["kafka-python", "java"])
-def test_what_others_have_is_there(names: list[str]) -> None:
+def test_consumer_has_the_methods_of_other_clients(names: list[str]) -> None:
     assert set(names) - set(public(KafkaConsumer)) <= set(LEFT_OUT)
     assert not set(LEFT_OUT) & set(public(KafkaConsumer))
 
@@ -127,8 +127,8 @@ def test_what_others_have_is_there(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "kip-848"])
-def test_members_that_come_and_go_lose_nothing_and_read_nothing_twice(strategy: str) -> None:
-    """Records are sent all the time; members join and leave, and every commit is in time."""
+def test_members_that_join_and_leave_read_each_record_exactly_once(strategy: str) -> None:
+    """Records are sent throughout; members join and leave, and every commit is in time."""
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "max_poll_records": 7}
     if strategy == "kip-848":
         options["group_protocol"] = "consumer"
@@ -166,31 +166,31 @@ def test_members_that_come_and_go_lose_nothing_and_read_nothing_twice(strategy: 
         for one in members:
             one.close()
     assert len(set(seen)) == 600
-    assert len(seen) == 600, "nothing was handed out after its partition was given up"
+    assert len(seen) == 600, "no record was returned after its partition was revoked"
 
 
-def test_positions_after_a_rebalance_are_what_was_committed(broker: ScriptedBroker) -> None:
+def test_positions_after_a_rebalance_are_the_committed_offsets(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False, max_poll_records=10) as c:
         read(c, 10)
         c.commit()
         read(c, 10)
         c.enforce_rebalance()
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and TP in c.assignment())
-        assert c.position(TP) in (10, 20), "back to what was committed, or further as records have come again"
+        poll_until(c, lambda: len(broker.requests_of(JoinGroupRequest)) == 2 and TP in c.assignment())
+        assert c.position(TP) in (10, 20), "the committed offset, or a later one as records were polled again"
 
 
-def test_after_a_loss_nothing_of_the_lost_partitions_is_handed_out(broker: ScriptedBroker) -> None:
+def test_lost_partitions_return_no_buffered_records(broker: ScriptedBroker) -> None:
     fill(broker, 50)
     lost: list[int] = []
 
-    class Noting(ConsumerRebalanceListener):
+    class LossListener(ConsumerRebalanceListener):
         def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
             lost.append(len(seen))
 
     seen: list[int] = []
     with consumer(broker, group_id="g", heartbeat_interval_ms=20, max_poll_records=5, enable_auto_commit=False) as c:
-        c.subscribe(["t"], listener=Noting())
+        c.subscribe(["t"], listener=LossListener())
         seen += [r.offset for r in read(c, 5)]
         c.commit()
         broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=22))
@@ -200,20 +200,20 @@ def test_after_a_loss_nothing_of_the_lost_partitions_is_handed_out(broker: Scrip
             c.commit()
         seen += [r.offset for r in read(c, 45)]
     assert lost == [5]
-    assert seen == list(range(50)), "what was buffered when the group went on is fetched again, from the commit"
+    assert seen == list(range(50)), "records buffered before the loss are fetched again, from the committed offset"
 
 
 # Ctrl+C
 
 
 def interrupted(broker: ScriptedBroker, request: type[Any], call: Callable[[], Any]) -> None:
-    """Ctrl+C comes when the broker has the request, and ends the call."""
+    """Interrupt the call with Ctrl+C once the broker has the request."""
     # Read without the broker's lock, which is held while a handler waits.
     with ctrl_c(lambda: any(type(r) is request for r in list(broker.requests))):
         call()
 
 
-def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -> None:
+def test_ctrl_c_interrupts_a_commit_and_the_consumer_stays_usable(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         broker.on(OffsetCommitRequest, lambda _: SILENCE)
@@ -223,7 +223,7 @@ def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -
     assert broker.committed[("t", 0)][0] == 2
 
 
-def test_ctrl_c_ends_a_join_and_the_next_poll_goes_on(broker: ScriptedBroker) -> None:
+def test_ctrl_c_interrupts_a_join_and_the_next_poll_continues_it(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g") as c:
         gate = threading.Event()
         broker.on(JoinGroupRequest, lambda _: (gate.wait(10), None)[1])
@@ -232,8 +232,8 @@ def test_ctrl_c_ends_a_join_and_the_next_poll_goes_on(broker: ScriptedBroker) ->
         poll_until(c, lambda: c.assignment() == {TP})
 
 
-@pytest.mark.usefixtures("nothing_left")
-def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
+@pytest.mark.usefixtures("no_leaks")
+def test_ctrl_c_interrupts_a_close_and_leaves_no_threads_and_descriptors() -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         c = consumer(broker, "t", group_id="g")
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
         c.close()
 
 
-def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
+def test_ctrl_c_interrupts_an_offset_lookup(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         gate = threading.Event()
         broker.on(ListOffsetsRequest, lambda _: (gate.wait(10), None)[1])
@@ -252,10 +252,10 @@ def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
         assert c.end_offsets([TP]) == {TP: 0}
 
 
-# Forks and ends
+# Forks and closing
 
 
-def test_after_a_fork_every_call_in_the_child_is_an_error_and_none_hangs(broker: ScriptedBroker) -> None:
+def test_every_call_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g") as c:
         poll_until(c, lambda: bool(c.assignment()))
         child = os.fork()
@@ -273,13 +273,13 @@ def test_after_a_fork_every_call_in_the_child_is_an_error_and_none_hangs(broker:
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         fill(broker, 3)
-        assert len(read(c, 3)) == 3, "the parent goes on"
-    assert broker.asked(LeaveGroupRequest), "and the child's close has not left the group"
+        assert len(read(c, 3)) == 3, "the parent continues"
+    assert broker.requests_of(LeaveGroupRequest), "the child's close did not leave the group"
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-def test_nothing_is_left_after_close_amid_everything(group_protocol: str) -> None:
+def test_close_at_any_stage_leaves_no_threads_and_descriptors(group_protocol: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         for reached in range(5):
@@ -290,22 +290,22 @@ def test_nothing_is_left_after_close_amid_everything(group_protocol: str) -> Non
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla-consumer")]
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"partition_assignment_strategy": [object()]},
         {"security_protocol": "SSL", "ssl_cafile": "/nowhere"},
         {"value_deserializer": "missing.HasThis"},
     ],
 )
-def test_nothing_is_left_of_a_consumer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
+def test_consumer_that_cannot_be_created_leaves_no_threads_and_descriptors(options: dict[str, Any]) -> None:
     with pytest.raises(KafkaError):
-        KafkaConsumer("t", bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong).poll(timeout_ms=100)
+        KafkaConsumer("t", bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **options).poll(timeout_ms=100)
 
 
 @pytest.mark.option("client.id")
-def test_a_consumer_has_a_name_of_its_group_and_instance(broker: ScriptedBroker) -> None:
+def test_default_client_id_contains_group_and_instance_id(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g", group_instance_id="one") as c:
         assert repr(c) == "<KafkaConsumer consumer-g-one>"
     with consumer(broker, group_id="g") as c, consumer(broker, client_id="mine") as named:
@@ -316,7 +316,7 @@ def test_a_consumer_has_a_name_of_its_group_and_instance(broker: ScriptedBroker)
 # asyncio
 
 
-def test_polls_that_are_cancelled_at_any_moment_lose_no_record(broker: ScriptedBroker) -> None:
+def test_polls_cancelled_at_any_moment_lose_no_record(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 3)
     for partition in range(3):
         fill(broker, 200, partition=partition, per_batch=5)
@@ -356,8 +356,8 @@ def test_polls_that_are_cancelled_at_any_moment_lose_no_record(broker: ScriptedB
 
 
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-def test_members_that_are_cancelled_at_any_moment_lose_no_record(group_protocol: str) -> None:
-    """Two members in one group with our broker, while records are sent; the second one goes and comes."""
+def test_group_members_cancelled_at_any_moment_lose_no_record(group_protocol: str) -> None:
+    """Two members of a group with an Ottla broker, while records are sent; the second one leaves and rejoins."""
     chance = random.Random(13)
     settings = {
         "group.consumer.min.heartbeat.interval.ms": 10,
@@ -407,7 +407,7 @@ def test_members_that_are_cancelled_at_any_moment_lose_no_record(group_protocol:
     assert len(set(seen)) == len(seen) == 400
 
 
-def test_an_iteration_goes_on_where_a_break_has_left_it(broker: ScriptedBroker) -> None:
+def test_iteration_after_a_break_continues_at_the_next_record(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     async def run() -> list[int]:
@@ -429,7 +429,7 @@ def test_an_iteration_goes_on_where_a_break_has_left_it(broker: ScriptedBroker) 
 
 
 @pytest.mark.option("consumer.timeout.ms")
-def test_an_iteration_ends_after_a_time_without_records(broker: ScriptedBroker) -> None:
+def test_iteration_ends_after_consumer_timeout_without_records(broker: ScriptedBroker) -> None:
     fill(broker, 5)
 
     async def run() -> int:
@@ -448,7 +448,7 @@ def test_an_iteration_ends_after_a_time_without_records(broker: ScriptedBroker) 
         assert len(list(c)) == 5
 
 
-def test_an_asyncio_consumer_is_woken_up(broker: ScriptedBroker) -> None:
+def test_wakeup_interrupts_an_asyncio_poll(broker: ScriptedBroker) -> None:
     from ottla.errors import WakeupError
 
     async def run() -> None:
@@ -464,7 +464,7 @@ def test_an_asyncio_consumer_is_woken_up(broker: ScriptedBroker) -> None:
     asyncio.run(run())
 
 
-def test_listener_coroutines_may_use_the_consumer(broker: ScriptedBroker) -> None:
+def test_rebalance_listener_coroutines_may_use_the_consumer(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
     async def run() -> list[int]:

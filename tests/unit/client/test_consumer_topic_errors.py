@@ -43,24 +43,24 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 ALWAYS = 100_000
-REFUSED = TopicAuthorizationFailedError.code or 0
-GROUP_REFUSED = GroupAuthorizationFailedError.code or 0
+TOPIC_UNAUTHORIZED = TopicAuthorizationFailedError.code or 0
+GROUP_UNAUTHORIZED = GroupAuthorizationFailedError.code or 0
 SECRET = TopicPartition("secret", 0)
 PROMPTLY = 5.0
-"""In seconds; an error that is not raised at once takes a minute, or for ever."""
+"""In seconds. An error that is not raised at once takes a minute or more."""
 
 
 @pytest.fixture
-def refused(broker: ScriptedBroker) -> set[str]:
-    """Topics that the broker does not describe; a test can remove them."""
+def unauthorized(broker: ScriptedBroker) -> set[str]:
+    """Topics that the client is not authorized to describe; a test can change the set."""
     names = {"secret"}
     broker.add_topic("secret")
-    refuse(broker, names, REFUSED)
+    deny_topics(broker, names, TOPIC_UNAUTHORIZED)
     return names
 
 
-def refuse(broker: ScriptedBroker, names: set[str], code: int) -> None:
-    def answer(request: MetadataRequest) -> Any:
+def deny_topics(broker: ScriptedBroker, names: set[str], code: int) -> None:
+    def respond(request: MetadataRequest) -> Any:
         response: Any = broker._metadata(request)
         if request.topics is None:
             response.topics = [topic for topic in response.topics if topic.name not in names]
@@ -69,10 +69,10 @@ def refuse(broker: ScriptedBroker, names: set[str], code: int) -> None:
                 topic.error_code, topic.partitions = code, []
         return response
 
-    broker.on(MetadataRequest, answer, times=ALWAYS)
+    broker.on(MetadataRequest, respond, times=ALWAYS)
 
 
-def raised(call: Callable[[], Any], error: type[KafkaError], match: str) -> None:
+def assert_raises_promptly(call: Callable[[], Any], error: type[KafkaError], match: str) -> None:
     began = time.monotonic()
     with pytest.raises(error, match=match):
         call()
@@ -84,20 +84,20 @@ def raised(call: Callable[[], Any], error: type[KafkaError], match: str) -> None
 
 @pytest.mark.parametrize("group_id", [None, "g"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_poll_names_topics_that_may_not_be_read_and_goes_on_when_they_may(
-    broker: ScriptedBroker, refused: set[str], group_id: str | None, protocol: str
+def test_poll_raises_topic_authorization_failed_until_the_topic_is_authorized(
+    broker: ScriptedBroker, unauthorized: set[str], group_id: str | None, protocol: str
 ) -> None:
     with consumer(broker, "secret", group_id=group_id, group_protocol=protocol, retry_backoff_max_ms=20) as c:
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'secret'")
-        raised(lambda: next(c), TopicAuthorizationFailedError, "topics 'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'secret'")
+        assert_raises_promptly(lambda: next(c), TopicAuthorizationFailedError, "topics 'secret'")
         if protocol == "consumer" and group_id:
-            return  # the scripted broker gives members nothing to read
-        refused.clear()
+            return  # the scripted broker assigns no partitions to members
+        unauthorized.clear()
         fill(broker, 3, topic="secret")
-        assert len(read_at_last(c, 3)) == 3
+        assert len(read_after_authorization(c, 3)) == 3
 
 
-def read_at_last(c: KafkaConsumer, count: int) -> list[Any]:
+def read_after_authorization(c: KafkaConsumer, count: int) -> list[Any]:
     """Return records; an error in an earlier response may be raised once more."""
     try:
         return read(c, count)
@@ -105,48 +105,55 @@ def read_at_last(c: KafkaConsumer, count: int) -> list[Any]:
         return read(c, count)
 
 
-def test_poll_raises_before_the_group_is_joined(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_poll_raises_topic_authorization_failed_before_the_group_is_joined(
+    broker: ScriptedBroker, unauthorized: set[str]
+) -> None:
     broker.on(JoinGroupRequest, lambda _: SILENCE, times=ALWAYS)
     with consumer(broker, "secret", group_id="g") as c:
-        raised(lambda: c.poll(timeout_ms=10_000), TopicAuthorizationFailedError, "'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=10_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_all_topics_that_may_not_be_read_are_named(broker: ScriptedBroker, refused: set[str]) -> None:
-    refused.add("other")
+def test_authorization_error_names_all_unauthorized_topics(broker: ScriptedBroker, unauthorized: set[str]) -> None:
+    unauthorized.add("other")
     with consumer(broker, "t", "secret", "other") as c:
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'other', 'secret':")
+        assert_raises_promptly(
+            lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'other', 'secret':"
+        )
 
 
-def test_the_other_topics_are_read_between_two_refusals(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_authorized_topics_are_read_between_two_authorization_errors(
+    broker: ScriptedBroker, unauthorized: set[str]
+) -> None:
     fill(broker, 3)
     with consumer(broker, "t", "secret", retry_backoff_max_ms=60_000) as c:
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
         assert len(read(c, 3)) == 3
 
 
-def test_a_topic_that_may_not_be_read_any_more_is_reported_although_records_are_ready(
-    broker: ScriptedBroker, refused: set[str]
+def test_topic_that_loses_authorization_is_reported_although_records_are_buffered(
+    broker: ScriptedBroker, unauthorized: set[str]
 ) -> None:
-    refused.clear()
+    unauthorized.clear()
     fill(broker, 50)
     with consumer(broker, metadata_max_age_ms=50, max_poll_records=1) as c:
         c.assign([TP, SECRET])
         c.position(SECRET)
         read(c, 1)
-        refused.add("secret")
-        count = len(broker.asked(MetadataRequest))
-        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) >= count + 3)  # the answer before is known by then
+        unauthorized.add("secret")
+        count = len(broker.requests_of(MetadataRequest))
+        # When the third request arrives, the client has processed the response to the second one.
+        broker.wait_for(lambda: len(broker.requests_of(MetadataRequest)) >= count + 3)
         assert c._core.buffer.has_records
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_a_name_that_is_none_is_reported(broker: ScriptedBroker) -> None:
-    refuse(broker, {"no name"}, InvalidTopicError.code or 0)
+def test_invalid_topic_name_is_raised_by_poll(broker: ScriptedBroker) -> None:
+    deny_topics(broker, {"no name"}, InvalidTopicError.code or 0)
     with consumer(broker, "no name") as c:
-        raised(lambda: c.poll(timeout_ms=60_000), InvalidTopicError, "topics 'no name'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), InvalidTopicError, "topics 'no name'")
 
 
-def test_a_pattern_leaves_out_what_may_not_be_read(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_pattern_subscription_excludes_unauthorized_topics(broker: ScriptedBroker, unauthorized: set[str]) -> None:
     fill(broker, 3)
     with consumer(broker) as c:
         c.subscribe(pattern="t|secret")
@@ -154,17 +161,19 @@ def test_a_pattern_leaves_out_what_may_not_be_read(broker: ScriptedBroker, refus
         assert c.subscription() == {"t"}
 
 
-def test_a_subscription_that_leaves_out_the_topic_is_read(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_new_subscription_without_the_unauthorized_topic_is_read(
+    broker: ScriptedBroker, unauthorized: set[str]
+) -> None:
     fill(broker, 3)
     with consumer(broker, "secret") as c:
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
         c.subscribe(["t"])
         assert len(read(c, 3)) == 3
         c.subscribe(["secret"])
-        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        assert_raises_promptly(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_asyncio_consumer_raises_topic_authorization_failed(broker: ScriptedBroker, unauthorized: set[str]) -> None:
     async def run() -> None:
         async with aio.KafkaConsumer("secret", bootstrap_servers=broker.address, retry_backoff_max_ms=100) as c:
             for call in (lambda: c.getmany(timeout_ms=60_000), lambda: c.poll(60_000), c.getone, c.__anext__):
@@ -179,7 +188,7 @@ def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) 
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "lookup",
     [
         lambda c: c.end_offsets([TP, SECRET]),
         lambda c: c.beginning_offsets([SECRET]),
@@ -187,62 +196,62 @@ def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) 
         lambda c: (c.assign([SECRET]), c.position(SECRET)),
     ],
 )
-def test_offsets_of_a_topic_that_may_not_be_read_are_refused_at_once(
-    broker: ScriptedBroker, refused: set[str], ask: Callable[[KafkaConsumer], Any]
+def test_offset_lookup_of_an_unauthorized_topic_fails_at_once(
+    broker: ScriptedBroker, unauthorized: set[str], lookup: Callable[[KafkaConsumer], Any]
 ) -> None:
     with consumer(broker) as c:
         for _ in range(2):
-            raised(lambda: ask(c), TopicAuthorizationFailedError, "topics 'secret'")
-        refused.clear()
-        ask(c)
+            assert_raises_promptly(lambda: lookup(c), TopicAuthorizationFailedError, "topics 'secret'")
+        unauthorized.clear()
+        lookup(c)
 
 
-def test_unknown_partitions_are_asked_for_once_in_retry_backoff(broker: ScriptedBroker) -> None:
+def test_unknown_partition_is_looked_up_once_per_retry_backoff(broker: ScriptedBroker) -> None:
     with consumer(broker, retry_backoff_ms=200, default_api_timeout_ms=900) as c:
         c.partitions_for_topic("t")
-        before = len(broker.asked(MetadataRequest))
+        before = len(broker.requests_of(MetadataRequest))
         with pytest.raises(KafkaTimeoutError, match="t-9"):
             c.end_offsets([TopicPartition("t", 9)])
-        assert len(broker.asked(MetadataRequest)) - before <= 6
+        assert len(broker.requests_of(MetadataRequest)) - before <= 6
 
 
-def test_committed_offsets_that_may_not_be_read_name_the_partition(broker: ScriptedBroker) -> None:
-    part = OffsetFetchResponsePartitions(partition_index=0, error_code=REFUSED)
+def test_committed_of_an_unauthorized_topic_names_the_partition(broker: ScriptedBroker) -> None:
+    part = OffsetFetchResponsePartitions(partition_index=0, error_code=TOPIC_UNAUTHORIZED)
     topics = [OffsetFetchResponseTopics(name="t", partitions=[part])]
     group = OffsetFetchResponseGroup(group_id="g", topics=topics)
     broker.on(OffsetFetchRequest, lambda _: OffsetFetchResponse(groups=[group]))
     with consumer(broker, group_id="g") as c:
-        raised(lambda: c.committed(TP), TopicAuthorizationFailedError, "t-0")
+        assert_raises_promptly(lambda: c.committed(TP), TopicAuthorizationFailedError, "t-0")
 
 
 # Groups
 
 
-def no_coordinator(request: Any) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(coordinators=[Coordinator(key="my-group", error_code=GROUP_REFUSED)])
+def coordinator_error(request: Any) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(coordinators=[Coordinator(key="my-group", error_code=GROUP_UNAUTHORIZED)])
 
 
-def no_offsets(request: Any) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="my-group", error_code=GROUP_REFUSED)])
+def offset_fetch_error(request: Any) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="my-group", error_code=GROUP_UNAUTHORIZED)])
 
 
-def no_commit(request: Any) -> OffsetCommitResponse:
-    part = OffsetCommitResponsePartition(partition_index=0, error_code=GROUP_REFUSED)
+def commit_error(request: Any) -> OffsetCommitResponse:
+    part = OffsetCommitResponsePartition(partition_index=0, error_code=GROUP_UNAUTHORIZED)
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
 
 @pytest.mark.parametrize(
-    ("request_type", "answer"),
+    ("request_type", "handler"),
     [
-        (FindCoordinatorRequest, no_coordinator),
-        (JoinGroupRequest, lambda _: JoinGroupResponse(error_code=GROUP_REFUSED)),
-        (SyncGroupRequest, lambda _: SyncGroupResponse(error_code=GROUP_REFUSED)),
-        (HeartbeatRequest, lambda _: HeartbeatResponse(error_code=GROUP_REFUSED)),
-        (OffsetFetchRequest, no_offsets),
+        (FindCoordinatorRequest, coordinator_error),
+        (JoinGroupRequest, lambda _: JoinGroupResponse(error_code=GROUP_UNAUTHORIZED)),
+        (SyncGroupRequest, lambda _: SyncGroupResponse(error_code=GROUP_UNAUTHORIZED)),
+        (HeartbeatRequest, lambda _: HeartbeatResponse(error_code=GROUP_UNAUTHORIZED)),
+        (OffsetFetchRequest, offset_fetch_error),
     ],
 )
-def test_a_member_that_may_not_use_its_group_names_it(broker: ScriptedBroker, request_type: Any, answer: Any) -> None:
-    broker.on(request_type, answer, times=ALWAYS)
+def test_group_authorization_error_names_the_group(broker: ScriptedBroker, request_type: Any, handler: Any) -> None:
+    broker.on(request_type, handler, times=ALWAYS)
     with (
         consumer(broker, "t", group_id="my-group", heartbeat_interval_ms=20) as c,
         pytest.raises(GroupAuthorizationFailedError, match="my-group"),
@@ -250,10 +259,10 @@ def test_a_member_that_may_not_use_its_group_names_it(broker: ScriptedBroker, re
         poll_until(c, lambda: False)
 
 
-def test_a_member_of_the_newer_kind_names_its_group(broker: ScriptedBroker) -> None:
+def test_group_authorization_error_of_the_consumer_protocol_names_the_group(broker: ScriptedBroker) -> None:
     broker.on(
         ConsumerGroupHeartbeatRequest,
-        lambda _: ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED, error_message=None),
+        lambda _: ConsumerGroupHeartbeatResponse(error_code=GROUP_UNAUTHORIZED, error_message=None),
         times=ALWAYS,
     )
     with (
@@ -263,8 +272,8 @@ def test_a_member_of_the_newer_kind_names_its_group(broker: ScriptedBroker) -> N
         poll_until(c, lambda: False)
 
 
-def test_a_commit_that_is_refused_names_the_group(broker: ScriptedBroker) -> None:
-    broker.on(OffsetCommitRequest, no_commit)
+def test_commit_without_group_authorization_names_the_group(broker: ScriptedBroker) -> None:
+    broker.on(OffsetCommitRequest, commit_error)
     with consumer(broker, group_id="my-group") as c:
         c.assign([TP])
-        raised(lambda: c.commit({TP: 1}), GroupAuthorizationFailedError, "my-group")
+        assert_raises_promptly(lambda: c.commit({TP: 1}), GroupAuthorizationFailedError, "my-group")

@@ -1,4 +1,4 @@
-"""A coordinator that is gone: what clients say, how soon, and what their time-outs name."""
+"""Outage of the coordinator: what clients log and when, and what their timeout errors name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGS = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor"
 REASON = r"The coordinator is not available: __consumer_offsets-0 has no leader; start one of its brokers: \d\."
 
 
-def test_coordinator_that_is_gone_is_named_at_once_and_in_time_outs(
+def test_unavailable_coordinator_is_logged_at_once_and_named_in_timeouts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ottla.client")

@@ -1,3 +1,5 @@
+"""The I/O thread of the synchronous API: cancellation and stopping."""
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +13,7 @@ from ottla.client.core.io_thread import IoThread
 from ottla.errors import IllegalStateError, KafkaTimeoutError
 
 
-def test_what_was_cancelled_may_clean_up_before_the_thread_ends() -> None:
+def test_cancelled_coroutine_cleans_up_before_the_thread_stops() -> None:
     io = IoThread("test")
     io.start()
     steps: list[str] = []
@@ -33,7 +35,7 @@ def test_what_was_cancelled_may_clean_up_before_the_thread_ends() -> None:
     assert steps == ["commits", "fetches", "connections"]
 
 
-def test_what_does_not_end_when_it_is_cancelled_is_cancelled_again() -> None:
+def test_coroutine_that_ignores_cancellation_is_cancelled_again() -> None:
     io = IoThread("test")
     io.start()
 
@@ -49,7 +51,7 @@ def test_what_does_not_end_when_it_is_cancelled_is_cancelled_again() -> None:
     assert io.loop.is_closed()
 
 
-def test_every_call_ends_while_another_thread_stops_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_calls_fail_when_another_thread_stops_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> None:
         pass
 
@@ -71,7 +73,7 @@ def test_every_call_ends_while_another_thread_stops_the_loop(monkeypatch: pytest
         io.stop()
         for call in calls:
             call.join(10)
-        assert ends == [IllegalStateError] * 2, "a call waits for a loop that has ended, or has another error"
+        assert ends == [IllegalStateError] * 2, "a call waits for a loop that has ended, or raised another error"
 
 
 def run_until_stopped(io: IoThread, ends: list[type[Exception]]) -> None:
@@ -85,7 +87,7 @@ def run_until_stopped(io: IoThread, ends: list[type[Exception]]) -> None:
         ends.append(type(error))
 
 
-def test_a_signal_handler_may_stop_the_thread_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_handler_may_stop_the_thread_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     io = IoThread("test")
     io.start()
     check: Callable[[], None] = io.check

@@ -1,4 +1,4 @@
-"""Programs written for kafka-python run with the import changed: its names are here, and mean what they did."""
+"""Names of kafka-python: programs written for it run after a change of their imports."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("name", KAFKA_PYTHON)
-def test_names_are_there(name: str) -> None:
+def test_name_of_kafka_python_exists(name: str) -> None:
     assert getattr(ottla, name)
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_there(name: str) -> None:
+def test_error_of_kafka_python_exists(name: str) -> None:
     assert issubclass(getattr(errors, name), Exception)
 
 
-def test_the_default_serializer_takes_text_and_bytes() -> None:
+def test_default_serializer_accepts_text_and_bytes() -> None:
     serializer = DefaultSerializer()
     assert serializer.serialize("t", "é") == "é".encode()
     assert serializer.serialize("t", bytearray(b"x")) == b"x"
@@ -88,5 +88,5 @@ def test_the_default_serializer_takes_text_and_bytes() -> None:
     assert serializer.serialize("t", None) is None
 
 
-def test_the_json_serializer_reads_what_it_writes() -> None:
+def test_json_serializer_round_trips_values() -> None:
     assert JsonSerializer().deserialize("t", JsonSerializer().serialize("t", {"a": [1, None]})) == {"a": [1, None]}

@@ -1,3 +1,5 @@
+"""Client metadata: refreshes, leader epochs and topics in use."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +27,7 @@ def response(*topics: MetadataResponseTopic) -> MetadataResponse:
 
 
 def topic(name: str, *partitions: tuple[int, int], error: int = 0) -> MetadataResponseTopic:
-    """A topic whose partitions have these (leader, epoch)."""
+    """Return a topic whose partitions have these (leader, epoch)."""
     return MetadataResponseTopic(
         name=name,
         error_code=error,
@@ -36,75 +38,75 @@ def topic(name: str, *partitions: tuple[int, int], error: int = 0) -> MetadataRe
     )
 
 
-class Asker:
-    """Answers with what the test has put in line; the last answer again and again."""
+class ScriptedSender:
+    """Returns or raises the responses of the test in order, and repeats the last one."""
 
-    def __init__(self, *answers: MetadataResponse | KafkaError) -> None:
-        self.answers = list(answers)
-        self.asked: list[MetadataRequest] = []
+    def __init__(self, *responses: MetadataResponse | KafkaError) -> None:
+        self.responses = list(responses)
+        self.requests: list[MetadataRequest] = []
 
     async def send_any(self, request: MetadataRequest) -> MetadataResponse:
-        self.asked.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
+        self.requests.append(request)
+        result = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
 
-def run(asker: Asker, test: Callable[[Metadata], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
+def run(sender: ScriptedSender, test: Callable[[Metadata], Awaitable[None]], **options: Any) -> None:
+    async def run_and_close() -> None:
         settings: dict[str, Any] = {
             "max_age_ms": 60_000,
             "retry_backoff_ms": 5,
             "retry_backoff_max_ms": 20,
             "allow_auto_create": True,
         }
-        metadata = Metadata(asker, **{**settings, **options})
+        metadata = Metadata(sender, **{**settings, **options})
         metadata.start()
         try:
             await test(metadata)
         finally:
             await metadata.close()
 
-    asyncio.run(whole())
+    asyncio.run(run_and_close())
 
 
 T0 = TopicPartition("t", 0)
 
 
-def test_a_topic_is_asked_for_until_it_is_there() -> None:
-    asker = Asker(response(topic("t", error=5)), BrokerConnectionError("away"), response(topic("t", (1, 0))))
+def test_wait_for_topic_retries_until_the_topic_exists() -> None:
+    sender = ScriptedSender(response(topic("t", error=5)), BrokerConnectionError("away"), response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
         info = await metadata.wait_for_topic("t", 5)
         assert len(info.partitions) == 1
         assert metadata.cluster.leader(T0) == 1
 
-    run(asker, test)
-    assert len(asker.asked) == 3
-    assert [t.name for t in asker.asked[0].topics or ()] == ["t"]
+    run(sender, test)
+    assert len(sender.requests) == 3
+    assert [t.name for t in sender.requests[0].topics or ()] == ["t"]
 
 
-def test_wait_ends_in_time_with_the_last_reason() -> None:
+def test_wait_for_topic_ends_at_its_timeout_with_the_last_error() -> None:
     async def test(metadata: Metadata) -> None:
         begin = time.monotonic()
         with pytest.raises(KafkaTimeoutError, match=r"topic 't', partition 0.*away"):
             await metadata.wait_for_topic("t", 0.1)
         assert time.monotonic() - begin < 1
 
-    run(Asker(BrokerConnectionError("away")), test)
+    run(ScriptedSender(BrokerConnectionError("away")), test)
 
 
-def test_what_stays_wrong_is_raised_at_once() -> None:
+def test_wait_for_topic_raises_a_fatal_error_at_once() -> None:
     async def test(metadata: Metadata) -> None:
         with pytest.raises(InvalidTopicError, match="t!"):
             await metadata.wait_for_topic("t!", 60)
 
-    run(Asker(response(topic("t!", error=17))), test)
+    run(ScriptedSender(response(topic("t!", error=17))), test)
 
 
-def test_an_older_leader_epoch_is_not_believed() -> None:
-    asker = Asker(response(topic("t", (2, 5))), response(topic("t", (1, 4))), response(topic("t", (1, 6))))
+def test_older_leader_epoch_is_ignored() -> None:
+    sender = ScriptedSender(response(topic("t", (2, 5))), response(topic("t", (1, 4))), response(topic("t", (1, 6))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
@@ -113,7 +115,7 @@ def test_an_older_leader_epoch_is_not_believed() -> None:
         await metadata.refresh(5)
         assert metadata.cluster.leader(T0) == 1
 
-    run(asker, test)
+    run(sender, test)
 
 
 def test_recreated_topic_starts_with_its_own_epochs() -> None:
@@ -121,14 +123,14 @@ def test_recreated_topic_starts_with_its_own_epochs() -> None:
 
     again = topic("t", (1, 0))
     again.topic_id = UUID(int=5)
-    asker = Asker(response(topic("t", (2, 5))), response(again))
+    sender = ScriptedSender(response(topic("t", (2, 5))), response(again))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
         await metadata.refresh(5)
         assert metadata.cluster.leader(T0) == 1
 
-    run(asker, test)
+    run(sender, test)
 
 
 def test_leader_from_another_response_is_used_at_once() -> None:
@@ -139,11 +141,11 @@ def test_leader_from_another_response_is_used_at_once() -> None:
         assert not metadata.leader_changed(T0, 1, 8), "not newer"
         assert not metadata.leader_changed(T0, 9, 9), "the address of that broker is unknown"
 
-    run(Asker(response(topic("t", (1, 7)))), test)
+    run(ScriptedSender(response(topic("t", (1, 7)))), test)
 
 
-def test_a_newer_leader_epoch_of_an_offset_outdates_the_leader() -> None:
-    asker = Asker(response(topic("t", (1, 7))), response(topic("t", (1, 7))), response(topic("t", (2, 8))))
+def test_newer_leader_epoch_of_an_offset_invalidates_the_leader() -> None:
+    sender = ScriptedSender(response(topic("t", (1, 7))), response(topic("t", (1, 7))), response(topic("t", (2, 8))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
@@ -156,25 +158,25 @@ def test_a_newer_leader_epoch_of_an_offset_outdates_the_leader() -> None:
         assert metadata.cluster.leader(T0) == 2
         assert metadata.update_last_seen_epoch(T0, 9)
         assert not metadata.leader_changed(T0, 1, 8)
-        assert metadata.leader_changed(T0, 1, 9), "a response may have the leader of the epoch that was seen"
+        assert metadata.leader_changed(T0, 1, 9), "a response may have the leader of the last seen epoch"
         assert metadata.cluster.leader(T0) == 1
 
-    run(asker, test)
+    run(sender, test)
 
 
-def test_a_partition_without_a_leader_makes_it_ask_again() -> None:
-    asker = Asker(response(topic("t", (-1, 0))), response(topic("t", (-1, 0))), response(topic("t", (2, 1))))
+def test_partition_without_a_leader_triggers_a_metadata_refresh() -> None:
+    sender = ScriptedSender(response(topic("t", (-1, 0))), response(topic("t", (-1, 0))), response(topic("t", (2, 1))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
         while metadata.cluster.leader(T0) != 2:
             await metadata.next_update()
 
-    run(asker, test)
+    run(sender, test)
 
 
 def test_metadata_is_refreshed_by_age() -> None:
-    asker = Asker(response(topic("t", (1, 0))))
+    sender = ScriptedSender(response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
@@ -182,12 +184,12 @@ def test_metadata_is_refreshed_by_age() -> None:
         while metadata.version < version + 2:
             await metadata.next_update()
 
-    run(asker, test, max_age_ms=20)
+    run(sender, test, max_age_ms=20)
 
 
 @pytest.mark.option("metadata.max.idle.ms")
 def test_unused_topic_is_dropped() -> None:
-    asker = Asker(response(topic("t", (1, 0))))
+    sender = ScriptedSender(response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
@@ -195,8 +197,8 @@ def test_unused_topic_is_dropped() -> None:
         metadata.touch("u")
         await metadata.refresh(5)
 
-    run(asker, test, topic_idle_ms=10)
-    assert [t.name for t in asker.asked[-1].topics or ()] == ["u"]
+    run(sender, test, topic_idle_ms=10)
+    assert [t.name for t in sender.requests[-1].topics or ()] == ["u"]
 
 
 def test_listeners_get_every_snapshot() -> None:
@@ -207,19 +209,19 @@ def test_listeners_get_every_snapshot() -> None:
         await metadata.refresh(5)
         await metadata.refresh(5)
 
-    run(Asker(response()), test)
+    run(ScriptedSender(response()), test)
     assert len(snapshots) == 2
     assert snapshots[0].nodes[2].host == "h2"
     assert snapshots[0].controller_id == 1
 
 
-def test_new_topic_is_requested_without_the_pause_between_refreshes() -> None:
-    """The pause here is 15 s: it keeps repeated requests apart, not the first one of a topic."""
-    asker = Asker(response(), response(topic("t", (1, 0))))
+def test_new_topic_is_requested_without_the_backoff_between_refreshes() -> None:
+    """The backoff separates repeated requests; it does not delay the first one for a topic."""
+    sender = ScriptedSender(response(), response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
         await metadata.refresh(5)
         await metadata.wait_for_topic("t", 5)
 
-    run(asker, test, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
-    assert len(asker.asked) == 2
+    run(sender, test, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    assert len(sender.requests) == 2

@@ -1,3 +1,5 @@
+"""Partitioning: hashes of keys, adaptive choice without a key, and user partitioners."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -26,11 +28,11 @@ from ottla.records.murmur2 import murmur2
         (b"abc", 479470107),
     ],
 )
-def test_the_hash_is_javas(data: bytes, signed: int) -> None:
+def test_murmur2_equals_javas_hash(data: bytes, signed: int) -> None:
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
-def test_a_key_has_its_partition() -> None:
+def test_key_is_partitioned_by_its_positive_hash() -> None:
     assert partition_for_key(b"foobar", 10) == (-790332482 & 0x7FFFFFFF) % 10
 
 
@@ -41,7 +43,7 @@ def test_partitions_with_a_longer_queue_are_chosen_less_often() -> None:
     assert set(chosen) == {0, 1, 2}
 
 
-def test_many_partitions_are_all_chosen_and_few_of_them_compared() -> None:
+def test_choice_among_many_partitions_compares_few_queues() -> None:
     requests: list[int] = []
 
     def queued(partition: int) -> int:
@@ -60,16 +62,16 @@ def test_round_robin_takes_turns_per_topic() -> None:
     assert turns.partition("b", [3, 5]) == 3
 
 
-def requests(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> PartitionRequest:
+def partition_request(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> PartitionRequest:
     return PartitionRequest("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
 
 
-def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape() -> None:
-    class Ours:
+def test_user_partitioner_may_be_a_function_or_have_the_method_of_ottla_or_java() -> None:
+    class OttlaStyle:
         def partition(self, topic: str, key: bytes | None, partitions: list[int]) -> int:
             return [topic, key].index(b"key")
 
-    class Javas:
+    class JavaStyle:
         def partition(self, topic: Any, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any) -> int:
             return (
                 2
@@ -77,21 +79,21 @@ def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape()
                 else 0
             )
 
-    assert UserPartitioner(lambda key, partitions, available: available[1], {}).partition(requests()) == 2
-    assert UserPartitioner(Ours, {}).partition(requests()) == 1
-    assert UserPartitioner(Javas(), {}).partition(requests()) == 2
+    assert UserPartitioner(lambda key, partitions, available: available[1], {}).partition(partition_request()) == 2
+    assert UserPartitioner(OttlaStyle, {}).partition(partition_request()) == 1
+    assert UserPartitioner(JavaStyle(), {}).partition(partition_request()) == 2
 
 
 @pytest.mark.parametrize("chosen", [3, -1, "0", True, None])
-def test_what_is_no_partition_is_refused(chosen: Any) -> None:
+def test_invalid_partition_of_a_user_partitioner_raises_value_error(chosen: Any) -> None:
     with pytest.raises(ValueError, match="partitions 0 to 2"):
-        UserPartitioner(lambda *_: chosen, {}).partition(requests())
+        UserPartitioner(lambda *_: chosen, {}).partition(partition_request())
 
 
 def test_user_partitioner_gets_configs_new_batches_and_close() -> None:
     seen: list[Any] = []
 
-    class Mine:
+    class Recording:
         def configure(self, configs: Any) -> None:
             seen.append(configs)
 
@@ -104,8 +106,8 @@ def test_user_partitioner_gets_configs_new_batches_and_close() -> None:
         def close(self) -> None:
             seen.append("closed")
 
-    mine = UserPartitioner(Mine, {"acks": "all"})
-    assert mine.partition(requests()) == 0
-    assert mine.partition_for_new_batch(requests(), 0) == 1
-    mine.close()
+    partitioner = UserPartitioner(Recording, {"acks": "all"})
+    assert partitioner.partition(partition_request()) == 0
+    assert partitioner.partition_for_new_batch(partition_request(), 0) == 1
+    partitioner.close()
     assert seen == [{"acks": "all"}, ("t", "cluster", 0), "closed"]

@@ -5,7 +5,7 @@ from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.errors import NetworkError
 
 
-def test_polling_thread_waits_for_the_event_loop_but_not_for_what_came_before() -> None:
+def test_poll_trigger_waits_for_an_event_unless_it_has_occurred() -> None:
     async def main() -> None:
         trigger = PollTrigger()
         for wake in (trigger.set, lambda: trigger.fail(NetworkError("down"))):
@@ -14,7 +14,7 @@ def test_polling_thread_waits_for_the_event_loop_but_not_for_what_came_before() 
             waiting = asyncio.create_task(asyncio.to_thread(trigger.arrives_within, 10))
             threading.Thread(target=wake).start()
             assert await waiting
-            assert trigger.arrives_within(0), "what comes between expect() and the wait counts"
+            assert trigger.arrives_within(0), "an event between expect() and the wait counts"
             assert trigger.is_set
         assert isinstance(trigger.error, NetworkError)
 

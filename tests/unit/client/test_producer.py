@@ -1,3 +1,5 @@
+"""The producer with a scripted broker: sending, errors, memory, closing and options."""
+
 from __future__ import annotations
 
 import os
@@ -50,22 +52,22 @@ def test_record_is_sent_and_its_offset_returned(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("linger.ms")
-def test_records_travel_together_while_the_batch_lingers(broker: ScriptedBroker) -> None:
+def test_records_are_batched_during_linger(broker: ScriptedBroker) -> None:
     with producer(broker, linger_ms=60_000) as p:
         futures = [p.send("t", b"%d" % i) for i in range(100)]
         p.flush(10)
         assert [f.get(0).offset for f in futures] == list(range(100))
-    assert len(broker.asked(ProduceRequest)) <= 2
+    assert len(broker.requests_of(ProduceRequest)) <= 2
 
 
-def test_keys_go_where_javas_hash_sends_them(broker: ScriptedBroker) -> None:
+def test_keyed_records_are_partitioned_by_javas_hash(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 7)
     with producer(broker) as p:
         result = [p.send("many", b"v", key=b"key-%d" % i).get(10).partition for i in range(8)]
     assert result == [partition_for_key(b"key-%d" % i, 7) for i in range(8)]
 
 
-def test_a_given_partition_is_used_and_waited_for(broker: ScriptedBroker) -> None:
+def test_explicit_partition_is_used_and_times_out_if_it_is_missing(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 3)
     with producer(broker) as p:
         assert p.send("many", b"v", partition=2).get(10).partition == 2
@@ -80,7 +82,7 @@ def test_text_is_sent_as_utf8_without_a_serializer(broker: ScriptedBroker) -> No
 
 
 @pytest.mark.option("key.serializer", "value.serializer")
-def test_serializers_are_called_and_their_errors_name_them(broker: ScriptedBroker) -> None:
+def test_serialization_error_names_serializer_type_and_topic(broker: ScriptedBroker) -> None:
     with producer(broker, value_serializer=lambda v: str(v + 1).encode(), key_serializer="long") as p:
         p.send("t", 41, key=1).get(10)
         with pytest.raises(SerializationError, match=r"value_serializer .*str of topic t"):
@@ -88,7 +90,7 @@ def test_serializers_are_called_and_their_errors_name_them(broker: ScriptedBroke
     assert values(broker) == [b"42"]
 
 
-def test_what_cannot_be_bytes_is_refused(broker: ScriptedBroker) -> None:
+def test_value_or_header_that_is_not_bytes_raises_serialization_error(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         with pytest.raises(SerializationError, match="value has the type dict"):
             p.send("t", {})
@@ -103,7 +105,7 @@ def test_what_cannot_be_bytes_is_refused(broker: ScriptedBroker) -> None:
     assert values(broker) == [b"buffer"]
 
 
-def test_java_style_send_with_a_callback(broker: ScriptedBroker) -> None:
+def test_java_style_send_calls_the_callback_on_the_io_thread(broker: ScriptedBroker) -> None:
     output: list[Any] = []
     done = threading.Event()
 
@@ -128,7 +130,7 @@ def test_failing_callback_has_no_effect(broker: ScriptedBroker, caplog: pytest.L
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_callback_may_send(broker: ScriptedBroker) -> None:
+def test_callback_may_send(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"1").add_callback(lambda _: p.send("t", b"2"))
         broker.wait_for(lambda: values(broker) == [b"1", b"2"])
@@ -138,7 +140,7 @@ def test_a_callback_may_send(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("max.request.size")
-def test_a_record_too_large_fails_in_its_future_before_memory_is_asked_for(broker: ScriptedBroker) -> None:
+def test_record_above_max_request_size_fails_in_its_future(broker: ScriptedBroker) -> None:
     with producer(broker, max_request_size=1000) as p:
         future = p.send("t", bytes(2000))
         assert isinstance(future.exception(0), MessageTooLargeError)
@@ -146,7 +148,7 @@ def test_a_record_too_large_fails_in_its_future_before_memory_is_asked_for(broke
             future.get(0)
 
 
-def test_an_error_that_stays_fails_the_record(broker: ScriptedBroker) -> None:
+def test_fatal_produce_error_fails_the_record(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(TopicAuthorizationFailedError.code or 0))
     with producer(broker) as p:
         with pytest.raises(TopicAuthorizationFailedError):
@@ -154,16 +156,16 @@ def test_an_error_that_stays_fails_the_record(broker: ScriptedBroker) -> None:
         assert p.send("t", b"v").get(10).offset == 0
 
 
-def test_an_error_that_may_pass_is_tried_again(broker: ScriptedBroker) -> None:
+def test_retriable_produce_error_is_retried_with_the_same_sequence(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(6), times=2)
     with producer(broker) as p:
         assert p.send("t", b"v").get(10).offset == 0
-    sent = [r.topic_data[0].partition_data[0].records for r in broker.asked(ProduceRequest)]
+    sent = [r.topic_data[0].partition_data[0].records for r in broker.requests_of(ProduceRequest)]
     assert len(sent) == 3
-    assert len({read_header(data).base_sequence for data in sent}) == 1, "a batch keeps its number"
+    assert len({read_header(data).base_sequence for data in sent}) == 1, "a batch keeps its sequence"
 
 
-def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
+def test_send_is_retried_after_a_lost_connection(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: DROP)
     with producer(broker) as p:
         assert p.send("t", b"v").get(10).offset == 0
@@ -171,13 +173,13 @@ def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("request.timeout.ms")
-def test_a_broker_that_does_not_answer_is_given_up_and_asked_again(broker: ScriptedBroker) -> None:
+def test_send_is_retried_after_request_timeout(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE)
     with producer(broker, request_timeout_ms=200) as p:
         assert p.send("t", b"v").get(10).offset == 0
 
 
-def test_leader_that_waits_until_the_timeout_can_still_say_for_what(
+def test_client_waits_longer_than_the_timeout_in_the_produce_request(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = list[tuple[int, float]]()
@@ -196,7 +198,7 @@ def test_leader_that_waits_until_the_timeout_can_still_say_for_what(
 
 
 @pytest.mark.option("delivery.timeout.ms")
-def test_delivery_timeout_ends_all_tries(broker: ScriptedBroker) -> None:
+def test_delivery_timeout_ends_retries(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(6), times=1000)
     with producer(broker, request_timeout_ms=100, delivery_timeout_ms=300) as p:
         future = p.send("t", b"v")
@@ -211,12 +213,12 @@ def test_retries_0_fails_at_once(broker: ScriptedBroker) -> None:
         assert p.send("t", b"v").exception(10) is not None
 
 
-def test_a_batch_too_large_is_split(broker: ScriptedBroker) -> None:
-    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+def test_batch_rejected_as_too_large_is_split(broker: ScriptedBroker) -> None:
+    def reject_large(request: ProduceRequest) -> ProduceResponse | None:
         data = request.topic_data[0].partition_data[0].records
         return failure(10) if data is None or read_header(data).count > 10 else None
 
-    broker.on(ProduceRequest, refuse, times=1000)
+    broker.on(ProduceRequest, reject_large, times=1000)
     with producer(broker, linger_ms=60_000) as p:
         futures = [p.send("t", b"%d" % i) for i in range(40)]
         p.flush(10)
@@ -224,7 +226,7 @@ def test_a_batch_too_large_is_split(broker: ScriptedBroker) -> None:
     assert values(broker) == [b"%d" % i for i in range(40)]
 
 
-def test_rejected_sequence_numbers_restart_with_the_next_epoch(broker: ScriptedBroker) -> None:
+def test_out_of_order_sequence_restarts_sequences_in_the_next_epoch(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"1").get(10)
         broker.on(ProduceRequest, lambda _: failure(OutOfOrderSequenceNumberError.code or 0))
@@ -233,7 +235,7 @@ def test_rejected_sequence_numbers_restart_with_the_next_epoch(broker: ScriptedB
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (1, 0)]
 
 
-def test_numbers_follow_each_other(broker: ScriptedBroker) -> None:
+def test_sequences_of_batches_are_consecutive(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         for i in range(5):
             p.send("t", b"%d" % i).get(10)
@@ -242,21 +244,21 @@ def test_numbers_follow_each_other(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("enable.idempotence")
-def test_without_idempotence_there_are_no_numbers(broker: ScriptedBroker) -> None:
+def test_batch_without_idempotence_has_no_producer_id(broker: ScriptedBroker) -> None:
     with producer(broker, enable_idempotence=False, acks=1) as p:
         p.send("t", b"v").get(10)
     assert read_header(broker.topics["t"][0][0]).producer_id == -1
 
 
 @pytest.mark.option("acks")
-def test_acks_0_is_done_when_sent(broker: ScriptedBroker) -> None:
+def test_send_with_acks_0_completes_without_an_offset(broker: ScriptedBroker) -> None:
     with producer(broker, acks=0) as p:
         assert p.send("t", b"v").get(10).offset == -1
-        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 1)
+        broker.wait_for(lambda: len(broker.requests_of(ProduceRequest)) == 1)
 
 
 @pytest.mark.option("max.block.ms")
-def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) -> None:
+def test_send_to_a_missing_topic_times_out_with_its_name(broker: ScriptedBroker) -> None:
     with producer(broker, max_block_ms=2000) as p:
         with pytest.raises(KafkaTimeoutError, match="'missing'"):
             p.send("missing", b"v")
@@ -264,9 +266,9 @@ def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) ->
         assert p.send("missing", b"v").get(10).offset == 0
 
 
-def test_an_invalid_topic_fails_at_once_in_the_future(broker: ScriptedBroker) -> None:
-    answer = MetadataResponse(topics=[MetadataResponseTopic(error_code=17, name="in/valid")])
-    broker.on(MetadataRequest, lambda request: answer if "in/valid" in str(request) else None, times=100)
+def test_send_to_an_invalid_topic_fails_in_its_future(broker: ScriptedBroker) -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(error_code=17, name="in/valid")])
+    broker.on(MetadataRequest, lambda request: response if "in/valid" in str(request) else None, times=100)
     with producer(broker) as p:
         assert isinstance(p.send("in/valid", b"v").exception(10), InvalidTopicError)
 
@@ -275,7 +277,7 @@ def test_an_invalid_topic_fails_at_once_in_the_future(broker: ScriptedBroker) ->
 
 
 @pytest.mark.option("buffer.memory")
-def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBroker) -> None:
+def test_send_blocks_until_memory_is_released(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
     with producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=10_000) as p:
@@ -288,7 +290,7 @@ def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBr
 
 
 @pytest.mark.option("buffer.memory", "max.block.ms")
-def test_memory_that_does_not_come_free_is_an_error(broker: ScriptedBroker) -> None:
+def test_send_without_free_memory_raises_buffer_exhausted(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
     p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=1000)
@@ -300,10 +302,10 @@ def test_memory_that_does_not_come_free_is_an_error(broker: ScriptedBroker) -> N
     p.close()
 
 
-# The end
+# Closing, forks, options
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 def test_close_leaves_no_thread_and_no_descriptor() -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
@@ -313,14 +315,14 @@ def test_close_leaves_no_thread_and_no_descriptor() -> None:
         p.close()
 
 
-def test_close_delivers_what_waits(broker: ScriptedBroker) -> None:
+def test_close_sends_pending_records(broker: ScriptedBroker) -> None:
     p = producer(broker, linger_ms=60_000)
     future = p.send("t", b"v")
     p.close()
     assert future.get(0).offset == 0
 
 
-def test_close_keeps_its_time_limit_and_fails_what_is_left(broker: ScriptedBroker) -> None:
+def test_close_ends_at_its_timeout_and_fails_pending_records(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=10)
     p = producer(broker)
     future = p.send("t", b"v")
@@ -330,7 +332,7 @@ def test_close_keeps_its_time_limit_and_fails_what_is_left(broker: ScriptedBroke
     assert isinstance(future.exception(0), IllegalStateError)
 
 
-def test_a_closed_producer_says_so(broker: ScriptedBroker) -> None:
+def test_send_of_a_closed_producer_raises_illegal_state(broker: ScriptedBroker) -> None:
     p = producer(broker)
     p.send("t", b"v").get(10)
     p.close()
@@ -338,7 +340,7 @@ def test_a_closed_producer_says_so(broker: ScriptedBroker) -> None:
         p.send("t", b"v")
 
 
-def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: ScriptedBroker) -> None:
+def test_send_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"v").get(10)
         child = os.fork()
@@ -353,8 +355,8 @@ def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: Scripte
         assert p.send("t", b"v").get(10).offset == 1
 
 
-def test_ctrl_c_interrupts_a_send_that_waits() -> None:
-    # A socket that accepts and never answers.
+def test_ctrl_c_interrupts_a_waiting_send() -> None:
+    # A socket that accepts and never responds.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         p = KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", max_block_ms=60_000)
         with ctrl_c(within=5):
@@ -363,13 +365,13 @@ def test_ctrl_c_interrupts_a_send_that_waits() -> None:
 
 
 @pytest.mark.parametrize("name", ["\ud800", "x" * 32_768])
-def test_a_name_that_no_request_can_carry_fails_alone(broker: ScriptedBroker, name: str) -> None:
+def test_topic_name_that_cannot_be_encoded_fails_only_its_record(broker: ScriptedBroker, name: str) -> None:
     with producer(broker) as p:
         assert isinstance(p.send(name, b"v").exception(10), InvalidTopicError)
         assert p.send("t", b"v").get(10).offset == 0
 
 
-def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
+def test_invalid_options_are_rejected_with_their_names(broker: ScriptedBroker) -> None:
     with pytest.raises(ConfigurationError, match=r"acks: 'most' is not allowed: expected 0, 1 or all"):
         producer(broker, acks="most")
     with pytest.raises(TypeError, match=r"linger_mss.*linger_ms"):
@@ -379,18 +381,18 @@ def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("metadata.fetch.timeout.ms", "timeout.ms", "block.on.buffer.full")
-def test_options_of_the_first_producer_still_work(broker: ScriptedBroker) -> None:
+def test_deprecated_options_still_work(broker: ScriptedBroker) -> None:
     with producer(broker, metadata_fetch_timeout_ms=300, timeout_ms=1234) as p:
         with pytest.raises(KafkaTimeoutError, match="missing"):
             p.send("missing", b"v")
         p.send("t", b"v").get(10)
-        assert broker.asked(ProduceRequest)[0].timeout_ms == 1234
+        assert broker.requests_of(ProduceRequest)[0].timeout_ms == 1234
     with producer(broker, block_on_buffer_full=True, metadata_fetch_timeout_ms=50) as p:
         threading.Timer(0.3, broker.add_topic, ("late",)).start()
         assert p.send("late", b"v").get(10).offset == 0
 
 
-def test_kafkas_names_are_taken_as_a_mapping(broker: ScriptedBroker) -> None:
+def test_producer_accepts_a_mapping_of_kafka_configs(broker: ScriptedBroker) -> None:
     with KafkaProducer({"bootstrap.servers": broker.address, "acks": "1", "linger.ms": "0"}) as p:
         assert p.config.acks == 1
         assert p.send("t", b"v").get(10).offset == 0
@@ -407,7 +409,7 @@ def test_batches_are_compressed(broker: ScriptedBroker, codec: str) -> None:
     assert values(broker) == [b"the same again " * 20] * 50
 
 
-def test_eight_threads_send_at_once_and_each_record_arrives_once_in_order(broker: ScriptedBroker) -> None:
+def test_records_of_concurrent_threads_arrive_once_and_in_order(broker: ScriptedBroker) -> None:
     futures: list[RecordFuture] = []
     start = threading.Barrier(8)
     with producer(broker, batch_size=1000) as p:

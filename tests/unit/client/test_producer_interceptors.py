@@ -1,3 +1,5 @@
+"""Plugins of the producer: interceptors, serializers and partitioners."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -27,7 +29,7 @@ from ottla.records.decoder import records
 
 
 class Interceptor(ProducerInterceptor):
-    """Adds a sign to values and notes everything."""
+    """Appends "!" to values and records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -51,7 +53,7 @@ class Interceptor(ProducerInterceptor):
 
 
 class WithHeaders:
-    """Takes the headers of KIP-512."""
+    """Receives the headers of KIP-512."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -61,7 +63,7 @@ class WithHeaders:
 
 
 class Short:
-    """Has only what was there before on_send_error came."""
+    """Has only the methods from before on_send_error."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -76,8 +78,8 @@ def producer(broker: ScriptedBroker, *interceptors: Any, **options: Any) -> Kafk
 
 
 def failure(code: int) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[response])])
 
 
 @pytest.mark.option("interceptor.classes")
@@ -91,7 +93,7 @@ def test_interceptors_change_records_and_get_their_results(broker: ScriptedBroke
     assert one.seen == two.seen == [("configure", "me"), *outcomes, "close"]
 
 
-def test_an_interceptor_that_fails_everywhere_breaks_nothing(
+def test_errors_of_an_interceptor_are_logged_and_ignored(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
@@ -111,7 +113,7 @@ def test_an_interceptor_that_fails_everywhere_breaks_nothing(
     }
 
 
-def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_records_that_fail_before_a_batch(broker: ScriptedBroker) -> None:
     one, short = Interceptor(), Short()
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
     p = producer(broker, one, short, max_block_ms=1000, buffer_memory=1000, batch_size=900, max_request_size=1000)
@@ -138,7 +140,7 @@ def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) ->
     assert short.seen[-2:] == [(0, -1, IllegalStateError), (3, -1, IllegalStateError)]
 
 
-def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> None:
+def test_interceptors_are_called_for_records_that_fail_in_a_batch(broker: ScriptedBroker) -> None:
     one = Interceptor()
     clock = ManualClock()
     with producer(broker, one, clock=clock) as p:
@@ -146,7 +148,7 @@ def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> No
         p.send("t", b"refused").exception(10)
         broker.on(ProduceRequest, lambda _: SILENCE, times=100)
         expired = p.send("t", b"expired")
-        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 2)
+        broker.wait_for(lambda: len(broker.requests_of(ProduceRequest)) == 2)
         clock.advance(120_000)
         expired.exception(10)
         p.close(timeout=0)
@@ -157,20 +159,20 @@ def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> No
     ]
 
 
-def test_one_object_serves_all_records_and_a_class_is_made_once(broker: ScriptedBroker) -> None:
-    made: list[Any] = []
+def test_interceptor_class_is_instantiated_once(broker: ScriptedBroker) -> None:
+    instances: list[Any] = []
 
     class Counted:
         def __init__(self) -> None:
-            made.append(self)
+            instances.append(self)
 
     with producer(broker, Counted) as p:
         for _ in range(3):
             p.send("t", b"v").get(10)
-    assert len(made) == 1
+    assert len(instances) == 1
 
 
-def test_serializers_may_add_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
+def test_serializer_is_configured_and_closed_and_may_add_headers(broker: ScriptedBroker) -> None:
     seen: list[Any] = []
 
     class Typed:
@@ -200,7 +202,7 @@ def test_serializers_may_add_headers_and_are_configured_and_closed(broker: Scrip
     "default.list.key.serde.inner",
     "default.list.value.serde.inner",
 )
-def test_serializers_take_their_own_options(broker: ScriptedBroker) -> None:
+def test_serializers_use_their_own_options(broker: ScriptedBroker) -> None:
     with producer(broker, value_serializer="string", key_serializer="string", serializer_encoding="latin-1") as p:
         p.send("t", "ö", key="ö").get(10)
     both = {"key_serializer_encoding": "utf-16-be", "value_serializer_encoding": "latin-1"}
@@ -235,7 +237,7 @@ def test_user_partitioner_is_called_for_new_batches(broker: ScriptedBroker) -> N
         assert [f.get(0).partition for f in futures] == [1, 1, 1, 2, 2, 2, 0]
 
 
-def test_acknowledgement_with_a_third_parameter_gets_the_headers(broker: ScriptedBroker) -> None:
+def test_on_acknowledgement_with_a_third_parameter_receives_the_headers(broker: ScriptedBroker) -> None:
     interceptor = WithHeaders()
     with producer(broker, interceptor) as p:
         p.send("t", b"v", headers=[("a", b"1")]).get(10)

@@ -1,3 +1,5 @@
+"""Metrics of the producer: Kafka's names, and their values."""
+
 from __future__ import annotations
 
 import math
@@ -53,13 +55,13 @@ def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
 
 
 def failure(code: int, throttle_ms: int = 0) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
     return ProduceResponse(
-        responses=[TopicProduceResponse(name="t", partition_responses=[answer])], throttle_time_ms=throttle_ms
+        responses=[TopicProduceResponse(name="t", partition_responses=[response])], throttle_time_ms=throttle_ms
     )
 
 
-def test_the_names_are_kafkas_and_what_is_left_out_has_a_reason(broker: ScriptedBroker) -> None:
+def test_producer_metrics_have_kafkas_names_except_those_left_out(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"v").get(10)
         result = p.metrics()
@@ -71,7 +73,7 @@ def test_the_names_are_kafkas_and_what_is_left_out_has_a_reason(broker: Scripted
     assert result["kafka-metrics-count"]["count"] == sum(map(len, result.values()))
 
 
-def test_raw_metrics_are_as_in_java(broker: ScriptedBroker) -> None:
+def test_raw_metrics_are_kafka_metrics_by_metric_name(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"v").get(10)
         name = MetricName("record-send-total", "producer-topic-metrics", tags={"client-id": "me", "topic": "t"})
@@ -80,7 +82,7 @@ def test_raw_metrics_are_as_in_java(broker: ScriptedBroker) -> None:
     assert metric.value() == 1.0
 
 
-def test_what_is_sent_is_counted_per_batch_and_request(broker: ScriptedBroker) -> None:
+def test_sent_records_are_counted_per_batch_and_request(broker: ScriptedBroker) -> None:
     with producer(broker, linger_ms=60_000, compression_type="gzip") as p:
         for size in (10, 500, 20):
             p.send("t", bytes(size))
@@ -133,7 +135,7 @@ def test_retries_errors_splits_and_throttling_are_counted(broker: ScriptedBroker
     assert result["producer-metrics"]["produce-throttle-time-max"] == 77
 
 
-def test_memory_and_its_exhaustion_are_measured(broker: ScriptedBroker) -> None:
+def test_buffer_memory_metrics_measure_usage_and_exhaustion(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
     p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=1000)
     for _ in range(2):
@@ -149,10 +151,10 @@ def test_memory_and_its_exhaustion_are_measured(broker: ScriptedBroker) -> None:
     assert result["bufferpool-wait-time-ns-total"] > 40_000_000
     assert 0 < result["bufferpool-wait-ratio"] < 1
     p.close(timeout=0)
-    assert p.metrics()["producer-metrics"]["record-error-total"] == 3, "what was left at the end has failed"
+    assert p.metrics()["producer-metrics"]["record-error-total"] == 3, "the records pending at close have failed"
 
 
-def test_a_send_that_fails_counts_as_an_error(broker: ScriptedBroker) -> None:
+def test_failed_send_counts_as_a_record_error(broker: ScriptedBroker) -> None:
     with producer(broker, max_block_ms=1000) as p:
         with pytest.raises(KafkaTimeoutError):
             p.send("missing", b"v")
@@ -160,7 +162,7 @@ def test_a_send_that_fails_counts_as_an_error(broker: ScriptedBroker) -> None:
         assert p.metrics()["producer-metrics"]["record-error-total"] == 2
 
 
-def test_metadata_grow_older_by_the_clock(broker: ScriptedBroker) -> None:
+def test_metadata_age_is_the_time_since_the_last_update(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, clock=clock) as p:
         assert p.partitions_for("t") == {0}
@@ -170,7 +172,7 @@ def test_metadata_grow_older_by_the_clock(broker: ScriptedBroker) -> None:
         assert p.metrics()["producer-metrics"]["metadata-age"] == 7
 
 
-def test_topics_that_are_not_used_any_more_are_forgotten(broker: ScriptedBroker) -> None:
+def test_metrics_of_unused_topics_are_removed(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.add_topic("u")
     with producer(broker, clock=clock) as p:
@@ -181,7 +183,7 @@ def test_topics_that_are_not_used_any_more_are_forgotten(broker: ScriptedBroker)
 
 
 @pytest.mark.option("metric.reporters")
-def test_reporters_are_made_with_the_options_and_closed_with_the_producer(broker: ScriptedBroker) -> None:
+def test_metric_reporter_is_configured_and_closed_with_the_producer(broker: ScriptedBroker) -> None:
     seen: list[Any] = []
 
     class Reporter:
@@ -197,7 +199,7 @@ def test_reporters_are_made_with_the_options_and_closed_with_the_producer(broker
 
 
 @pytest.mark.option("metrics.num.samples", "metrics.sample.window.ms")
-def test_averages_forget_after_all_windows(broker: ScriptedBroker) -> None:
+def test_averages_expire_after_all_sample_windows(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, clock=clock, metrics_num_samples=3, metrics_sample_window_ms=1000) as p:
         p.send("t", b"v").get(10)
@@ -209,6 +211,6 @@ def test_averages_forget_after_all_windows(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("metrics.recording.level")
-def test_the_level_decides_which_sensors_record(broker: ScriptedBroker) -> None:
+def test_metrics_recording_level_is_applied(broker: ScriptedBroker) -> None:
     with producer(broker, metrics_recording_level="debug") as p:
         assert p._core.metrics.metrics.config.level.name == "DEBUG"

@@ -1,4 +1,4 @@
-"""Every config of the producer has a test of its effect."""
+"""Options of the producer: each has a test of its effect."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from ottla.model import Node
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.net.client.sasl_login import Login
 from ottla.protocol.fields import ZERO_UUID
-from ottla.protocol.messages.find_coordinator import Coordinator as Found
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import (
@@ -55,20 +54,20 @@ def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
 
 
 def failure(code: int) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[response])])
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that the I/O thread is about to do."""
+    """Wait until the I/O thread has met a condition."""
     end = time.monotonic() + 10
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition was not met in time"
         time.sleep(0.001)
 
 
 def idle(p: KafkaProducer) -> None:
-    """Let the I/O thread do everything that it has to do now."""
+    """Let the I/O thread run all tasks that are ready."""
     for _ in range(5):
         p._io.run(_nothing())
 
@@ -81,13 +80,13 @@ async def _nothing() -> None:
 
 
 @pytest.mark.option("linger.ms")
-def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> None:
+def test_batch_is_sent_after_linger_ms(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, linger_ms=1000, clock=clock) as p:
         future = p.send("t", b"v")
         clock.advance(999)
         idle(p)
-        assert broker.asked(ProduceRequest) == []
+        assert broker.requests_of(ProduceRequest) == []
         clock.advance(1)
         assert future.get(10).timestamp == 1_700_000_000_000, "the time of send()"
         p.send_batch("t", [b"a"])
@@ -96,7 +95,7 @@ def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
-def test_a_batch_is_sent_again_after_pauses_that_double_up_to_a_limit(broker: ScriptedBroker) -> None:
+def test_batch_is_retried_with_exponential_backoff_up_to_the_maximum(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(ProduceRequest, lambda _: failure(6), times=4)
     with producer(broker, retry_backoff_ms=1000, retry_backoff_max_ms=3000, clock=clock) as p:
@@ -105,18 +104,18 @@ def test_a_batch_is_sent_again_after_pauses_that_double_up_to_a_limit(broker: Sc
             until(lambda: p.metrics()["producer-metrics"]["record-retry-total"] == tries)  # noqa: B023
             clock.advance(pause - 1)
             idle(p)
-            assert len(broker.asked(ProduceRequest)) == tries
+            assert len(broker.requests_of(ProduceRequest)) == tries
             clock.advance(1)
         assert future.get(10).offset == 0
 
 
 @pytest.mark.option("delivery.timeout.ms")
-def test_a_batch_expires_while_it_waits_for_its_answer(broker: ScriptedBroker) -> None:
+def test_batch_in_flight_expires_after_delivery_timeout(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(ProduceRequest, lambda _: SILENCE)
     with producer(broker, buffer_memory=20_000, clock=clock) as p:
         future = p.send("t", b"v")
-        broker.wait_for(lambda: bool(broker.asked(ProduceRequest)))
+        broker.wait_for(lambda: bool(broker.requests_of(ProduceRequest)))
         clock.advance(119_999)
         idle(p)
         assert not future.done()
@@ -129,29 +128,29 @@ def test_a_batch_expires_while_it_waits_for_its_answer(broker: ScriptedBroker) -
 
 
 @pytest.mark.option("delivery.timeout.ms")
-def test_the_time_for_delivery_is_at_least_that_of_one_try() -> None:
-    made = ProducerConfig.from_keywords(bootstrap_servers="h:1", request_timeout_ms=200_000, linger_ms=7)
-    assert made.delivery_timeout_ms == 200_007
+def test_delivery_timeout_is_at_least_linger_plus_request_timeout() -> None:
+    config = ProducerConfig.from_keywords(bootstrap_servers="h:1", request_timeout_ms=200_000, linger_ms=7)
+    assert config.delivery_timeout_ms == 200_007
     with pytest.raises(ConfigurationError, match=r"delivery\.timeout\.ms: 100"):
         ProducerConfig.from_keywords(bootstrap_servers="h:1", delivery_timeout_ms=100)
 
 
 @pytest.mark.option("metadata.max.age.ms")
-def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> None:
+def test_metadata_is_refreshed_after_metadata_max_age(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     with producer(broker, metadata_max_age_ms=5000, clock=clock) as p:
         p.send("t", b"v").get(10)
         until(lambda: 5.0 in clock.waited_for)
-        before = len(broker.asked(MetadataRequest))
+        before = len(broker.requests_of(MetadataRequest))
         clock.advance(4999)
         idle(p)
-        assert len(broker.asked(MetadataRequest)) == before
+        assert len(broker.requests_of(MetadataRequest)) == before
         clock.advance(1)
-        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) == before + 1)
+        broker.wait_for(lambda: len(broker.requests_of(MetadataRequest)) == before + 1)
 
 
 @pytest.mark.option("request.timeout.ms", "socket.connection.setup.timeout.ms")
-def test_a_connection_that_is_not_made_in_time_is_reported() -> None:
+def test_connection_setup_timeout_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options: dict[str, Any] = {
             "security_protocol": "SSL",
@@ -163,20 +162,22 @@ def test_a_connection_that_is_not_made_in_time_is_reported() -> None:
                 p.send("t", b"v")
 
 
-def connections(**options: Any) -> Connections:
+def create_connections(**options: Any) -> Connections:
     config = ClientConfig.from_keywords(**{"bootstrap_servers": "h:1", **options})
     return Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
 
 @pytest.mark.option("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
-def test_a_connection_gets_more_time_after_each_failure() -> None:
-    made = connections(socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000)
+def test_connection_setup_timeout_grows_with_each_failure() -> None:
+    connections = create_connections(
+        socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000
+    )
     for failures, seconds in enumerate((1, 2, 3, 3)):
-        assert 0.8 * seconds <= made._setup_timeout.backoff(failures) <= 1.2 * seconds
+        assert 0.8 * seconds <= connections._setup_timeout.backoff(failures) <= 1.2 * seconds
 
 
 @pytest.mark.option("reconnect.backoff.ms", "reconnect.backoff.max.ms")
-def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None:
+def test_unreachable_broker_is_reconnected_to_after_a_backoff(broker: ScriptedBroker) -> None:
     began, failures = time.monotonic(), 0
     with KafkaProducer(
         bootstrap_servers="127.0.0.1:1", reconnect_backoff_ms=40, reconnect_backoff_max_ms=60, max_block_ms=300
@@ -191,11 +192,11 @@ def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None
     assert failures <= 1 + (time.monotonic() - began) / 0.032
 
 
-# Where the cluster is
+# Bootstrap and metadata
 
 
 @pytest.mark.option("client.id")
-def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
+def test_client_id_is_sent_and_has_a_unique_default(broker: ScriptedBroker) -> None:
     for arguments, name in (({"client_id": "me"}, "me"), ({"transactional_id": "x"}, "producer-x")):
         with producer(broker, **arguments) as p:
             assert p.partitions_for("t") == {0}
@@ -205,7 +206,7 @@ def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("client.dns.lookup")
-def test_bootstrap_servers_are_called_by_their_canonical_names(
+def test_bootstrap_servers_are_resolved_to_canonical_names(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def names(loop: Any, host: str, port: int) -> list[str]:
@@ -228,7 +229,7 @@ def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: p
 
 
 @pytest.mark.option("metadata.recovery.strategy")
-def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(broker: ScriptedBroker) -> None:
+def test_metadata_recovery_strategy_decides_whether_the_client_rebootstraps(broker: ScriptedBroker) -> None:
     for strategy, max_block_ms in (("rebootstrap", 10_000), ("none", 300)):
         with producer(
             broker, metadata_recovery_strategy=strategy, reconnect_backoff_ms=1, max_block_ms=max_block_ms
@@ -242,46 +243,46 @@ def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(bro
 
 
 @pytest.mark.option("metadata.recovery.rebootstrap.trigger.ms")
-def test_after_long_without_metadata_everything_known_is_forgotten(broker: ScriptedBroker) -> None:
-    # A known broker that takes connections and says nothing of use.
-    with ScriptedBroker() as strange, producer(broker, metadata_recovery_rebootstrap_trigger_ms=50) as p:
-        strange.add_topic("t", 9)
-        refuse = lambda request: type(request).RESPONSE(error_code=8)  # noqa: E731
-        strange.on(MetadataRequest, refuse, times=10_000)
-        p._core.metadata.cluster = Cluster({9: Node(9, strange.host, strange.port)})
+def test_client_without_metadata_rebootstraps_after_the_trigger_time(broker: ScriptedBroker) -> None:
+    # A known broker that accepts connections and responds with errors only.
+    with ScriptedBroker() as other, producer(broker, metadata_recovery_rebootstrap_trigger_ms=50) as p:
+        other.add_topic("t", 9)
+        fail = lambda request: type(request).RESPONSE(error_code=8)  # noqa: E731
+        other.on(MetadataRequest, fail, times=10_000)
+        p._core.metadata.cluster = Cluster({9: Node(9, other.host, other.port)})
         assert p.partitions_for("t") == {0}
-        assert strange.asked(MetadataRequest)
+        assert other.requests_of(MetadataRequest)
 
 
 @pytest.mark.option("metadata.recovery.strategy")
-def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(broker: ScriptedBroker) -> None:
-    with ScriptedBroker() as strange, producer(broker) as p:
-        strange.on(MetadataRequest, lambda request: type(request).RESPONSE(error_code=129))
-        p._core.metadata.cluster = Cluster({9: Node(9, strange.host, strange.port)})
+def test_rebootstrap_required_error_makes_the_client_rebootstrap(broker: ScriptedBroker) -> None:
+    with ScriptedBroker() as other, producer(broker) as p:
+        other.on(MetadataRequest, lambda request: type(request).RESPONSE(error_code=129))
+        p._core.metadata.cluster = Cluster({9: Node(9, other.host, other.port)})
         assert p.partitions_for("t") == {0}
-        assert len(strange.asked(MetadataRequest)) == 1
+        assert len(other.requests_of(MetadataRequest)) == 1
 
 
 @pytest.mark.option("allow.auto.create.topics")
-def test_asking_for_a_topic_may_create_it(broker: ScriptedBroker) -> None:
+def test_metadata_request_allows_auto_topic_creation_if_configured(broker: ScriptedBroker) -> None:
     for allowed in (True, False):
         with producer(broker, allow_auto_create_topics=allowed) as p:
             p.partitions_for("t")
-        assert broker.asked(MetadataRequest)[-1].allow_auto_topic_creation is allowed
+        assert broker.requests_of(MetadataRequest)[-1].allow_auto_topic_creation is allowed
 
 
 # Sockets and security
 
 
 @pytest.mark.option("receive.buffer.bytes", "send.buffer.bytes", "socket.options")
-def test_sockets_are_made_as_wanted(broker: ScriptedBroker) -> None:
+def test_socket_options_are_applied(broker: ScriptedBroker) -> None:
     idle_seconds = (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)
     sizes = {"receive_buffer_bytes": 50_000, "send_buffer_bytes": 60_000}
     with producer(broker, **sizes, socket_options=[idle_seconds]) as p:
         p.send("t", b"v").get(10)
         sock = next(iter(p._core.connections._ready.values())).channel._socket
         assert sock is not None
-        # Linux gives twice what it is asked for.
+        # Linux doubles the requested size.
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (60_000, 120_000)
         assert sock.getsockopt(*idle_seconds[:2]) == 77
@@ -289,16 +290,16 @@ def test_sockets_are_made_as_wanted(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("security.protocol")
-def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
+def test_send_with_ssl_to_a_plaintext_server_fails_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as plain:
 
-        def answer() -> None:
+        def respond() -> None:
             sock, _ = plain.accept()
             with sock:
                 sock.recv(1)
                 sock.sendall(b"HTTP/1.0 400 what is this\r\n")
 
-        threading.Thread(target=answer, daemon=True).start()
+        threading.Thread(target=respond, daemon=True).start()
         address = f"127.0.0.1:{plain.getsockname()[1]}"
         with KafkaProducer(bootstrap_servers=address, security_protocol="SSL", max_block_ms=60_000) as p:
             with pytest.raises(SslAuthenticationError, match="WRONG_VERSION|RECORD_LAYER"):
@@ -306,11 +307,11 @@ def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
 
 
 @pytest.mark.option("sasl.jaas.config")
-def test_jaas_config_has_user_and_password() -> None:
+def test_jaas_config_sets_user_and_password() -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\"b" password="p w";'
-    made = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
-    assert made.credentials == ('a"b', "p w")
-    assert "p w" not in repr(made)
+    config = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
+    assert config.credentials == ('a"b', "p w")
+    assert "p w" not in repr(config)
     with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config.*PlainLoginModule"):
         ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "ScramLoginModule required;"})
 
@@ -340,11 +341,11 @@ def test_acks_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     for arguments, requests in ((1, 1), ("all", -1), (-1, -1)):
         with producer(broker, acks=arguments) as p:
             p.send("t", b"v").get(10)
-        assert broker.asked(ProduceRequest)[-1].acks == requests
+        assert broker.requests_of(ProduceRequest)[-1].acks == requests
 
 
 @pytest.mark.option("batch.size")
-def test_a_batch_holds_as_much_as_it_may(broker: ScriptedBroker) -> None:
+def test_batch_size_limits_the_records_of_a_batch(broker: ScriptedBroker) -> None:
     for size, expected in ((0, [1] * 6), (1000, [3, 3]), (100_000, [6])):
         broker.add_topic("t")
         with producer(broker, batch_size=size, linger_ms=60_000) as p:
@@ -355,18 +356,18 @@ def test_a_batch_holds_as_much_as_it_may(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("max.request.size")
-def test_a_request_takes_as_many_batches_as_fit(broker: ScriptedBroker) -> None:
+def test_max_request_size_limits_the_batches_of_a_request(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 4)
     with producer(broker, max_request_size=2000, linger_ms=60_000) as p:
         for partition in range(4):
             p.send("many", bytes(800), partition=partition)
         p.flush(10)
-    sizes = [sum(len(t.partition_data) for t in r.topic_data) for r in broker.asked(ProduceRequest)]
+    sizes = [sum(len(t.partition_data) for t in r.topic_data) for r in broker.requests_of(ProduceRequest)]
     assert sizes == [2, 2]
 
 
 @pytest.mark.option("max.in.flight.requests.per.connection")
-def test_no_more_requests_are_on_their_way_than_allowed(broker: ScriptedBroker) -> None:
+def test_requests_in_flight_are_limited_per_connection(broker: ScriptedBroker) -> None:
     for most in (1, 3):
         broker.add_topic("t")
         broker.requests.clear()
@@ -374,9 +375,9 @@ def test_no_more_requests_are_on_their_way_than_allowed(broker: ScriptedBroker) 
         p = producer(broker, max_in_flight_requests_per_connection=most, batch_size=0)
         for _ in range(10):
             p.send("t", bytes(100))
-        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == most)  # noqa: B023
+        broker.wait_for(lambda: len(broker.requests_of(ProduceRequest)) == most)  # noqa: B023
         idle(p)
-        assert len(broker.asked(ProduceRequest)) == most
+        assert len(broker.requests_of(ProduceRequest)) == most
         p.close(timeout=0)
 
 
@@ -385,7 +386,9 @@ TEXT = random.Random(1).randbytes(400) * 30 + bytes(random.Random(2).choices(b"e
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
 @pytest.mark.option("compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "compression.level")
-def test_a_higher_level_makes_smaller_batches(broker: ScriptedBroker, codec: str, low: int, high: int) -> None:
+def test_higher_compression_level_makes_smaller_batches(
+    broker: ScriptedBroker, codec: str, low: int, high: int
+) -> None:
     def size(**options: Any) -> int:
         broker.add_topic("t")
         with producer(broker, compression_type=codec, batch_size=200_000, **options) as p:
@@ -398,7 +401,7 @@ def test_a_higher_level_makes_smaller_batches(broker: ScriptedBroker, codec: str
 
 
 @pytest.mark.parametrize("options", [{"compression_gzip_level": 0}, {"compression_lz4_level": 18}, {"acks": 2}])
-def test_a_level_that_the_codec_does_not_have_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_compression_level_or_acks_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="is not allowed"):
         ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
 
@@ -407,44 +410,44 @@ def test_a_level_that_the_codec_does_not_have_is_refused(options: dict[str, Any]
 
 
 def core_with(**options: Any) -> ProducerCore:
-    """A producer that knows topic t, whose partitions 0 and 1 are led by nodes 1 and 2."""
-    made = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="h:1", batch_size=1, **options), lambda: None)
+    """Return a producer with metadata of topic t, whose partitions 0 and 1 are led by nodes 1 and 2."""
+    core = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="h:1", batch_size=1, **options), lambda: None)
     infos = tuple(PartitionInfo("t", i, i + 1, 0, (i + 1,), (i + 1,), ()) for i in range(2))
     nodes = {n: Node(n, "h", n) for n in (1, 2)}
-    made.metadata.cluster = Cluster(nodes, {"t": TopicInfo("t", ZERO_UUID, False, infos)})
-    made.metadata.version = 1
-    return made
+    core.metadata.cluster = Cluster(nodes, {"t": TopicInfo("t", ZERO_UUID, False, infos)})
+    core.metadata.version = 1
+    return core
 
 
-def chosen(made: ProducerCore) -> set[int]:
-    queues = made.queues("t", None)
+def chosen_partitions(core: ProducerCore) -> set[int]:
+    queues = core.queues("t", None)
     assert queues is not None
-    return {made.sticky(queues, 100) for _ in range(60)}
+    return {core.sticky(queues, 100) for _ in range(60)}
 
 
 @pytest.mark.option("partitioner.availability.timeout.ms")
-def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
-    made = core_with(partitioner_availability_timeout_ms=1000)
-    made.accumulator.note_ready(1, 0.0, taken=True)
-    made.accumulator.note_ready(1, 1.0, taken=False)
-    assert chosen(made) == {0, 1}
-    made.accumulator.note_ready(1, 1.1, taken=False)
-    assert chosen(made) == {1}
-    made.accumulator.note_ready(1, 1.2, taken=True)
-    assert chosen(made) == {0, 1}
+def test_unavailable_broker_gets_no_records_without_a_key() -> None:
+    core = core_with(partitioner_availability_timeout_ms=1000)
+    core.accumulator.note_ready(1, 0.0, taken=True)
+    core.accumulator.note_ready(1, 1.0, taken=False)
+    assert chosen_partitions(core) == {0, 1}
+    core.accumulator.note_ready(1, 1.1, taken=False)
+    assert chosen_partitions(core) == {1}
+    core.accumulator.note_ready(1, 1.2, taken=True)
+    assert chosen_partitions(core) == {0, 1}
     unaware = core_with()
     unaware.accumulator.note_ready(1, 0.0, taken=True)
     unaware.accumulator.note_ready(1, 99.0, taken=False)
-    assert chosen(unaware) == {0, 1}
+    assert chosen_partitions(unaware) == {0, 1}
 
 
 @pytest.mark.option("partitioner.availability.timeout.ms")
-def test_when_no_broker_takes_anything_all_are_as_good() -> None:
-    made = core_with(partitioner_availability_timeout_ms=1000)
+def test_all_partitions_are_chosen_if_no_broker_is_available() -> None:
+    core = core_with(partitioner_availability_timeout_ms=1000)
     for node in (1, 2):
-        made.accumulator.note_ready(node, 0.0, taken=True)
-        made.accumulator.note_ready(node, 9.0, taken=False)
-    assert chosen(made) == {0, 1}
+        core.accumulator.note_ready(node, 0.0, taken=True)
+        core.accumulator.note_ready(node, 9.0, taken=False)
+    assert chosen_partitions(core) == {0, 1}
 
 
 @pytest.mark.option("partitioner.adaptive.partitioning.enable")
@@ -457,13 +460,13 @@ def test_longer_queues_are_chosen_less_often_if_configured(monkeypatch: pytest.M
 
     monkeypatch.setattr("ottla.client.producer.partitioner.choose_partition", choose)
     for requested in (True, False):
-        chosen(core_with(partitioner_adaptive_partitioning_enable=requested))
+        chosen_partitions(core_with(partitioner_adaptive_partitioning_enable=requested))
         assert set(output) == {requested}
         output.clear()
 
 
 @pytest.mark.option("partitioner.ignore.keys")
-def test_keys_may_be_ignored(broker: ScriptedBroker) -> None:
+def test_keys_are_ignored_if_configured(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 50)
     with producer(broker, partitioner_ignore_keys=True, linger_ms=60_000) as p:
         futures = [p.send("many", b"v", key=b"%d" % i) for i in range(20)]
@@ -471,11 +474,11 @@ def test_keys_may_be_ignored(broker: ScriptedBroker) -> None:
         assert len({f.get(0).partition for f in futures}) == 1
 
 
-JAVAS = "org.apache.kafka.clients.producer."
+JAVA_PACKAGE = "org.apache.kafka.clients.producer."
 
 
 @pytest.mark.option("partitioner", "partitioner.class")
-def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> None:
+def test_partitioner_may_be_named_by_ottlas_or_javas_name(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 4)
 
     def partitions(**options: Any) -> list[int]:
@@ -484,7 +487,7 @@ def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> N
 
     assert len(set(partitions(partitioner="default"))) == 1
     assert sorted(partitions(partitioner="roundrobin")) == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert sorted(partitions(partitioner_class=f"{JAVAS}RoundRobinPartitioner")) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sorted(partitions(partitioner_class=f"{JAVA_PACKAGE}RoundRobinPartitioner")) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert set(partitions(partitioner="random")) <= {0, 1, 2, 3}
     assert partitions(partitioner=lambda key, all_partitions, available: 3) == [3] * 8
 
@@ -494,7 +497,7 @@ def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> N
 
 @pytest.mark.option("transaction.timeout.ms", "transaction.two.phase.commit.enable")
 def test_transaction_timeout_is_sent_to_the_coordinator(broker: ScriptedBroker) -> None:
-    result = FindCoordinatorResponse(coordinators=[Found(key="x", node_id=7, host=broker.host, port=broker.port)])
+    result = FindCoordinatorResponse(coordinators=[Coordinator(key="x", node_id=7, host=broker.host, port=broker.port)])
     broker.on(FindCoordinatorRequest, lambda _: result, times=10)
     for options, expected in (
         ({"transaction_timeout_ms": 1234}, (1234, False)),
@@ -502,13 +505,13 @@ def test_transaction_timeout_is_sent_to_the_coordinator(broker: ScriptedBroker) 
     ):
         with producer(broker, transactional_id="x", **options) as p:
             p.init_transactions()
-        requests = broker.asked(InitProducerIdRequest)[-1]
+        requests = broker.requests_of(InitProducerIdRequest)[-1]
         assert (requests.transaction_timeout_ms, requests.enable_2pc) == expected
 
 
 @pytest.mark.option("transaction.two.phase.commit.enable", "transactional.id", "enable.idempotence")
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "message"),
     [
         ({"transaction_timeout_ms": 1, "transaction_two_phase_commit_enable": True}, r"transaction\.timeout\.ms"),
         ({"transactional_id": ""}, r"transactional\.id: ''"),
@@ -521,12 +524,12 @@ def test_transaction_timeout_is_sent_to_the_coordinator(broker: ScriptedBroker) 
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, r"connection=6 .* at most 5"),
     ],
 )
-def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigurationError, match=named):
+def test_conflicting_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
 
 
-# What has no effect
+# Options without effect
 
 
 @pytest.mark.parametrize(

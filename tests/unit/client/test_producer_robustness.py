@@ -39,15 +39,15 @@ def producer(broker: ScriptedBroker, **more: Any) -> KafkaProducer:
 
 
 def failure(code: int) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+    response = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[response])])
 
 
 def values(broker: ScriptedBroker) -> list[int]:
     return [int(r.value or b"") for batch in broker.topics["t"][0] for r in records(batch)]
 
 
-def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
+def assert_no_memory_in_use(p: KafkaProducer | aio.KafkaProducer) -> None:
     """Assert that no memory is in use, no batch is in flight, and no call waits."""
     accumulator = p._core.accumulator
     assert accumulator.pool.available == accumulator.pool.total
@@ -59,9 +59,7 @@ def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kinds(
-    broker: ScriptedBroker, seed: int
-) -> None:
+def test_order_is_kept_with_five_requests_in_flight_and_random_failures(broker: ScriptedBroker, seed: int) -> None:
     chance = random.Random(seed)
 
     def fail_sometimes(request: ProduceRequest) -> Any:
@@ -72,25 +70,25 @@ def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kind
         futures = [p.send("t", b"%d" % i) for i in range(400)]
         p.flush(30)
         assert [f.get(0).offset for f in futures] == list(range(400))
-        balanced(p)
+        assert_no_memory_in_use(p)
     assert values(broker) == list(range(400))
 
 
-def test_a_batch_that_is_split_while_others_are_on_their_way_keeps_order_and_numbers(broker: ScriptedBroker) -> None:
-    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+def test_batch_split_while_others_are_in_flight_keeps_order_and_sequences(broker: ScriptedBroker) -> None:
+    def reject_large(request: ProduceRequest) -> ProduceResponse | None:
         return failure(10) if sent_count(request) > 7 else None
 
-    broker.on(ProduceRequest, refuse, times=10_000)
+    broker.on(ProduceRequest, reject_large, times=10_000)
     with producer(broker, batch_size=400) as p:
         futures = [p.send("t", b"%d" % i) for i in range(300)]
         p.flush(30)
         assert [f.get(0).offset for f in futures] == list(range(300))
-        balanced(p)
+        assert_no_memory_in_use(p)
     headers = [read_header(batch) for batch in broker.topics["t"][0]]
     assert [h.base_sequence for h in headers] == [h.base_offset for h in headers]
 
 
-def test_one_request_in_flight_keeps_order_without_numbers(broker: ScriptedBroker) -> None:
+def test_one_request_in_flight_keeps_order_without_idempotence(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: random.choice([None, failure(6)]), times=40)
     with producer(
         broker, batch_size=200, max_in_flight_requests_per_connection=1, enable_idempotence=False, acks=1
@@ -101,19 +99,19 @@ def test_one_request_in_flight_keeps_order_without_numbers(broker: ScriptedBroke
     assert values(broker) == list(range(200))
 
 
-# Accounts
+# Memory
 
 
-def all_well(broker: ScriptedBroker, p: KafkaProducer) -> None:
+def all_succeed(broker: ScriptedBroker, p: KafkaProducer) -> None:
     p.flush(10)
 
 
-def all_refused(broker: ScriptedBroker, p: KafkaProducer) -> None:
+def all_rejected(broker: ScriptedBroker, p: KafkaProducer) -> None:
     broker.on(ProduceRequest, lambda _: failure(29), times=1000)
     p.flush(10)
 
 
-def all_expired(broker: ScriptedBroker, p: KafkaProducer) -> None:
+def all_expire(broker: ScriptedBroker, p: KafkaProducer) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     clock = p._core.clock
     assert isinstance(clock, ManualClock)
@@ -128,40 +126,42 @@ def sent_count(request: ProduceRequest) -> int:
     return read_header(data).count
 
 
-def all_split(broker: ScriptedBroker, p: KafkaProducer) -> None:
-    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+def all_are_split(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    def reject_large(request: ProduceRequest) -> ProduceResponse | None:
         return failure(10) if sent_count(request) > 1 else None
 
-    broker.on(ProduceRequest, refuse, times=10_000)
+    broker.on(ProduceRequest, reject_large, times=10_000)
     p.flush(10)
 
 
-def broker_lost(broker: ScriptedBroker, p: KafkaProducer) -> None:
+def connection_lost(broker: ScriptedBroker, p: KafkaProducer) -> None:
     broker.on(ProduceRequest, lambda _: DROP, times=3)
     p.flush(10)
 
 
-def left_at_the_end(broker: ScriptedBroker, p: KafkaProducer) -> None:
+def pending_at_close(broker: ScriptedBroker, p: KafkaProducer) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     p.close(timeout=0)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize(
-    "happens", [all_well, all_refused, all_expired, all_split, broker_lost, left_at_the_end], ids=lambda f: f.__name__
+    "scenario",
+    [all_succeed, all_rejected, all_expire, all_are_split, connection_lost, pending_at_close],
+    ids=lambda f: f.__name__,
 )
-def test_memory_is_given_back_exactly_once_whatever_happens(
-    broker: ScriptedBroker, happens: Callable[[ScriptedBroker, KafkaProducer], None], codec: str
+def test_memory_is_released_exactly_once(
+    broker: ScriptedBroker, scenario: Callable[[ScriptedBroker, KafkaProducer], None], codec: str
 ) -> None:
-    clock = ManualClock() if happens is all_expired else None
+    clock = ManualClock() if scenario is all_expire else None
     arguments = {"clock": clock} if clock else {}
     with producer(
         broker, buffer_memory=100_000, batch_size=1000, linger_ms=50, compression_type=codec, **arguments
     ) as p:
         futures = [p.send("t", bytes(size)) for size in (10, 400, 400, 400, 3000, 10, 10)]
-        happens(broker, p)
+        scenario(broker, p)
         p.close(timeout=0)
-        balanced(p)
+        assert_no_memory_in_use(p)
         assert all(future.done() for future in futures)
         assert len(p._core.accumulator.pool._free) * 1000 <= 100_000
 
@@ -188,7 +188,7 @@ def test_send_that_waits_for_memory_fails_at_close(broker: ScriptedBroker) -> No
         thread.join(5)
     assert ["closed" in str(error) for error in output] == [True] * 3
     assert all(future.failed() for future in futures)
-    balanced(p)
+    assert_no_memory_in_use(p)
 
 
 def test_send_that_waits_for_a_topic_fails_at_close(broker: ScriptedBroker) -> None:
@@ -212,7 +212,7 @@ def test_send_that_waits_for_a_topic_fails_at_close(broker: ScriptedBroker) -> N
 # Callbacks
 
 
-def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
+def test_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
     p = producer(broker)
     p.send("t", b"1").add_callback(lambda _: p.close())
     p._io._thread.join(10)
@@ -222,7 +222,7 @@ def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("call", ["flush", "get", "partitions_for"])
-def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBroker, call: str) -> None:
+def test_callback_that_waits_for_the_io_thread_raises_illegal_state(broker: ScriptedBroker, call: str) -> None:
     output: list[BaseException | None] = []
     done = threading.Event()
 
@@ -248,9 +248,9 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBro
 # Ctrl+C
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize("waiting", ["memory", "flush", "get", "close", "metadata"])
-def test_ctrl_c_ends_a_call_that_waits_and_the_producer_can_be_closed(waiting: str) -> None:
+def test_ctrl_c_interrupts_a_waiting_call_and_the_producer_can_be_closed(waiting: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
@@ -269,10 +269,10 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_producer_can_be_closed(waiting: s
         p.close(timeout=0)
         assert time.monotonic() - begin < 1
         assert future.failed()
-        balanced(p)
+        assert_no_memory_in_use(p)
 
 
-def test_limits_of_time_are_kept(broker: ScriptedBroker) -> None:
+def test_flush_get_and_close_end_at_their_timeouts(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     p = producer(broker)
     future = p.send("t", b"v")
@@ -286,12 +286,12 @@ def test_limits_of_time_are_kept(broker: ScriptedBroker) -> None:
     assert time.monotonic() - begin < 1
 
 
-# Nothing is left
+# No leaks
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize("state", ["unused", "unreachable", "silent", "lost"])
-def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
+def test_close_leaves_no_threads_and_descriptors(state: str) -> None:
     with ScriptedBroker() as broker:
         broker.add_topic("t")
         address = {"bootstrap_servers": "127.0.0.1:1"} if state == "unreachable" else {}
@@ -306,17 +306,19 @@ def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
         p.close(timeout=0)
 
 
-@pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("wrong", [{"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"key_serializer": "Avro"}])
-def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("no_leaks")
+@pytest.mark.parametrize(
+    "invalid", [{"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"key_serializer": "Avro"}]
+)
+def test_producer_that_cannot_be_created_leaves_no_threads_and_descriptors(invalid: dict[str, Any]) -> None:
     with pytest.raises(KafkaError):
-        KafkaProducer(bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong)
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **invalid)
 
 
 # Fork
 
 
-def test_fork_leaves_the_parent_working_and_fails_in_the_child(broker: ScriptedBroker) -> None:
+def test_forked_child_raises_illegal_state_and_the_parent_continues(broker: ScriptedBroker) -> None:
     def in_the_child(p: KafkaProducer, pending: Any) -> int:
         for call in (lambda: p.send("t", b"1"), p.flush, pending.get, lambda: p.partitions_for("t")):
             try:
@@ -330,7 +332,7 @@ def test_fork_leaves_the_parent_working_and_fails_in_the_child(broker: ScriptedB
         p.close()
         return 0
 
-    # Sending goes on meanwhile, so that locks are held at the moment of some of the forks.
+    # Another thread sends at the same time, so that locks are held during some of the forks.
     with producer(broker) as p:
         stop = threading.Event()
 
@@ -366,7 +368,7 @@ async def in_time(test: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker: ScriptedBroker, seed: int) -> None:
+def test_asyncio_tasks_cancelled_at_any_moment_release_all_memory(broker: ScriptedBroker, seed: int) -> None:
     chance = random.Random(seed)
     broker.on(ProduceRequest, lambda _: chance.choice([None, None, failure(6), SILENCE, DROP]), times=40)
 
@@ -378,7 +380,7 @@ def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker
             if chance.random() < 0.2:
                 await futures[-1]
 
-    async def whole() -> None:
+    async def main() -> None:
         p = aio.KafkaProducer(**options(broker, buffer_memory=3000, batch_size=1000, request_timeout_ms=100))
         futures: list[Any] = []
         await p.start()
@@ -394,18 +396,18 @@ def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
         await p.stop()
-        balanced(p)
+        assert_no_memory_in_use(p)
         assert p._core.accumulator.flushing == 0
         assert all(future.done() for future in futures)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(in_time(whole()))
+    asyncio.run(in_time(main()))
 
 
-def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) -> None:
+def test_stop_after_a_cancelled_stop_completes(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
 
-    async def whole() -> None:
+    async def main() -> None:
         p = aio.KafkaProducer(**options(broker))
         await p.start()
         future = await p.send("t", b"v")
@@ -416,13 +418,13 @@ def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) ->
             await stopping
         await p.stop()
         assert future.failed()
-        balanced(p)
+        assert_no_memory_in_use(p)
 
-    asyncio.run(in_time(whole()))
+    asyncio.run(in_time(main()))
 
 
 @pytest.mark.option("sasl.oauth.token.provider")
-def test_send_reports_why_there_is_no_token(broker: ScriptedBroker) -> None:
+def test_send_raises_the_error_of_the_token_provider(broker: ScriptedBroker) -> None:
     def down() -> str:
         raise RuntimeError("vault is down")
 
@@ -444,7 +446,7 @@ def sent_in_order(broker: ScriptedBroker) -> list[bytes]:
 
 
 def test_aio_send_that_waits_for_its_topic_is_not_overtaken(broker: ScriptedBroker) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         async with aio.KafkaProducer(**options(broker, linger_ms=1)) as p:
             later: list[asyncio.Task[Any]] = []
 
@@ -458,12 +460,12 @@ def test_aio_send_that_waits_for_its_topic_is_not_overtaken(broker: ScriptedBrok
             await asyncio.gather(*later)
             await p.flush()
 
-    asyncio.run(in_time(whole()))
+    asyncio.run(in_time(main()))
     assert sent_in_order(broker) == [b"1", b"2"]
 
 
 def test_aio_send_that_waits_for_memory_is_not_overtaken_by_a_smaller_record(broker: ScriptedBroker) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         small = options(broker, buffer_memory=1000, batch_size=1000, linger_ms=50)
         async with aio.KafkaProducer(**small) as p:
             await p.send("t", b"0" * 300, partition=0)
@@ -474,5 +476,5 @@ def test_aio_send_that_waits_for_memory_is_not_overtaken_by_a_smaller_record(bro
             await p.flush()
             assert not p._turns.is_waiting(("t", 0))
 
-    asyncio.run(in_time(whole()))
+    asyncio.run(in_time(main()))
     assert sent_in_order(broker) == [b"0" * 300, b"1" * 700, b"2"]

@@ -1,3 +1,5 @@
+"""send_batch: columns of records, their partitions, order and errors."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +29,7 @@ def arrow(items: list[Any], kind: str) -> Any:
 
 
 @pytest.mark.parametrize("make", [list, lambda items: arrow(items, "binary")])
-def test_every_row_arrives_where_send_would_have_put_it(broker: ScriptedBroker, make: Any) -> None:
+def test_rows_are_partitioned_like_single_records(broker: ScriptedBroker, make: Any) -> None:
     broker.add_topic("many", 3)
     keys = [b"key-%d" % i for i in range(100)]
     values: list[bytes | None] = [b"value-%d" % i for i in range(99)] + [None]
@@ -58,20 +60,20 @@ def series(library: str, items: list[Any]) -> Any:
     ],
     ids=["list", "string", "large_string", "chunked", "pandas", "polars"],
 )
-def test_text_and_nulls_come_from_any_kind_of_column(make: Any) -> None:
+def test_column_accepts_text_and_nulls_of_any_library(make: Any) -> None:
     result = column(make(["a", None, "ü"]))
     assert [result.get(i) for i in range(3)] == [b"a", None, "ü".encode()]
     assert result.null_count == 1
 
 
 @pytest.mark.parametrize("make", [list, lambda items: arrow(items, "int64"), lambda items: series("pandas", items)])
-def test_numbers_are_no_values(make: Any) -> None:
+def test_column_of_numbers_raises_type_error(make: Any) -> None:
     with pytest.raises(TypeError, match=r"must be bytes|wanted|expected"):
         column(make([1, 2]))
 
 
 @pytest.mark.parametrize(("memory", "batches"), [(32 << 20, range(4, 7)), (400_000, range(40, 60))])
-def test_batches_of_columns_are_large_but_leave_memory_to_others(
+def test_send_batch_makes_large_batches_within_the_buffer_memory(
     broker: ScriptedBroker, memory: int, batches: range
 ) -> None:
     with producer(broker, batch_size=16_384, buffer_memory=memory) as p:
@@ -80,7 +82,7 @@ def test_batches_of_columns_are_large_but_leave_memory_to_others(
     assert len(broker.topics["t"][0]) in batches
 
 
-def test_rows_without_a_key_go_together_and_times_may_differ(broker: ScriptedBroker) -> None:
+def test_rows_may_lack_keys_and_differ_in_timestamp(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send_batch("t", [b"a", b"b"], timestamps_ms=[5, 6]).get(10)
         p.send_batch("t", [b"c", b"d"], [None, b"k"], timestamps_ms=arrow([8, 9], "int64"), partition=0).get(10)
@@ -92,14 +94,14 @@ def test_rows_without_a_key_go_together_and_times_may_differ(broker: ScriptedBro
     ]
 
 
-def test_slices_of_arrow_arrays_are_read_in_place(broker: ScriptedBroker) -> None:
+def test_slice_of_an_arrow_array_is_sent(broker: ScriptedBroker) -> None:
     values = arrow([b"%d" % i for i in range(20)], "binary")
     with producer(broker) as p:
         p.send_batch("t", values[5:10], partition=0).get(10)
     assert [r.value for r in stored(broker)] == [b"%d" % i for i in range(5, 10)]
 
 
-def test_batches_and_single_records_keep_their_order(broker: ScriptedBroker) -> None:
+def test_send_and_send_batch_keep_their_order(broker: ScriptedBroker) -> None:
     with producer(broker, linger_ms=60_000) as p:
         p.send("t", b"1")
         p.send_batch("t", [b"2", b"3"])
@@ -108,13 +110,13 @@ def test_batches_and_single_records_keep_their_order(broker: ScriptedBroker) -> 
     assert [r.value for r in stored(broker)] == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_record_larger_than_a_batch_has_its_own(broker: ScriptedBroker) -> None:
+def test_record_larger_than_a_batch_gets_its_own(broker: ScriptedBroker) -> None:
     with producer(broker, batch_size=200) as p:
         p.send_batch("t", [b"s", bytes(5000), b"s"]).get(10)
     assert [len(r.value or b"") for r in stored(broker)] == [1, 5000, 1]
 
 
-def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
+def test_send_batch_rejects_rows_that_cannot_be_sent(broker: ScriptedBroker) -> None:
     with producer(broker, max_request_size=1000) as p:
         with pytest.raises(MessageTooLargeError):
             p.send_batch("t", [bytes(5000)])
@@ -127,7 +129,7 @@ def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
         assert p.send_batch("t", []).get(0) == []
 
 
-def test_an_error_is_raised_by_the_future(broker: ScriptedBroker) -> None:
+def test_produce_error_is_raised_by_the_future(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(29))
     with producer(broker) as p, pytest.raises(TopicAuthorizationFailedError):
         p.send_batch("t", [b"v"]).get(10)
@@ -140,7 +142,7 @@ def test_split_batch_returns_the_offsets_of_its_parts(broker: ScriptedBroker) ->
     assert [(part.base_offset, part.records) for part in sent] == [(0, 3), (3, 2)]
 
 
-def test_asyncio_has_it_too(broker: ScriptedBroker) -> None:
+def test_asyncio_producer_has_send_batch(broker: ScriptedBroker) -> None:
     async def test() -> None:
         async with aio.KafkaProducer(bootstrap_servers=broker.address) as p:
             future = await p.send_batch("t", [b"a", b"b"])
@@ -151,22 +153,22 @@ def test_asyncio_has_it_too(broker: ScriptedBroker) -> None:
     assert len(stored(broker)) == 2
 
 
-def test_columns_of_lists_are_arrows_layout() -> None:
+def test_column_of_a_list_has_the_layout_of_arrow() -> None:
     result = column([b"ab", None, b""])
     assert [result.get(i) for i in range(3)] == [b"ab", None, b""]
     assert result.null_count == 1
     assert isinstance(result.offsets.obj, array)
 
 
-def test_a_closed_producer_takes_no_batches(broker: ScriptedBroker) -> None:
+def test_send_batch_of_a_closed_producer_raises_runtime_error(broker: ScriptedBroker) -> None:
     p = KafkaProducer(bootstrap_servers=broker.address)
     p.close()
     with pytest.raises(RuntimeError, match="closed"):
         p.send_batch("t", [b"v"])
 
 
-def polled(headers: HeadersColumn | None = None) -> Columns:
-    """What a consumer returns of two records."""
+def polled_columns(headers: HeadersColumn | None = None) -> Columns:
+    """Return columns of two records, like `poll_batch`."""
     times = memoryview(array("q", [7, 8]))
     kinds = memoryview(array("i", [0, 0]))
     return Columns(2, times, times, kinds, column([b"k", None]), column([None, b"v"]), headers)
@@ -175,7 +177,7 @@ def polled(headers: HeadersColumn | None = None) -> Columns:
 def test_columns_of_a_consumer_are_sent_with_keys_and_timestamps(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     with producer(broker) as p:
-        (sent,) = p.send_batch("t", polled(), partition=1).get(10)
+        (sent,) = p.send_batch("t", polled_columns(), partition=1).get(10)
     assert sent.records == 2
     assert [(r.key, r.value, r.timestamp) for r in stored(broker, "t", 1)] == [(b"k", None, 7), (None, b"v", 8)]
 
@@ -183,4 +185,4 @@ def test_columns_of_a_consumer_are_sent_with_keys_and_timestamps(broker: Scripte
 def test_columns_with_headers_are_rejected(broker: ScriptedBroker) -> None:
     headers = HeadersColumn(memoryview(array("i", [0, 1, 1])), column([b"h"]), column([b"1"]))
     with producer(broker) as p, pytest.raises(ValueError, match="no headers"):
-        p.send_batch("t", polled(headers), partition=0)
+        p.send_batch("t", polled_columns(headers), partition=0)

@@ -1,3 +1,5 @@
+"""Serializers and deserializers by name, class, object or function."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +14,7 @@ from ottla.serializers import SERDES
 
 
 @pytest.mark.parametrize("name", ["long", "org.apache.kafka.common.serialization.LongSerializer"])
-def test_types_go_by_names_of_ours_and_javas(name: str) -> None:
+def test_serializer_may_be_named_by_ottlas_or_javas_name(name: str) -> None:
     write = find(name, "value_serializer")
     read = find(name.replace("Serializer", "Deserializer"), "value_deserializer")
     assert write is not None
@@ -21,12 +23,12 @@ def test_types_go_by_names_of_ours_and_javas(name: str) -> None:
     assert read("t", b"\0\0\0\0\0\0\1\2") == 258
 
 
-def test_an_unknown_name_is_reported_with_the_known_ones() -> None:
+def test_unknown_name_is_rejected_with_the_valid_ones() -> None:
     with pytest.raises(SerializationError, match=r"value_serializer: 'Avro'.*String, Integer"):
         find("Avro", "value_serializer")
 
 
-def test_a_wrong_type_names_option_type_and_topic() -> None:
+def test_value_of_a_wrong_type_raises_an_error_with_option_and_type() -> None:
     write = find("long", "key_serializer")
     assert write is not None
     with pytest.raises(
@@ -38,7 +40,7 @@ def test_a_wrong_type_names_option_type_and_topic() -> None:
 
 @pytest.mark.parametrize("kind", ["Serializer", "Deserializer"])
 @pytest.mark.parametrize("name", SERDES)
-def test_serializer_found_by_name_calls_itself_by_kafkas_class_name(name: str, kind: str) -> None:
+def test_serializer_looked_up_by_name_has_kafkas_class_name(name: str, kind: str) -> None:
     for spelled in (name, name.lower(), f"org.apache.kafka.common.serialization.{name}{kind}"):
         converter = find(spelled, f"value_{kind.lower()}", {"default.list.value.serde.inner": "long"})
         assert converter is None or converter.name == f"{name}{kind}"
@@ -49,14 +51,14 @@ def test_serializer_found_by_name_calls_itself_by_kafkas_class_name(name: str, k
     assert converter is not None or kind == "Deserializer"
 
 
-def test_wrong_bytes_are_reported() -> None:
+def test_bytes_of_a_wrong_length_raise_serialization_error() -> None:
     read = find("integer", "key_deserializer")
     assert read is not None
     with pytest.raises(SerializationError, match="IntegerDeserializer .* expected 4 bytes, got 3"):
         read("t", b"abc")
 
 
-def test_classes_objects_and_functions_do() -> None:
+def test_serializer_may_be_a_class_an_object_or_a_function() -> None:
     class Upper:
         def serialize(self, topic: str, value: str) -> bytes:
             return f"{topic}:{value}".upper().encode()
@@ -72,7 +74,7 @@ def test_classes_objects_and_functions_do() -> None:
 
 
 @pytest.mark.parametrize("name", ["ByteArray", "org.apache.kafka.common.serialization.ByteArrayDeserializer"])
-def test_bytes_as_they_are_need_no_call_each(name: str) -> None:
+def test_byte_array_needs_no_deserializer_and_accepts_only_bytes(name: str) -> None:
     assert find(name, "value_deserializer") is None
     write = find(name.replace("Deserializer", "Serializer"), "value_serializer")
     assert write is not None
@@ -80,7 +82,7 @@ def test_bytes_as_they_are_need_no_call_each(name: str) -> None:
         write("t", "text, which goes without a serializer")
 
 
-def test_dotted_names_of_python_do() -> None:
+def test_serializer_may_be_a_dotted_python_name() -> None:
     write = find("json.dumps", "value_serializer")
     assert write is not None
     assert write("t", [1]) == "[1]"
@@ -101,18 +103,18 @@ class WithHeaders:
         self.seen.append("closed")
 
 
-def test_a_serializer_may_see_headers_and_is_configured_and_closed() -> None:
-    mine = WithHeaders()
-    write = find(mine, "key_serializer", {"acks": "all"})
+def test_serializer_is_configured_and_closed_and_may_add_headers() -> None:
+    serializer = WithHeaders()
+    write = find(serializer, "key_serializer", {"acks": "all"})
     assert write is not None
     headers: list[tuple[str, bytes | None]] = []
     assert write("t", "v", headers) == b"v"
     assert headers == [("type", b"text")]
     write.close()
-    assert mine.seen == [("all", True), "closed"]
+    assert serializer.seen == [("all", True), "closed"]
 
 
-def test_a_deserializer_may_see_headers() -> None:
+def test_deserializer_may_receive_headers() -> None:
     class Reader:
         def deserialize(self, topic: str, headers: Any, data: bytes) -> Any:
             return (dict(headers), data)

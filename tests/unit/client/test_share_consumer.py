@@ -1,4 +1,4 @@
-"""The share consumer (KIP-932) with our broker: acquisition, acknowledgements of all types, sessions, closing."""
+"""The share consumer (KIP-932) with an Ottla broker: acquisition, acknowledgements, sessions and closing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ottla.records.builder import BatchBuilder
 
 QUICK = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 50}
 TESTED = marked("test_share_consumer.py")
-REFUSED: dict[str, Any] = {
+VALID_VALUES: dict[str, Any] = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
@@ -56,7 +56,7 @@ REFUSED: dict[str, Any] = {
     "partition.assignment.strategy": "range",
     "group.protocol": "consumer",
 }
-"""Valid values of a consumer's options that a share consumer refuses; 1 for the others."""
+"""Valid values of consumer options that a share consumer rejects; 1 for the others."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def cluster() -> Iterator[str]:
 
 @pytest.fixture
 def topic(cluster: str, request: pytest.FixtureRequest) -> str:
-    """A topic with one partition and ten records, and a share group of its name that begins with the first one."""
+    """A topic with one partition and ten records, and a share group of the same name that starts at the first one."""
     name = f"t{abs(hash(request.node.name)) % 10**9}"
     with KafkaAdminClient(bootstrap_servers=cluster) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])
@@ -92,11 +92,11 @@ def explicit(cluster: str, topic: str, **options: Any) -> KafkaShareConsumer:
     return member(cluster, topic, share_acknowledgement_mode="explicit", **options)
 
 
-def some(consumer: KafkaShareConsumer, seconds: float = 10) -> list[ShareConsumerRecord]:
-    """The records of the next poll that returns some."""
+def poll_records(consumer: KafkaShareConsumer, seconds: float = 10) -> list[ShareConsumerRecord]:
+    """Poll until there are records, and return them."""
     end = time.monotonic() + seconds
     while not (records := [r for rows in consumer.poll(timeout_ms=500).values() for r in rows]):
-        assert time.monotonic() < end, "no records came"
+        assert time.monotonic() < end, "no records arrived"
     return records
 
 
@@ -112,7 +112,7 @@ def test_implicit_mode_accepts_the_last_records_with_the_next_poll(cluster: str,
     results: list[tuple[dict[TopicPartition, set[int]], KafkaError | None]] = []
     with member(cluster, topic) as consumer:
         consumer.set_acknowledgement_commit_callback(lambda offsets, error: results.append((offsets, error)))
-        records = some(consumer)
+        records = poll_records(consumer)
         assert values(records) == list(range(10))
         assert {record.delivery_count for record in records} == {1}
         assert consumer.acquisition_lock_timeout_ms() == 30_000
@@ -123,9 +123,9 @@ def test_implicit_mode_accepts_the_last_records_with_the_next_poll(cluster: str,
 
 def test_records_without_an_acknowledgement_are_delivered_again_after_close(cluster: str, topic: str) -> None:
     with member(cluster, topic) as consumer:
-        assert len(some(consumer)) == 10
+        assert len(poll_records(consumer)) == 10
     with member(cluster, topic) as consumer:
-        records = some(consumer)
+        records = poll_records(consumer)
         assert {record.delivery_count for record in records} == {2}
         assert consumer.commit() == {TopicPartition(topic, 0): None}
         assert consumer.commit() == {}
@@ -133,12 +133,12 @@ def test_records_without_an_acknowledgement_are_delivered_again_after_close(clus
         assert not consumer.poll(timeout_ms=300)
 
 
-def test_explicit_acknowledgements_decide_about_each_record(cluster: str, topic: str) -> None:
+def test_explicit_mode_acknowledges_each_record_by_type(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
-        for record in some(consumer):
+        for record in poll_records(consumer):
             kind = {3: AcknowledgeType.RELEASE, 4: AcknowledgeType.REJECT}.get(record.offset, AcknowledgeType.ACCEPT)
             consumer.acknowledge(record, kind)
-        again = some(consumer)
+        again = poll_records(consumer)
         assert [(record.offset, record.delivery_count) for record in again] == [(3, 2)]
         consumer.acknowledge(again[0])
         assert consumer.commit_sync() == {TopicPartition(topic, 0): None}
@@ -146,9 +146,9 @@ def test_explicit_acknowledgements_decide_about_each_record(cluster: str, topic:
             consumer.acknowledge(again[0])
 
 
-def test_poll_with_unacknowledged_records_is_refused_in_explicit_mode(cluster: str, topic: str) -> None:
+def test_poll_with_unacknowledged_records_is_rejected_in_explicit_mode(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
-        records = some(consumer)
+        records = poll_records(consumer)
         consumer.acknowledge(records[0])
         with pytest.raises(IllegalStateError, match="must be acknowledged"):
             consumer.poll()
@@ -157,27 +157,27 @@ def test_poll_with_unacknowledged_records_is_refused_in_explicit_mode(cluster: s
         assert not consumer.poll(timeout_ms=100)
 
 
-def test_acknowledge_is_refused_in_implicit_mode(cluster: str, topic: str) -> None:
+def test_acknowledge_is_rejected_in_implicit_mode(cluster: str, topic: str) -> None:
     with member(cluster, topic) as consumer, pytest.raises(IllegalStateError, match="explicit"):
-        consumer.acknowledge(some(consumer)[0])
+        consumer.acknowledge(poll_records(consumer)[0])
 
 
 def test_renewed_records_are_returned_before_new_ones(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
-        for record in some(consumer):
+        for record in poll_records(consumer):
             consumer.acknowledge(record, AcknowledgeType.RENEW if record.offset == 5 else AcknowledgeType.ACCEPT)
         send(cluster, topic, range(10, 12))
-        renewed = some(consumer)
+        renewed = poll_records(consumer)
         assert [(record.offset, record.delivery_count) for record in renewed] == [(5, 1)]
         consumer.acknowledge(renewed[0])
-        assert values(some(consumer)) == [10, 11]
+        assert values(poll_records(consumer)) == [10, 11]
 
 
 def test_commit_async_reports_the_result_to_the_callback(cluster: str, topic: str) -> None:
     results: list[KafkaError | None] = []
     with explicit(cluster, topic) as consumer:
         consumer.set_acknowledgement_commit_callback(lambda _, error: results.append(error))
-        for record in some(consumer):
+        for record in poll_records(consumer):
             consumer.acknowledge(record)
         consumer.commit_async()
         end = time.monotonic() + 5
@@ -193,27 +193,27 @@ def test_commit_async_reports_the_result_to_the_callback(cluster: str, topic: st
 @pytest.mark.option("share.acquire.mode")
 def test_record_limit_never_exceeds_max_poll_records(cluster: str, topic: str) -> None:
     with member(cluster, topic, share_acquire_mode="record_limit", max_poll_records=3) as consumer:
-        assert [len(some(consumer)) for _ in range(4)] == [3, 3, 3, 1]
+        assert [len(poll_records(consumer)) for _ in range(4)] == [3, 3, 3, 1]
 
 
 def test_members_share_the_records_of_one_partition(cluster: str, topic: str) -> None:
     with explicit(cluster, topic, max_poll_records=4, share_acquire_mode="record_limit") as one:
         with explicit(cluster, topic) as two:
-            first = some(one)
-            second = some(two)
+            first = poll_records(one)
+            second = poll_records(two)
             assert values(first) == [0, 1, 2, 3]
             assert values(second) == [4, 5, 6, 7, 8, 9]
 
 
 def test_unsubscribe_releases_records_and_a_new_subscription_gets_them(cluster: str, topic: str) -> None:
     with explicit(cluster, topic) as consumer:
-        assert len(some(consumer)) == 10
+        assert len(poll_records(consumer)) == 10
         consumer.unsubscribe()
         assert consumer.subscription() == set()
         with pytest.raises(IllegalStateError, match="not subscribed"):
             consumer.poll()
         consumer.subscribe([topic])
-        assert {record.delivery_count for record in some(consumer)} == {2}
+        assert {record.delivery_count for record in poll_records(consumer)} == {2}
 
 
 # Records that cannot be read
@@ -226,7 +226,7 @@ def test_record_that_cannot_be_deserialized_is_released_unless_it_is_rejected(cl
         return int(data)
 
     with explicit(cluster, topic, value_deserializer=number) as consumer:
-        records = some(consumer)
+        records = poll_records(consumer)
         assert [record.value for record in records] == [0, 1, 2, 3, 4, 5, 7, 8, 9]
         for record in records:
             consumer.acknowledge(record)
@@ -310,12 +310,12 @@ def test_every_option_is_documented_and_has_a_test(option: str) -> None:
 
 
 @pytest.mark.parametrize("key", UNSUPPORTED)
-def test_options_that_the_group_decides_are_refused(key: str) -> None:
+def test_options_that_the_group_decides_are_rejected(key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{key} cannot be set when using a share group"):
-        ShareConsumerConfig({"bootstrap.servers": "localhost:9092", key: REFUSED.get(key, "1")})
+        ShareConsumerConfig({"bootstrap.servers": "localhost:9092", key: VALID_VALUES.get(key, "1")})
 
 
-def test_share_consumer_without_a_group_is_refused() -> None:
+def test_share_consumer_without_a_group_is_rejected() -> None:
     with pytest.raises(InvalidGroupIdError, match="group_id"):
         KafkaShareConsumer("t")
 
@@ -324,7 +324,7 @@ def test_cluster_without_share_groups_is_named_in_the_error() -> None:
     with ScriptedBroker({"ShareGroupHeartbeat": 0}) as broker:
         broker.add_topic("t")
         with member(broker.address, "t") as consumer, pytest.raises(UnsupportedVersionError, match="share groups"):
-            some(consumer)
+            poll_records(consumer)
 
 
 def test_wakeup_interrupts_a_poll(cluster: str, topic: str) -> None:
@@ -332,10 +332,10 @@ def test_wakeup_interrupts_a_poll(cluster: str, topic: str) -> None:
         consumer.wakeup()
         with pytest.raises(WakeupError):
             consumer.poll(timeout_ms=5000)
-        assert len(some(consumer)) == 10
+        assert len(poll_records(consumer)) == 10
 
 
-def test_closed_share_consumer_refuses_calls(cluster: str, topic: str) -> None:
+def test_closed_share_consumer_rejects_calls(cluster: str, topic: str) -> None:
     consumer = member(cluster, topic)
     consumer.close()
     consumer.close()
@@ -350,10 +350,10 @@ def test_share_consumer_rejects_calls_of_a_second_thread(broker: ScriptedBroker)
                 others.submit(call).result()
         with pytest.raises(IllegalStateError, match="another thread"):
             others.submit(consumer.acknowledge_offset, TopicPartition("t", 0), 0).result()
-        consumer.unsubscribe()  # by the thread that has it, such as in a callback
+        consumer.unsubscribe()  # allowed in the thread that uses the consumer, such as in a callback
 
 
-@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.usefixtures("no_leaks")
 def test_share_consumer_leaves_no_thread_and_no_descriptor(broker: ScriptedBroker) -> None:
     member(broker.address, "t").close(timeout_ms=100)
 

@@ -1,3 +1,5 @@
+"""Client telemetry (KIP-714): subscriptions, pushes and errors."""
+
 from __future__ import annotations
 
 import gzip
@@ -24,7 +26,9 @@ SENT = "org.apache.kafka.producer.record.send.total"
 ID = uuid.UUID(int=7)
 
 
-def wanting(*prefixes: str, subscription: int = 5, codecs: tuple[int, ...] = ()) -> GetTelemetrySubscriptionsResponse:
+def subscriptions_response(
+    *prefixes: str, subscription: int = 5, codecs: tuple[int, ...] = ()
+) -> GetTelemetrySubscriptionsResponse:
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=ID,
         subscription_id=subscription,
@@ -41,15 +45,15 @@ def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
 
 
 def pushes(broker: ScriptedBroker, count: int) -> list[PushTelemetryRequest]:
-    broker.wait_for(lambda: len(broker.asked(PushTelemetryRequest)) >= count)
-    return broker.asked(PushTelemetryRequest)
+    broker.wait_for(lambda: len(broker.requests_of(PushTelemetryRequest)) >= count)
+    return broker.requests_of(PushTelemetryRequest)
 
 
 def pass_time(p: KafkaProducer, clock: ManualClock, seconds: float) -> None:
-    """Let time pass once metadata and telemetry wait for it."""
+    """Advance the clock once metadata and telemetry wait for it."""
     end = time.monotonic() + 10
     while len(clock.waited_for) < 2:
-        assert time.monotonic() < end, "no call waits"
+        assert time.monotonic() < end, "no task waits for the clock"
         p._io.run(_nothing())
     clock.advance(seconds * 1000)
 
@@ -59,9 +63,9 @@ async def _nothing() -> None:
 
 
 @pytest.mark.option("enable.metrics.push")
-def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker: ScriptedBroker) -> None:
+def test_subscribed_metrics_are_pushed_at_the_interval_and_at_close(broker: ScriptedBroker) -> None:
     clock = ManualClock()
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT, codecs=(GZIP, 0)))
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response(SENT, codecs=(GZIP, 0)))
     with producer(broker, clock=clock) as p:
         p.send("t", b"v").get(10)
         assert p.client_instance_id(10) == ID
@@ -79,40 +83,40 @@ def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker:
     assert [(push.subscription_id, push.client_instance_id) for push in output] == [(5, ID)] * 3
     assert [push.terminating for push in output] == [False, False, True]
     assert first.compression_type == GZIP
-    assert [r.client_instance_id for r in broker.asked(GetTelemetrySubscriptionsRequest)] == [ZERO_UUID]
+    assert [r.client_instance_id for r in broker.requests_of(GetTelemetrySubscriptionsRequest)] == [ZERO_UUID]
 
 
-def test_a_cluster_that_wants_nothing_gets_nothing_and_is_asked_again(broker: ScriptedBroker) -> None:
+def test_empty_subscription_pushes_nothing_and_is_refreshed(broker: ScriptedBroker) -> None:
     clock = ManualClock()
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting())
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response())
     with producer(broker, clock=clock) as p:
         p.send("t", b"v").get(10)
         pass_time(p, clock, 10)
-        broker.wait_for(lambda: len(broker.asked(GetTelemetrySubscriptionsRequest)) == 2)
-        assert broker.asked(GetTelemetrySubscriptionsRequest)[1].client_instance_id == ID
-    assert broker.asked(PushTelemetryRequest) == []
+        broker.wait_for(lambda: len(broker.requests_of(GetTelemetrySubscriptionsRequest)) == 2)
+        assert broker.requests_of(GetTelemetrySubscriptionsRequest)[1].client_instance_id == ID
+    assert broker.requests_of(PushTelemetryRequest) == []
 
 
-def test_lost_subscription_is_requested_again(broker: ScriptedBroker) -> None:
+def test_unknown_subscription_id_makes_the_client_request_a_new_one(broker: ScriptedBroker) -> None:
     clock = ManualClock()
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("", subscription=6))
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response(SENT))
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response("", subscription=6))
     broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=117))
     with producer(broker, clock=clock) as p:
         p.send("t", b"v").get(10)
         pass_time(p, clock, 15)
-        broker.wait_for(lambda: len(broker.asked(GetTelemetrySubscriptionsRequest)) == 2)
+        broker.wait_for(lambda: len(broker.requests_of(GetTelemetrySubscriptionsRequest)) == 2)
         pass_time(p, clock, 15)
         last = pushes(broker, 2)[-1]
         assert last.subscription_id == 6
-        assert len(metrics(last.metrics)) > 40, "an empty beginning is that of all names"
+        assert len(metrics(last.metrics)) > 40, "an empty prefix matches all names"
 
 
-def test_metrics_that_are_refused_are_not_pushed_again_but_too_many_of_them_may_be_fewer_later(
+def test_push_error_stops_telemetry_unless_the_push_was_too_large(
     broker: ScriptedBroker,
 ) -> None:
     clock = ManualClock()
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response(SENT))
     broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=118))
     broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=42))
     with producer(broker, clock=clock) as p:
@@ -126,17 +130,17 @@ def test_metrics_that_are_refused_are_not_pushed_again_but_too_many_of_them_may_
         with pytest.raises(UnsupportedVersionError):
             p.client_instance_id(10)
         assert p.send("t", b"v").get(10).offset == 1
-    assert len(broker.asked(PushTelemetryRequest)) == 2
+    assert len(broker.requests_of(PushTelemetryRequest)) == 2
 
 
-def test_a_cluster_that_does_not_know_telemetry_is_not_asked() -> None:
+def test_cluster_without_telemetry_receives_no_requests() -> None:
     with ScriptedBroker(max_versions={"GetTelemetrySubscriptions": -1}) as broker:
         broker.add_topic("t")
         with producer(broker) as p:
             p.send("t", b"v").get(10)
             with pytest.raises(UnsupportedVersionError):
                 p.client_instance_id(10)
-        assert broker.asked(GetTelemetrySubscriptionsRequest) == []
+        assert broker.requests_of(GetTelemetrySubscriptionsRequest) == []
 
 
 def test_disabled_telemetry_sends_no_request(broker: ScriptedBroker) -> None:
@@ -144,12 +148,14 @@ def test_disabled_telemetry_sends_no_request(broker: ScriptedBroker) -> None:
         p.send("t", b"v").get(10)
         with pytest.raises(IllegalStateError, match=r"enable\.metrics\.push"):
             p.client_instance_id()
-    assert broker.asked(GetTelemetrySubscriptionsRequest) == []
+    assert broker.requests_of(GetTelemetrySubscriptionsRequest) == []
 
 
 @pytest.mark.option("enable.metrics.push")
-def test_a_consumer_pushes_too_and_says_of_which_group_it_is(broker: ScriptedBroker) -> None:
-    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("org.apache.kafka.consumer.connection"))
+def test_consumer_pushes_metrics_with_its_group_id(broker: ScriptedBroker) -> None:
+    broker.on(
+        GetTelemetrySubscriptionsRequest, lambda _: subscriptions_response("org.apache.kafka.consumer.connection")
+    )
     with KafkaConsumer("t", bootstrap_servers=broker.address, group_id="g", client_rack="r") as consumer:
         assert consumer.client_instance_id(10_000) == ID
     (push,) = pushes(broker, 1)

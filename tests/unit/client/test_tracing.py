@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry: the spans of producer and consumer, and their context in the headers of records."""
+"""OpenTelemetry traces: the spans of producer and consumer, and their context in record headers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read(broker: Broker, topic: str, number: int, *interceptors: Any) -> list[Co
     return records
 
 
-def test_span_of_a_sent_record_has_its_place_and_its_context_is_in_the_headers(
+def test_send_span_has_partition_and_offset_and_its_context_is_in_the_headers(
     ottla_broker: Broker, ottla_topic: str, spans: InMemorySpanExporter
 ) -> None:
     send(ottla_broker, ottla_topic, b"v", None)
@@ -83,7 +83,7 @@ def test_span_of_a_sent_record_has_its_place_and_its_context_is_in_the_headers(
     assert headers["traceparent"] == expected.encode()
 
 
-def test_consumer_links_to_the_senders_and_processing_continues_their_trace(
+def test_poll_span_links_to_send_spans_and_process_span_continues_their_trace(
     ottla_broker: Broker, ottla_topic: str, spans: InMemorySpanExporter
 ) -> None:
     with trace.get_tracer("test").start_as_current_span("request") as request:
@@ -122,9 +122,7 @@ def test_failed_record_ends_its_span_with_the_error(
     assert "messaging.kafka.offset" not in attributes(span)
 
 
-async def test_async_clients_are_traced_alike(
-    ottla_broker: Broker, ottla_topic: str, spans: InMemorySpanExporter
-) -> None:
+async def test_async_clients_are_traced(ottla_broker: Broker, ottla_topic: str, spans: InMemorySpanExporter) -> None:
     servers = ottla_broker.bootstrap_servers
     producer = AsyncProducer(bootstrap_servers=servers, interceptor_classes=[TracingProducerInterceptor])
     async with producer:
@@ -144,9 +142,9 @@ async def test_async_clients_are_traced_alike(
     assert len({span.context.trace_id for span in spans.get_finished_spans() if span.context}) == 2
 
 
-def test_record_without_a_context_or_with_a_damaged_one_begins_a_trace(spans: InMemorySpanExporter) -> None:
-    damaged: list[list[tuple[str, bytes | None]]] = [[], [("traceparent", b"\xff")], [("traceparent", None)]]
-    for headers in damaged:
+def test_record_with_a_missing_or_malformed_context_starts_a_trace(spans: InMemorySpanExporter) -> None:
+    malformed: list[list[tuple[str, bytes | None]]] = [[], [("traceparent", b"\xff")], [("traceparent", None)]]
+    for headers in malformed:
         record = ConsumerRecord("t", 0, -1, 7, 0, 0, None, None, headers)
         assert not trace.get_current_span(context_of(record)).get_span_context().is_valid
         with process_span(record) as span:
@@ -154,6 +152,6 @@ def test_record_without_a_context_or_with_a_damaged_one_begins_a_trace(spans: In
         assert spans.get_finished_spans()[-1].parent is None
 
 
-def test_clients_import_nothing_of_opentelemetry() -> None:
+def test_clients_do_not_import_opentelemetry() -> None:
     code = "import sys, ottla, ottla.aio; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,3 +1,5 @@
+"""Producer ids, epochs and sequences of an idempotent producer."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,9 +28,9 @@ class Coordinator:
 
 
 def manager() -> TransactionManager:
-    made = TransactionManager(Coordinator())
-    asyncio.run(made.get_producer_id())
-    return made
+    manager = TransactionManager(Coordinator())
+    asyncio.run(manager.get_producer_id())
+    return manager
 
 
 def batch(count: int = 1, tp: TopicPartition = TP) -> ProducerBatch:
@@ -38,107 +40,107 @@ def batch(count: int = 1, tp: TopicPartition = TP) -> ProducerBatch:
     return ProducerBatch(tp, builder, None, 0.0)
 
 
-def sent(m: TransactionManager, *counts: int) -> list[ProducerBatch]:
-    made = [batch(count) for count in counts]
-    for one in made:
+def send_batches(m: TransactionManager, *counts: int) -> list[ProducerBatch]:
+    batches = [batch(count) for count in counts]
+    for one in batches:
         assert m.may_send(one)
         m.number(one)
         one.finish(transactional=False)
-    return made
+    return batches
 
 
-def numbers(b: ProducerBatch) -> tuple[int, int, int]:
+def batch_identity(b: ProducerBatch) -> tuple[int, int, int]:
     assert b.data is not None
     header = read_header(b.data)
     verify(b.data, 0, header)
     return header.producer_id, header.producer_epoch, header.base_sequence
 
 
-def test_nothing_goes_without_an_id() -> None:
+def test_batch_is_not_sent_without_a_producer_id() -> None:
     assert not TransactionManager(Coordinator()).may_send(batch())
 
 
-def test_a_refused_id_is_raised() -> None:
+def test_init_producer_id_error_is_raised() -> None:
     coordinator = Coordinator()
     coordinator.error_code = 31
     with pytest.raises(ClusterAuthorizationFailedError):
         asyncio.run(TransactionManager(coordinator).get_producer_id())
 
 
-def test_numbers_count_records_without_gaps() -> None:
-    assert [numbers(b) for b in sent(manager(), 3, 2, 1)] == [(501, 0, 0), (501, 0, 3), (501, 0, 5)]
+def test_sequences_count_records_without_gaps() -> None:
+    assert [batch_identity(b) for b in send_batches(manager(), 3, 2, 1)] == [(501, 0, 0), (501, 0, 3), (501, 0, 5)]
 
 
-def test_no_more_than_five_batches_of_a_partition_are_on_their_way() -> None:
+def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
     m = manager()
-    first, *_ = sent(m, 1, 1, 1, 1, 1)
+    first, *_ = send_batches(m, 1, 1, 1, 1, 1)
     assert not m.may_send(batch())
     m.acknowledged(first)
     assert m.may_send(batch())
 
 
-def test_a_batch_keeps_its_numbers_and_goes_again_only_when_it_is_the_first() -> None:
+def test_retried_batch_keeps_its_sequence_and_waits_for_earlier_batches() -> None:
     m = manager()
-    first, second = sent(m, 1, 1)
+    first, second = send_batches(m, 1, 1)
     assert m.may_send(first)
     assert not m.may_send(second)
     m.number(first)
-    assert numbers(first) == (501, 0, 0)
+    assert batch_identity(first) == (501, 0, 0)
     m.acknowledged(first)
     assert m.may_send(second)
 
 
-def test_out_of_order_behind_a_batch_that_comes_again_only_waits() -> None:
+def test_out_of_order_sequence_behind_a_pending_batch_keeps_its_sequence() -> None:
     m = manager()
-    _, second = sent(m, 1, 1)
+    _, second = send_batches(m, 1, 1)
     assert m.may_retry(second, OutOfOrderSequenceNumberError())
-    assert numbers(second) == (501, 0, 1)
+    assert batch_identity(second) == (501, 0, 1)
 
 
-def test_out_of_order_at_the_head_restarts_with_the_next_epoch() -> None:
+def test_out_of_order_sequence_of_the_first_batch_starts_the_next_epoch() -> None:
     m = manager()
-    first, second = sent(m, 2, 3)
+    first, second = send_batches(m, 2, 3)
     assert m.may_retry(first, OutOfOrderSequenceNumberError())
-    assert (numbers(first), numbers(second)) == ((501, 1, 0), (501, 1, 2))
+    assert (batch_identity(first), batch_identity(second)) == ((501, 1, 0), (501, 1, 2))
 
 
-def test_a_refused_batch_leaves_no_gap() -> None:
+def test_rejected_batch_leaves_no_sequence_gap() -> None:
     m = manager()
-    first, second, third = sent(m, 1, 1, 1)
+    first, second, third = send_batches(m, 1, 1, 1)
     m.acknowledged(first)
     m.failed(second, certain=True)
-    assert numbers(third) == (501, 1, 0)
+    assert batch_identity(third) == (501, 1, 0)
 
 
-def test_a_batch_of_unknown_fate_holds_new_ones_back_until_the_others_are_done() -> None:
+def test_batch_with_unknown_result_blocks_new_ones_until_others_complete() -> None:
     m = manager()
-    first, second = sent(m, 1, 1)
+    first, second = send_batches(m, 1, 1)
     m.failed(first, certain=False)
     assert not m.may_send(batch())
     m.acknowledged(second)
-    (after,) = sent(m, 1)
-    assert numbers(after) == (501, 0, 2), "the second was accepted, so the first was written"
+    (after,) = send_batches(m, 1)
+    assert batch_identity(after) == (501, 0, 2), "the second was accepted, so the first was written"
 
 
-def test_a_batch_of_unknown_fate_at_the_end_begins_a_new_epoch() -> None:
+def test_last_batch_with_unknown_result_starts_a_new_epoch() -> None:
     m = manager()
-    first, second = sent(m, 1, 1)
+    first, second = send_batches(m, 1, 1)
     m.acknowledged(first)
     m.failed(second, certain=False)
-    (after,) = sent(m, 1)
-    assert numbers(after) == (501, 1, 0)
+    (after,) = send_batches(m, 1)
+    assert batch_identity(after) == (501, 1, 0)
 
 
-def test_new_epoch_after_the_broker_has_lost_the_producer_state() -> None:
+def test_unknown_producer_id_error_starts_the_next_epoch() -> None:
     m = manager()
-    (first,) = sent(m, 1)
+    (first,) = send_batches(m, 1)
     assert m.may_retry(first, UnknownProducerIdError())
-    assert numbers(first) == (501, 1, 0)
+    assert batch_identity(first) == (501, 1, 0)
 
 
-def test_the_parts_of_a_split_batch_share_its_numbers() -> None:
+def test_parts_of_a_split_batch_share_its_sequences() -> None:
     m = manager()
-    first, second = sent(m, 5, 1)
+    first, second = send_batches(m, 5, 1)
     parts = [batch(3), batch(2)]
     m.split(first, parts)
     assert [part.base_sequence for part in parts] == [0, 3]
@@ -150,12 +152,12 @@ def test_the_parts_of_a_split_batch_share_its_numbers() -> None:
     assert m.may_send(second)
 
 
-def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_on_its_way() -> None:
+def test_other_partitions_use_the_new_epoch_when_none_of_their_batches_is_in_flight() -> None:
     m = manager()
     other = TopicPartition("t", 1)
     waiting = batch(1, other)
     m.number(waiting)
-    (failed,) = sent(m, 1)
+    (failed,) = send_batches(m, 1)
     m.failed(failed, certain=True)
     next_one = batch(1, other)
     m.number(next_one)
@@ -167,20 +169,20 @@ def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_on_its_wa
     assert (last.producer_epoch, last.base_sequence) == (1, 0)
 
 
-def test_when_the_epochs_are_used_up_a_new_id_is_asked_for() -> None:
+def test_exhausted_epochs_require_a_new_producer_id() -> None:
     m = manager()
     m.epoch = MAX_EPOCH
-    first, second = sent(m, 1, 1)
+    first, second = send_batches(m, 1, 1)
     m.failed(first, certain=True)
     assert not m.may_send(second)
     asyncio.run(m.get_producer_id())
     assert m.may_send(second)
-    assert numbers(second) == (502, 0, 0)
+    assert batch_identity(second) == (502, 0, 0)
 
 
-def test_sequences_wrap_around_after_two_billion() -> None:
+def test_sequences_wrap_around_after_the_largest_int() -> None:
     m = manager()
-    sent(m, 1)
+    send_batches(m, 1)
     m._sequences(TP).next = 0x7FFFFFFF
-    last, after = sent(m, 2, 1)
+    last, after = send_batches(m, 2, 1)
     assert (last.base_sequence, last.last_sequence, after.base_sequence) == (0x7FFFFFFF, 0, 1)

@@ -1,4 +1,4 @@
-"""Transactions of our producer with our broker, with both versions of the protocol."""
+"""Transactions with an Ottla broker, in both versions of the protocol, and with a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def bootstrap() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-@pytest.fixture(params=["announced", "joining"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether partitions are announced to the coordinator, or join with their first batch (KIP-890)."""
-    if request.param == "announced":
+@pytest.fixture(params=["add partitions", "implicit"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether partitions are added with AddPartitionsToTxn, or by their first batch (KIP-890)."""
+    if request.param == "add partitions":
         monkeypatch.setattr("ottla.client.producer.transactions.NEWER", 99)
     return str(request.param)
 
@@ -77,13 +77,13 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
 
 
 def producer(bootstrap: str, name: str, **options: Any) -> KafkaProducer:
-    made = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{name}", **options)
-    made.init_transactions()
-    return made
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{name}", **options)
+    producer.init_transactions()
+    return producer
 
 
 def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """What a read_committed consumer gets: `count` values, and no more in the moment after."""
+    """Return the values that a read_committed consumer reads: `count`, and any that follow within 0.1 s."""
     result: list[bytes] = []
     with KafkaConsumer(
         topic,
@@ -99,10 +99,10 @@ def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return sorted(result)
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, topic: str, way: str) -> None:
+def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap: str, topic: str, protocol: str) -> None:
     remaining = []
     with producer(bootstrap, topic) as sender:
-        assert sender._core.transactions.newer is (way == "joining")
+        assert sender._core.transactions.newer is (protocol == "implicit")
         for number in range(6):
             sender.begin_transaction()
             values = [b"%d-%d" % (number, i) for i in range(20)]
@@ -116,7 +116,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, to
     assert committed(bootstrap, topic, len(remaining)) == sorted(remaining)
 
 
-def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str, way: str) -> None:
+def test_offsets_are_committed_or_discarded_with_their_transaction(bootstrap: str, topic: str, protocol: str) -> None:
     tp = TopicPartition(topic, 0)
     with KafkaConsumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
@@ -143,7 +143,7 @@ def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str,
 
 
 @pytest.mark.option("transactional.id")
-def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: str) -> None:
+def test_zombie_producer_is_fenced_and_its_records_are_aborted(bootstrap: str, topic: str, protocol: str) -> None:
     zombie = producer(bootstrap, topic)
     zombie.begin_transaction()
     zombie.send(topic, b"zombie")
@@ -160,7 +160,7 @@ def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: 
     assert committed(bootstrap, topic, 1) == [b"heir"]
 
 
-def test_a_record_that_fails_leaves_only_the_abort(bootstrap: str, topic: str, way: str) -> None:
+def test_transaction_with_a_failed_record_can_only_be_aborted(bootstrap: str, topic: str, protocol: str) -> None:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(f"{topic}-small", 1, 1, topic_configs={"max.message.bytes": "500"})])
     with producer(bootstrap, topic) as sender:
@@ -196,14 +196,14 @@ def to_no_topic(sender: KafkaProducer, topic: str) -> None:
         sender.send(topic, b"nowhere", partition=99)
 
 
-@pytest.mark.parametrize("lose", [too_large, too_large_in_a_batch, to_no_topic])
-def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
-    bootstrap: str, topic: str, lose: Callable[[KafkaProducer, str], None]
+@pytest.mark.parametrize("fail_record", [too_large, too_large_in_a_batch, to_no_topic])
+def test_transaction_with_a_record_that_failed_before_a_batch_can_only_be_aborted(
+    bootstrap: str, topic: str, fail_record: Callable[[KafkaProducer, str], None]
 ) -> None:
     with producer(bootstrap, topic, max_request_size=1000, max_block_ms=2000) as sender:
         sender.begin_transaction()
         sender.send(topic, b"aborted")
-        lose(sender, topic)
+        fail_record(sender, topic)
         with pytest.raises((MessageTooLargeError, KafkaTimeoutError)):
             sender.commit_transaction()
         sender.abort_transaction()
@@ -212,7 +212,7 @@ def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_a_record_that_could_not_be_serialized_breaks_no_transaction(bootstrap: str, topic: str) -> None:
+def test_serialization_error_does_not_fail_the_transaction(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender, sender.transaction():
         with pytest.raises(SerializationError):
             sender.send(topic, 1)
@@ -220,7 +220,7 @@ def test_a_record_that_could_not_be_serialized_breaks_no_transaction(bootstrap: 
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> None:
+def test_abort_drops_pending_records(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic, linger_ms=60_000) as sender:
         sender.begin_transaction()
         waiting = sender.send(topic, b"waits")
@@ -231,7 +231,7 @@ def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> Non
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_block_that_raises_is_aborted_and_raises_its_own_error(bootstrap: str, topic: str) -> None:
+def test_transaction_block_that_raises_is_aborted_and_the_error_propagates(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender:
         with pytest.raises(ZeroDivisionError):
             with sender.transaction():
@@ -242,7 +242,7 @@ def test_block_that_raises_is_aborted_and_raises_its_own_error(bootstrap: str, t
     assert committed(bootstrap, topic, 1) == [b"good"]
 
 
-def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
+def test_close_aborts_the_open_transaction(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender:
         sender.begin_transaction()
         sender.send(topic, b"left")
@@ -251,7 +251,7 @@ def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
     assert committed(bootstrap, topic, 1) == [b"other"]
 
 
-def test_closing_keeps_its_time_although_a_transaction_is_open(topic: str) -> None:
+def test_close_with_an_open_transaction_ends_at_its_timeout(topic: str) -> None:
     with Broker() as broker:
         sender = producer(broker.bootstrap_servers, topic)
         sender.begin_transaction()
@@ -261,7 +261,7 @@ def test_closing_keeps_its_time_although_a_transaction_is_open(topic: str) -> No
     assert time.monotonic() - begin < 1
 
 
-def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> None:
+def test_calls_in_the_wrong_order_raise_illegal_state(bootstrap: str, topic: str) -> None:
     with (
         KafkaProducer(bootstrap_servers=bootstrap) as plain,
         pytest.raises(IllegalStateError, match="transactional.id"),
@@ -282,7 +282,7 @@ def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> Non
         sender.commit_transaction()
 
 
-def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str) -> None:
+def test_asyncio_producer_commits_and_aborts_transactions(bootstrap: str, topic: str, protocol: str) -> None:
     async def run() -> None:
         async with aio.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}") as sender:
             await sender.init_transactions()
@@ -295,14 +295,14 @@ def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str)
             with pytest.raises(MessageTooLargeError):
                 async with sender.transaction():
                     await sender.send(topic, b"dropped")
-                    await sender.send(topic, bytes(2_000_000))  # the future is not looked at
+                    await sender.send(topic, bytes(2_000_000))  # its future is ignored
 
     asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
 @pytest.mark.parametrize("silent", [InitProducerIdRequest, FindCoordinatorRequest])
-def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(silent: type[Any]) -> None:
+def test_init_transactions_with_a_silent_coordinator_ends_after_max_block_ms(silent: type[Any]) -> None:
     with ScriptedBroker() as broker:
         broker.on(silent, lambda _: SILENCE, times=100)
         with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", max_block_ms=100) as sender:
@@ -312,21 +312,21 @@ def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(sile
             assert time.monotonic() - began < 2
 
 
-# A coordinator with a script, in the older way
+# A scripted coordinator, with the first version of the protocol
 
 
-def elsewhere(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """The coordinator is a broker that the metadata does not know."""
+def unknown_coordinator(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Return a coordinator that is not in the metadata."""
     result = [Coordinator(key=key, node_id=2, host="127.0.0.1", port=1) for key in request.coordinator_keys]
     return FindCoordinatorResponse(coordinators=result, node_id=2, host="127.0.0.1", port=1)
 
 
 def test_unknown_coordinator_is_looked_up_again() -> None:
     with ScriptedBroker() as broker:
-        broker.on(FindCoordinatorRequest, elsewhere, times=2)
+        broker.on(FindCoordinatorRequest, unknown_coordinator, times=2)
         with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=10) as sender:
             sender.init_transactions()
-        assert len(broker.asked(FindCoordinatorRequest)) == 3
+        assert len(broker.requests_of(FindCoordinatorRequest)) == 3
 
 
 @pytest.fixture
@@ -338,12 +338,12 @@ def scripted() -> Iterator[ScriptedBroker]:
         yield broker
 
 
-def test_a_coordinator_that_goes_just_after_its_answer_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_lost_after_its_response_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     real, failures = Connections.connect, [BrokerConnectionError("gone")] * 3
     with ScriptedBroker() as broker:
 
         async def connect(self: Connections, node_id: int, purpose: str = DATA) -> Any:
-            if purpose == DATA and node_id >= 0 and failures and broker.asked(InitProducerIdRequest):
+            if purpose == DATA and node_id >= 0 and failures and broker.requests_of(InitProducerIdRequest):
                 raise failures.pop()
             return await real(self, node_id, purpose)
 
@@ -351,10 +351,10 @@ def test_a_coordinator_that_goes_just_after_its_answer_is_looked_for_again(monke
         with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=10) as sender:
             sender.init_transactions()
         assert not failures
-        assert len(broker.asked(InitProducerIdRequest)) == 1
+        assert len(broker.requests_of(InitProducerIdRequest)) == 1
 
 
-def joined(request: AddPartitionsToTxnRequest, code: int | None = 0) -> AddPartitionsToTxnResponse:
+def partitions_added(request: AddPartitionsToTxnRequest, code: int | None = 0) -> AddPartitionsToTxnResponse:
     topics = [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -368,26 +368,26 @@ def joined(request: AddPartitionsToTxnRequest, code: int | None = 0) -> AddParti
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def offsets_refused(code: int | None) -> TxnOffsetCommitResponse:
+def offset_commit_error(code: int | None) -> TxnOffsetCommitResponse:
     partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code or 0)
     return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
 
 
-def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: ScriptedBroker) -> None:
-    # Otherwise they would start another transaction after it, which no producer ends.
-    scripted.on(AddPartitionsToTxnRequest, lambda r: joined(r, ConcurrentTransactionsError.code), times=3)
-    scripted.on(AddPartitionsToTxnRequest, joined, times=100)
+def test_abort_waits_for_pending_add_partitions_to_txn(scripted: ScriptedBroker) -> None:
+    # Otherwise they would start another transaction after the abort, which no producer ends.
+    scripted.on(AddPartitionsToTxnRequest, lambda r: partitions_added(r, ConcurrentTransactionsError.code), times=3)
+    scripted.on(AddPartitionsToTxnRequest, partitions_added, times=100)
     with producer(scripted.address, "t", linger_ms=0, retry_backoff_ms=50) as sender:
         sender.begin_transaction()
         sender.send("t", b"v")
-        scripted.wait_for(lambda: bool(scripted.asked(AddPartitionsToTxnRequest)))
+        scripted.wait_for(lambda: bool(scripted.requests_of(AddPartitionsToTxnRequest)))
         sender.abort_transaction()
         kinds = [type(r) for r in scripted.requests if isinstance(r, (AddPartitionsToTxnRequest, EndTxnRequest))]
         assert kinds == [AddPartitionsToTxnRequest] * 4 + [EndTxnRequest]
         sender.begin_transaction()
 
 
-def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted(scripted: ScriptedBroker) -> None:
+def test_transaction_with_cancelled_offsets_can_only_be_aborted(scripted: ScriptedBroker) -> None:
     # They may still arrive after the commit, as part of the next transaction.
     scripted.on(TxnOffsetCommitRequest, lambda _: SILENCE, times=100)
 
@@ -397,7 +397,7 @@ def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted
             await sender.begin_transaction()
             offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
             sending = asyncio.ensure_future(sender.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("g")))
-            while not scripted.asked(TxnOffsetCommitRequest):
+            while not scripted.requests_of(TxnOffsetCommitRequest):
                 await asyncio.sleep(0.01)
             sending.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -408,12 +408,12 @@ def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted
             await sender.abort_transaction()
 
     asyncio.run(asyncio.wait_for(run(), SECONDS))
-    assert [r.committed for r in scripted.asked(EndTxnRequest)] == [False]
-    assert len(scripted.asked(InitProducerIdRequest)) == 2, "only a new epoch keeps the late ones out"
+    assert [r.committed for r in scripted.requests_of(EndTxnRequest)] == [False]
+    assert len(scripted.requests_of(InitProducerIdRequest)) == 2, "only a new epoch fences the late offsets"
 
 
-def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: ScriptedBroker) -> None:
-    scripted.on(TxnOffsetCommitRequest, lambda _: offsets_refused(IllegalGenerationError.code))
+def test_retried_abort_still_requests_a_new_epoch(scripted: ScriptedBroker) -> None:
+    scripted.on(TxnOffsetCommitRequest, lambda _: offset_commit_error(IllegalGenerationError.code))
     with producer(scripted.address, "t", max_block_ms=1500) as sender:
         scripted._scripts[EndTxnRequest.NAME].clear()
         scripted.on(EndTxnRequest, lambda _: SILENCE)
@@ -427,15 +427,15 @@ def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: Scri
             sender.abort_transaction()
         scripted.cut()
         sender.abort_transaction()
-        assert len(scripted.asked(InitProducerIdRequest)) == 2
+        assert len(scripted.requests_of(InitProducerIdRequest)) == 2
 
 
-@pytest.mark.parametrize("short_of", ["metadata", "memory"])
-def test_a_record_that_waits_while_its_transaction_ends_is_in_no_other_one(
-    scripted: ScriptedBroker, short_of: str
+@pytest.mark.parametrize("missing", ["metadata", "memory"])
+def test_record_waiting_while_its_transaction_ends_is_not_in_the_next_one(
+    scripted: ScriptedBroker, missing: str
 ) -> None:
-    scripted.on(AddPartitionsToTxnRequest, joined, times=100)
-    topic = "later" if short_of == "metadata" else "t"
+    scripted.on(AddPartitionsToTxnRequest, partitions_added, times=100)
+    topic = "later" if missing == "metadata" else "t"
 
     async def run() -> None:
         options: dict[str, Any] = {"buffer_memory": 1000, "batch_size": 1000, "linger_ms": 60_000}
@@ -444,15 +444,15 @@ def test_a_record_that_waits_while_its_transaction_ends_is_in_no_other_one(
         ) as sender:
             await sender.init_transactions()
             await sender.begin_transaction()
-            pool, held = sender._core.accumulator.pool, None
-            if short_of == "memory":
-                held = pool.try_allocate(1000)
-                assert held is not None
+            pool, buffer = sender._core.accumulator.pool, None
+            if missing == "memory":
+                buffer = pool.try_allocate(1000)
+                assert buffer is not None
             sending = asyncio.ensure_future(sender.send(topic, bytes(500)))
             await asyncio.sleep(0.05)
             await sender.abort_transaction()
-            if held is not None:
-                pool.release(held)
+            if buffer is not None:
+                pool.release(buffer)
             else:
                 scripted.add_topic(topic)
             with pytest.raises(IllegalStateError, match="no transaction is open"):

@@ -47,7 +47,7 @@ def garbage(first: int) -> bytearray:
     return resized(data)
 
 
-def counted(count: int) -> Callable[[int], bytearray]:
+def with_count(count: int) -> Callable[[int], bytearray]:
     def make(first: int) -> bytearray:
         data = batch(first)
         struct.pack_into(">i", data, COUNT_POSITION, count)
@@ -68,8 +68,8 @@ def unknown_codec(first: int) -> bytearray:
 
 UNREADABLE: dict[str, Callable[[int], bytearray]] = {
     "garbage": garbage,
-    "count too high": counted(ROWS + 1),
-    "count too low": counted(ROWS - 1),
+    "count too high": with_count(ROWS + 1),
+    "count too low": with_count(ROWS - 1),
     "unknown codec": unknown_codec,
     "too large": lambda first: batch(first, compression.ZSTD, bytes(20_000)),
     **{f"cut {codec.name}": cut(codec.id) for codec in compression.CODECS[1:]},
@@ -78,9 +78,9 @@ READERS = ("poll", "poll_batch", "iteration", "getmany", "aio columns")
 
 
 class Reader:
-    """Reads offsets in one of several ways, each step in a call of its own."""
+    """Reads offsets with one of several APIs, one call per step."""
 
-    def __init__(self, how: str, broker: ScriptedBroker) -> None:
+    def __init__(self, api: str, broker: ScriptedBroker) -> None:
         options: dict[str, Any] = {
             "bootstrap_servers": broker.address,
             "auto_offset_reset": "earliest",
@@ -88,14 +88,14 @@ class Reader:
             "retry_backoff_ms": 10,
             "max_decompressed_batch_bytes": BOUND,
         }
-        self.how = how
+        self.api = api
         self.runner = asyncio.Runner()
-        if how in ("getmany", "aio columns"):
-            self.ours = self.runner.run(self._started(options))
-            self.theirs = None
+        if api in ("getmany", "aio columns"):
+            self.async_consumer = self.runner.run(self._started(options))
+            self.consumer = None
         else:
-            self.theirs = KafkaConsumer(**options)
-            self.theirs.assign([TP])
+            self.consumer = KafkaConsumer(**options)
+            self.consumer.assign([TP])
 
     @staticmethod
     async def _started(options: dict[str, Any]) -> aio.KafkaConsumer:
@@ -105,32 +105,34 @@ class Reader:
         return consumer
 
     def offsets(self) -> list[int]:
-        if self.theirs is None:
-            if self.how == "getmany":
-                result = self.runner.run(self.ours.getmany(timeout_ms=300))
+        if self.consumer is None:
+            if self.api == "getmany":
+                result = self.runner.run(self.async_consumer.getmany(timeout_ms=300))
                 return [record.offset for records in result.values() for record in records]
-            columns = self.runner.run(self.ours.poll_batch(timeout_ms=300))
+            columns = self.runner.run(self.async_consumer.poll_batch(timeout_ms=300))
             return [offset for c in columns.values() for offset in c.offsets]
-        if self.how == "poll":
-            return [record.offset for records in self.theirs.poll(300).values() for record in records]
-        if self.how == "poll_batch":
-            return [offset for c in self.theirs.poll_batch(300).values() for offset in c.offsets]
-        return [next(self.theirs).offset]
+        if self.api == "poll":
+            return [record.offset for records in self.consumer.poll(300).values() for record in records]
+        if self.api == "poll_batch":
+            return [offset for c in self.consumer.poll_batch(300).values() for offset in c.offsets]
+        return [next(self.consumer).offset]
 
     def position(self) -> int:
-        return self.runner.run(self.ours.position(TP)) if self.theirs is None else self.theirs.position(TP)
+        return (
+            self.runner.run(self.async_consumer.position(TP)) if self.consumer is None else self.consumer.position(TP)
+        )
 
     def seek(self, offset: int) -> None:
-        if self.theirs is None:
-            self.ours.seek(TP, offset)
+        if self.consumer is None:
+            self.async_consumer.seek(TP, offset)
         else:
-            self.theirs.seek(TP, offset)
+            self.consumer.seek(TP, offset)
 
     def close(self) -> None:
-        if self.theirs is None:
-            self.runner.run(self.ours.stop())
+        if self.consumer is None:
+            self.runner.run(self.async_consumer.stop())
         else:
-            self.theirs.close()
+            self.consumer.close()
         self.runner.close()
 
 
@@ -138,8 +140,8 @@ class Reader:
 def open_reader(broker: ScriptedBroker) -> Iterator[Callable[[str], Reader]]:
     readers: list[Reader] = []
 
-    def make(how: str) -> Reader:
-        readers.append(Reader(how, broker))
+    def make(api: str) -> Reader:
+        readers.append(Reader(api, broker))
         return readers[-1]
 
     yield make
@@ -155,20 +157,20 @@ def read_up_to(reader: Reader, end: int) -> list[int]:
 
 
 @pytest.mark.option("max.decompressed.batch.bytes")
-@pytest.mark.parametrize("how", READERS)
-@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("api", READERS)
+@pytest.mark.parametrize("kind", UNREADABLE)
 def test_unreadable_batch_is_raised_by_each_call_until_the_consumer_seeks(
-    broker: ScriptedBroker, open_reader: Callable[[str], Reader], what: str, how: str
+    broker: ScriptedBroker, open_reader: Callable[[str], Reader], kind: str, api: str
 ) -> None:
     batches = broker.topics["t"][0]
-    batches += [bytes(batch(0)), bytes(UNREADABLE[what](10)), bytes(batch(20))]
-    reader = open_reader(how)
+    batches += [bytes(batch(0)), bytes(UNREADABLE[kind](10)), bytes(batch(20))]
+    reader = open_reader(api)
     assert read_up_to(reader, 10) == list(range(10))
     for _ in range(3):
         with pytest.raises(CorruptBatchError, match="t-0, offset 10") as raised:
             reader.offsets()
         assert (raised.value.topic_partition, raised.value.offset, raised.value.next_offset) == (TP, 10, 20)
-        assert ("max.decompressed.batch.bytes=100000" in raised.value.message) == (what == "too large")
+        assert ("max.decompressed.batch.bytes=100000" in raised.value.message) == (kind == "too large")
         assert reader.position() == 10
     reader.seek(raised.value.next_offset)
     assert read_up_to(reader, 30) == list(range(20, 30))
@@ -186,7 +188,7 @@ def test_records_before_garbage_in_a_fetch_are_returned() -> None:
     zeros[8:LOG_OVERHEAD] = bytes(4)
     result = fetched(bytes(batch(0) + zeros))
     assert [r.offset for r in result.next_records(100, None, None)] == list(range(10))
-    assert result.end_offset == result.position == 10  # from where the next fetch begins
+    assert result.end_offset == result.position == 10  # the offset of the next fetch
     with pytest.raises(CorruptMessageError):
         fetched(bytes(zeros), 10)
 
@@ -202,7 +204,7 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
         fetched(bytes(bad[-len(bad) // 10 :]), 19)
 
 
-def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> None:
+def test_old_message_that_decompresses_beyond_the_limit_is_not_skipped() -> None:
     large = down_converted(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
     with pytest.raises(compression.DecompressedTooLargeError):
         fetched(large, 10)
@@ -210,9 +212,9 @@ def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> 
     assert result.end_offset == 10
 
 
-@pytest.mark.parametrize("what", UNREADABLE)
-def test_range_with_an_unreadable_batch_is_not_read_past_it(broker: ScriptedBroker, what: str) -> None:
-    broker.topics["t"][0] += [bytes(batch(0)), bytes(UNREADABLE[what](10)), bytes(batch(20))]
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_range_with_an_unreadable_batch_is_not_read_past_it(broker: ScriptedBroker, kind: str) -> None:
+    broker.topics["t"][0] += [bytes(batch(0)), bytes(UNREADABLE[kind](10)), bytes(batch(20))]
     result: list[int] = []
     with pytest.raises(CorruptBatchError, match="t-0, offset 10"):
         for columns in read_range(broker.address, TP, 0, 30, {"max.decompressed.batch.bytes": BOUND}):

@@ -1,4 +1,4 @@
-"""A ZooKeeper in memory: one tree of znodes and the sessions of several brokers, for clusters in one process."""
+"""ZooKeeper in memory: one tree of znodes and the sessions of several brokers, for clusters in one process."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class SharedTree:
     def children(self, path: str) -> list[str]:
         return sorted(p[len(path) + 1 :] for p in self.nodes if p.rpartition("/")[0] == path and p)
 
-    def watch(self, place: str, watcher: Watcher | None) -> None:
-        if watcher is not None and watcher not in self._watchers.get(place, ()):
-            self._watchers.setdefault(place, []).append(watcher)
+    def watch(self, path: str, watcher: Watcher | None) -> None:
+        if watcher is not None and watcher not in self._watchers.get(path, ()):
+            self._watchers.setdefault(path, []).append(watcher)
 
     def multi(self, operations: Sequence[Operation], owner: Session) -> None:
         before = {path: _Entry(**vars(entry)) for path, entry in self.nodes.items()}
@@ -72,9 +72,9 @@ class SharedTree:
             changed += self._apply(Delete(path), owner)
         self._fire_watches(changed)
 
-    def _fire_watches(self, places: list[str]) -> None:
-        for place in places:
-            for watcher in self._watchers.pop(place, ()):
+    def _fire_watches(self, paths: list[str]) -> None:
+        for path in paths:
+            for watcher in self._watchers.pop(path, ()):
                 asyncio.get_running_loop().call_soon(watcher)
 
     def _apply(self, operation: Operation, owner: Session) -> list[str]:
@@ -115,7 +115,7 @@ class SharedTree:
 
 
 class Session:
-    """A `MetadataStore` over the shared tree. `expire` does what ZooKeeper does to a silent broker."""
+    """A `MetadataStore` over the shared tree. `expire` does what ZooKeeper does after the session timeout."""
 
     def __init__(self, tree: SharedTree) -> None:
         self._tree = tree

@@ -1,4 +1,4 @@
-"""What every metadata store does: SQLite here, ZooKeeper in tests/interop."""
+"""Scenarios of all metadata stores: SQLite in unit tests, ZooKeeper in tests/interop."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ async def multi_is_executed_completely_or_not_at_all(store: MetadataStore) -> No
 
 
 async def recreated_znode_has_another_creation_number(store: MetadataStore) -> None:
-    made = []
+    created = []
     for _ in range(2):
         await store.multi([Create("/again")])
         node = await store.get("/again")
         assert node is not None
-        made.append(node.created)
+        created.append(node.created)
         await store.multi([Delete("/again")])
-    assert made[0] < made[1]
+    assert created[0] < created[1]
 
 
 async def sequences_continue_after_a_deletion(store: MetadataStore) -> None:
@@ -72,13 +72,13 @@ async def watch_fires_once_for_the_next_change(store: MetadataStore) -> None:
     await store.multi([Create("/w")])
     events: asyncio.Queue[str] = asyncio.Queue()
 
-    def watcher(what: str) -> Callable[[], None]:
-        return lambda: events.put_nowait(what)
+    def watcher(event: str) -> Callable[[], None]:
+        return lambda: events.put_nowait(event)
 
-    await store.get("/w/x", watcher("made"))
-    await store.children("/w", watcher("child came"))
+    await store.get("/w/x", watcher("created"))
+    await store.children("/w", watcher("child created"))
     await store.multi([Create("/w/x")])
-    assert {await events.get(), await events.get()} == {"made", "child came"}
+    assert {await events.get(), await events.get()} == {"created", "child created"}
     await store.get("/w/x", watcher("set"))
     await store.multi([Set("/w/x", b"1")])
     await store.multi([Set("/w/x", b"2")])

@@ -34,34 +34,34 @@ TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "app-", ACLResourcePatternType.PREFIXED)
 
 
-def rule(
+def acl(
     pattern: ResourcePattern = TOPIC, principal: str = "User:alice", operation: ACLOperation = ACLOperation.READ
 ) -> ACL:
     return ACL(principal, "*", operation, ACLPermissionType.ALLOW, pattern)
 
 
-def forbidding(pattern: ResourcePattern) -> ACL:
+def deny_all(pattern: ResourcePattern) -> ACL:
     return ACL("User:*", "*", ACLOperation.ALL, ACLPermissionType.DENY, pattern)
 
 
 class Broker:
-    """A store, and the ACLs of its listener's last call."""
+    """A store, and the ACLs of the last call of its listener."""
 
     def __init__(self, store: MetadataStore, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = AclStore(store, self._on_acls, monotonic)
-        self.rules: set[ACL] = set()
-        self._news = asyncio.Event()
+        self.acls: set[ACL] = set()
+        self._changed = asyncio.Event()
 
-    def _on_acls(self, rules: Collection[ACL]) -> None:
-        assert len(set(rules)) == len(rules)
-        self.rules = set(rules)
-        self._news.set()
+    def _on_acls(self, acls: Collection[ACL]) -> None:
+        assert len(set(acls)) == len(acls)
+        self.acls = set(acls)
+        self._changed.set()
 
-    async def until(self, rules: set[ACL]) -> None:
+    async def until(self, acls: set[ACL]) -> None:
         async with asyncio.timeout(SECONDS):
-            while self.rules != rules:
-                self._news.clear()
-                await self._news.wait()
+            while self.acls != acls:
+                self._changed.clear()
+                await self._changed.wait()
 
     async def start(self) -> Broker:
         await self.store.start()
@@ -81,14 +81,14 @@ def in_memory(test: Callable[[SharedTree, MetadataStore], Coroutine[Any, Any, No
 
 
 async def notifications(store: MetadataStore) -> list[bytes]:
-    collected = []
+    stored = []
     for parent in ("/kafka-acl-changes", "/kafka-acl-extended-changes"):
         for name in await store.children(parent):
             assert name.startswith("acl_changes_0")
             node = await store.get(f"{parent}/{name}")
             assert node is not None
-            collected.append(node.value)
-    return collected
+            stored.append(node.value)
+    return stored
 
 
 def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
         broker = await Broker(store).start()
         for parent in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
             assert await store.children(parent) == ["Cluster", "Group", "Topic"]
-        write = rule(PREFIX, operation=ACLOperation.IDEMPOTENT_WRITE)
-        assert await broker.store.add([rule(), write]) == [None, None]
-        assert broker.rules == {rule(), write}
+        write = acl(PREFIX, operation=ACLOperation.IDEMPOTENT_WRITE)
+        assert await broker.store.add([acl(), write]) == [None, None]
+        assert broker.acls == {acl(), write}
         node = await store.get("/kafka-acl/Topic/orders")
         assert node is not None
         assert json.loads(node.value) == {
@@ -119,7 +119,7 @@ def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
         await store.close()
         await store.open()
         again = await Broker(store).start()
-        assert again.rules == {rule(), write}
+        assert again.acls == {acl(), write}
         await again.store.close()
         await store.close()
 
@@ -129,16 +129,16 @@ def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
 def test_change_is_applied_by_other_brokers() -> None:
     async def test(tree: SharedTree, _: MetadataStore) -> None:
         one, two = [await Broker(tree.session()).start() for _ in range(2)]
-        await one.store.add([rule(), rule(PREFIX)])
-        await two.until({rule(), rule(PREFIX)})
+        await one.store.add([acl(), acl(PREFIX)])
+        await two.until({acl(), acl(PREFIX)})
         removed = await two.store.remove([ACLFilter(principal="User:alice")])
-        assert removed == [[(rule(), None), (rule(PREFIX), None)]]
+        assert removed == [[(acl(), None), (acl(PREFIX), None)]]
         await one.until(set())
         assert "/kafka-acl/Topic/orders" not in tree.nodes
         await one.store.close()
         await one.store.close()
-        await two.store.add([rule()])
-        assert one.rules == set()
+        await two.store.add([acl()])
+        assert one.acls == set()
 
     in_memory(test)
 
@@ -146,9 +146,9 @@ def test_change_is_applied_by_other_brokers() -> None:
 def test_existing_acl_is_not_written_again() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
-        assert await broker.store.add([rule(), rule()]) == [None, None]
+        assert await broker.store.add([acl(), acl()]) == [None, None]
         version = tree.nodes["/kafka-acl/Topic/orders"].version
-        assert await broker.store.add([rule()]) == [None]
+        assert await broker.store.add([acl()]) == [None]
         assert tree.nodes["/kafka-acl/Topic/orders"].version == version
         assert len(await notifications(store)) == 1
 
@@ -160,11 +160,11 @@ def test_concurrent_additions_to_a_resource_are_all_stored(monkeypatch: pytest.M
 
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         brokers = [await Broker(tree.session()).start() for _ in range(4)]
-        rules = [rule(principal=f"User:{n}") for n in range(4)]
-        await asyncio.gather(*(b.store.add([r]) for b, r in zip(brokers, rules, strict=True)))
+        acls = [acl(principal=f"User:{n}") for n in range(4)]
+        await asyncio.gather(*(b.store.add([r]) for b, r in zip(brokers, acls, strict=True)))
         node = await store.get("/kafka-acl/Topic/orders")
         assert node is not None
-        assert znodes.acls_of(TOPIC, node.value) == set(rules)
+        assert znodes.acls_of(TOPIC, node.value) == set(acls)
         assert node.version == 3
 
     in_memory(test)
@@ -173,9 +173,9 @@ def test_concurrent_additions_to_a_resource_are_all_stored(monkeypatch: pytest.M
 def test_remove_deletes_the_acls_that_match_each_filter() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker, other = [await Broker(tree.session()).start() for _ in range(2)]
-        alice, bob = rule(), rule(principal="User:bob")
-        elsewhere = rule(ResourcePattern(ResourceType.TOPIC, "other"))
-        await other.store.add([alice, bob, elsewhere, rule(PREFIX)])
+        alice, bob = acl(), acl(principal="User:bob")
+        elsewhere = acl(ResourcePattern(ResourceType.TOPIC, "other"))
+        await other.store.add([alice, bob, elsewhere, acl(PREFIX)])
         matching = ResourcePatternFilter(ResourceType.TRANSACTIONAL_ID, "app-1", ACLResourcePatternType.MATCH)
         removed = await broker.store.remove(
             [
@@ -185,8 +185,8 @@ def test_remove_deletes_the_acls_that_match_each_filter() -> None:
                 ACLFilter(principal="User:bob"),
             ]
         )
-        assert removed == [[(bob, None)], [(rule(PREFIX), None)], [], [(bob, None)]]
-        assert broker.rules == {alice, elsewhere}
+        assert removed == [[(bob, None)], [(acl(PREFIX), None)], [], [(bob, None)]]
+        assert broker.acls == {alice, elsewhere}
         assert broker.store.matching(ACLFilter()) == [alice, elsewhere]
         assert broker.store.matching(ACLFilter(resource_pattern=TOPIC)) == [alice]
 
@@ -197,31 +197,31 @@ def test_acls_of_other_versions_are_read() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         entry = {"host": "h", "permissionType": "DENY", "operation": "DescribeConfigs", "principal": "User:CN=a:b"}
-        collected = ACL("User:CN=a:b", "h", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY, TOPIC)
+        stored = ACL("User:CN=a:b", "h", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY, TOPIC)
         value = json.dumps({"version": 1, "acls": [entry, entry]}).encode()
         await store.multi([Create("/kafka-acl/Topic/orders", value)])
         await store.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:orders", sequence=True)])
-        await broker.until({collected})
+        await broker.until({stored})
         other = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b")
         writes = [
             Create("/kafka-acl/TransactionalId"),
-            Create("/kafka-acl/TransactionalId/a:b", znodes.acls_value([rule(other)])),
+            Create("/kafka-acl/TransactionalId/a:b", znodes.acls_value([acl(other)])),
             Create("/kafka-acl-changes/acl_changes_", b"TransactionalId:a:b", sequence=True),
         ]
         await store.multi(writes)
-        await broker.until({collected, rule(other)})
+        await broker.until({stored, acl(other)})
         empty: list[Set | Create] = [
             Set("/kafka-acl/Topic/orders", b""),
             Create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders", sequence=True),
         ]
         await store.multi(empty)
-        await broker.until({rule(other)})
+        await broker.until({acl(other)})
 
     in_memory(test)
 
 
 @pytest.mark.parametrize(
-    ("note", "pattern"),
+    ("notification", "pattern"),
     [
         (b"Topic:orders", TOPIC),
         (b"TOPIC:a:b", ResourcePattern(ResourceType.TOPIC, "a:b")),
@@ -231,25 +231,25 @@ def test_acls_of_other_versions_are_read() -> None:
         (znodes.acl_change(TOPIC), TOPIC),
     ],
 )
-def test_changed_acls_parses_notifications(note: bytes, pattern: ResourcePattern) -> None:
-    assert znodes.changed_acls(note) == pattern
+def test_changed_acls_parses_notifications(notification: bytes, pattern: ResourcePattern) -> None:
+    assert znodes.changed_acls(notification) == pattern
 
 
 @pytest.mark.parametrize(
-    "note",
+    "notification",
     [
         *(b"", b"Topic", b"Topic:", b"Topic:a/b", b"Drink:tea", b"\xff:a", b"{", b"{}", b"[1]"),
         b'{"version":1,"resourceType":"TOPIC","name":"orders","patternType":"MATCH"}',
     ],
 )
-def test_malformed_notification_reads_everything(note: bytes) -> None:
+def test_malformed_notification_makes_the_broker_read_all_acls(notification: bytes) -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
-        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
-        await store.multi([Create("/kafka-acl-changes/acl_changes_", note, sequence=True)])
-        await broker.until({rule()})
+        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([acl()]))])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", notification, sequence=True)])
+        await broker.until({acl()})
         await store.multi([Delete("/kafka-acl/Topic/orders")])
-        await store.multi([Create("/kafka-acl-changes/acl_changes_", note, sequence=True)])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", notification, sequence=True)])
         await broker.until(set())
 
     in_memory(test)
@@ -276,35 +276,35 @@ BAD = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","ope
 def test_malformed_acls_deny_access_to_their_resource(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         before = await Broker(tree.session()).start()
-        await before.store.add([rule(PREFIX)])
+        await before.store.add([acl(PREFIX)])
         await store.multi([Create("/kafka-acl/Topic/orders", value)])
         broker = await Broker(store).start()
-        assert broker.rules == {rule(PREFIX), forbidding(TOPIC)}
-        assert broker.store.matching(ACLFilter()) == [rule(PREFIX)]
+        assert broker.acls == {acl(PREFIX), deny_all(TOPIC)}
+        assert broker.store.matching(ACLFilter()) == [acl(PREFIX)]
         assert "/kafka-acl/Topic/orders is malformed" in caplog.text
-        other = rule(ResourcePattern(ResourceType.GROUP, "g"))
-        failed, added = await broker.store.add([rule(), other])
+        other = acl(ResourcePattern(ResourceType.GROUP, "g"))
+        failed, added = await broker.store.add([acl(), other])
         assert (failed is not None, added) == (True, None)
         assert tree.nodes["/kafka-acl/Topic/orders"].value == value
-        await store.multi([Set("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
+        await store.multi([Set("/kafka-acl/Topic/orders", znodes.acls_value([acl()]))])
         await store.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:orders", sequence=True)])
-        await broker.until({rule(PREFIX), other, rule()})
+        await broker.until({acl(PREFIX), other, acl()})
 
     in_memory(test)
 
 
-def test_expired_notifications_are_deleted_and_late_readers_read_everything() -> None:
+def test_expired_notifications_are_deleted_and_late_brokers_read_all_acls() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         now = [1000.0]
         broker = await Broker(tree.session(), lambda: now[0]).start()
         await broker.store.close()
-        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
+        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([acl()]))])
         await broker.store.refresh()
-        assert broker.rules == set()  # its listener was not called
+        assert broker.acls == set()  # its listener was not called
         now[0] += change_notifications.EXPIRY_SECONDS / 2 + 1
         await broker.store.refresh()
-        assert broker.rules == {rule()}
-        await broker.store.add([rule(PREFIX)])
+        assert broker.acls == {acl()}
+        await broker.store.add([acl(PREFIX)])
         await broker.store.refresh()
         now[0] += change_notifications.EXPIRY_SECONDS - 1
         await broker.store.refresh()
@@ -321,27 +321,29 @@ def test_acls_larger_than_a_znode_are_rejected(monkeypatch: pytest.MonkeyPatch) 
 
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
-        outcomes = await broker.store.add([rule(), rule(principal="User:" + "x" * 200), rule(PREFIX)])
+        outcomes = await broker.store.add([acl(), acl(principal="User:" + "x" * 200), acl(PREFIX)])
         assert [type(outcome) for outcome in outcomes] == [InvalidRequestError, InvalidRequestError, type(None)]
-        assert broker.rules == {rule(PREFIX)}
+        assert broker.acls == {acl(PREFIX)}
 
     in_memory(test)
 
 
-def test_acls_stay_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_acls_remain_while_the_store_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(change_notifications, "REFRESH_SECONDS", 0.01)
 
     async def test(tree: SharedTree, _: MetadataStore) -> None:
         session = tree.session()
         broker, other = await Broker(session).start(), await Broker(tree.session()).start()
-        await broker.store.add([rule()])
+        await broker.store.add([acl()])
         session.pause()
-        await other.store.add([rule(PREFIX)])
+        await other.store.add([acl(PREFIX)])
         await broker.store.refresh()
         assert "Cannot read" in caplog.text
-        assert broker.rules == {rule()}
+        assert broker.acls == {acl()}
         session.resume()
-        await broker.until({rule(), rule(PREFIX)})
+        await broker.until({acl(), acl(PREFIX)})
 
     in_memory(test)
 

@@ -17,13 +17,13 @@ def test_change_after_another_brokers_change_is_based_on_it() -> None:
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
         await create_persistent_nodes(tree.session())
-        views = MetadataCache(), MetadataCache()
-        one, two = (DynamicConfigStore(tree.session(), view) for view in views)  # neither applies the other's changes
+        caches = MetadataCache(), MetadataCache()
+        one, two = (DynamicConfigStore(tree.session(), c) for c in caches)  # neither applies the other's changes
         await one.set(path, {"producer_byte_rate": "1"})
         async with two.changing(path):
-            await two.set(path, {**views[1].image.configs[path], "consumer_byte_rate": "2"})
+            await two.set(path, {**caches[1].image.configs[path], "consumer_byte_rate": "2"})
         async with one.changing(path):
-            assert views[0].image.configs[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
+            assert caches[0].image.configs[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
 
     asyncio.run(test())
 
@@ -34,13 +34,13 @@ def test_refresh_reads_another_brokers_last_change(
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
         await create_persistent_nodes(tree.session())
-        view, away = MetadataCache(), tree.session()
+        cache, paused = MetadataCache(), tree.session()
         await DynamicConfigStore(tree.session(), MetadataCache()).set(path, {"producer_byte_rate": "1"})
-        await DynamicConfigStore(tree.session(), view).refresh([path, "clients/none", "topics/none"])
-        assert view.image.configs == {path: {"producer_byte_rate": "1"}}
-        away.pause()
+        await DynamicConfigStore(tree.session(), cache).refresh([path, "clients/none", "topics/none"])
+        assert cache.image.configs == {path: {"producer_byte_rate": "1"}}
+        paused.pause()
         monkeypatch.setattr(config_store, "REFRESH_SECONDS", 0.01)
-        await DynamicConfigStore(away, view).refresh([path])
+        await DynamicConfigStore(paused, cache).refresh([path])
         assert "Cannot read" in caplog.text
 
     asyncio.run(test())
@@ -48,15 +48,15 @@ def test_refresh_reads_another_brokers_last_change(
 
 def test_concurrent_changes_of_one_broker_are_serialized() -> None:
     async def test() -> None:
-        tree, path, view = SharedTree(), "clients/app", MetadataCache()
+        tree, path, cache = SharedTree(), "clients/app", MetadataCache()
         await create_persistent_nodes(tree.session())
-        options = DynamicConfigStore(tree.session(), view)
+        store = DynamicConfigStore(tree.session(), cache)
 
         async def add(name: str) -> None:
-            async with options.changing(path):
-                await options.set(path, {**view.image.configs.get(path, {}), name: "1"})
+            async with store.changing(path):
+                await store.set(path, {**cache.image.configs.get(path, {}), name: "1"})
 
         await asyncio.gather(*(add(f"rate-{n}") for n in range(5)))
-        assert len(view.image.configs[path]) == 5
+        assert len(cache.image.configs[path]) == 5
 
     asyncio.run(test())

@@ -1,4 +1,4 @@
-"""A cluster of controllers in one process: requests are method calls, and the tree is in memory."""
+"""A cluster of controllers in one process: requests are method calls, and the metadata store is in memory."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Broker:
         assert partition is not None
         return partition
 
-    async def answer(self, request: Any) -> Any:
-        """Handle a request like the handlers."""
+    async def handle(self, request: Any) -> Any:
+        """Handle a request like the broker's request handlers."""
         requests = self.member.controller_requests
         try:
             if isinstance(request, LeaderAndIsrRequest):
@@ -135,7 +135,7 @@ class Broker:
         errors = [LeaderAndIsrPartitionError(partition_index=i, error_code=code) for i, code in codes.items()]
         return LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition holds in this broker's image."""
         changed = asyncio.Event()
 
@@ -143,7 +143,7 @@ class Broker:
             changed.set()
 
         self.member.metadata_cache.on_change(on_change)
-        while not holds():
+        while not condition():
             await changed.wait()
             changed.clear()
 
@@ -167,7 +167,7 @@ class Cluster:
             raise BrokerConnectionError("cut off")
         data = bytearray()
         encode(request, version, data)
-        return await broker.answer(decode(BY_KEY[request.API_KEY].request, memoryview(data), version, 0))
+        return await broker.handle(decode(BY_KEY[request.API_KEY].request, memoryview(data), version, 0))
 
     def close(self) -> None:
         """Like `InterBrokerClient.close`."""
@@ -197,7 +197,7 @@ async def three(cluster: Cluster, **options: Any) -> tuple[Broker, Broker, Broke
     return one, two, three
 
 
-def test_broker_whose_id_is_taken_leaves_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_with_an_id_already_in_use_leaves_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "SESSION_SLACK_SECONDS", 0.05)
 
     async def test(cluster: Cluster) -> None:
@@ -205,11 +205,11 @@ def test_broker_whose_id_is_taken_leaves_the_cluster(monkeypatch: pytest.MonkeyP
         is_replaced = asyncio.Event()
         reasons: list[str] = []
 
-        def expelled(reason: str) -> None:
+        def on_replaced(reason: str) -> None:
             reasons.append(reason)
             is_replaced.set()
 
-        three_.member._on_replaced = expelled
+        three_.member._on_replaced = on_replaced
         three_.session.pause()
         three_.session.expire()
         await one.until(lambda: 3 not in one.member.metadata_cache.image.brokers)
@@ -322,30 +322,30 @@ def test_paused_controller_is_fenced() -> None:
     run(test)
 
 
-class LostAnswer:
+class DelayedResult:
     """Executes the next write of a session, but holds its result back until it is released."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._multi = session.multi
         self.written = asyncio.Event()
-        self.go = asyncio.Event()
+        self.release = asyncio.Event()
         session.multi = self  # type: ignore[method-assign]
 
     async def __call__(self, operations: Any) -> None:
         self._session.multi = self._multi  # type: ignore[method-assign]
         await self._multi(operations)
         self.written.set()
-        await self.go.wait()
+        await self.release.wait()
 
 
 def test_replaced_controller_publishes_nothing_older_than_its_successor() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3, 1]], {})
-        answer = LostAnswer(one.session)
+        delayed = DelayedResult(one.session)
         late = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 3)))
-        await answer.written.wait()
+        await delayed.written.wait()
         one.session.expire()
         one.session.resume()
         await two.until(lambda: two.member.metadata_cache.image.controller_id != 1)
@@ -356,7 +356,7 @@ def test_replaced_controller_publishes_nothing_older_than_its_successor() -> Non
         )
         newest = two.state()
         await one.until(lambda: one.state() == newest)
-        answer.go.set()
+        delayed.release.set()
         with pytest.raises(NotControllerError):
             await late
         assert one.state() == newest
@@ -370,11 +370,11 @@ def test_write_of_a_cancelled_request_is_applied() -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3, 1]], {})
         before = one.state()
-        answer = LostAnswer(one.session)
-        asking = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, before, (2, 3)))
-        await answer.written.wait()
-        asking.cancel()  # the leader's connection is lost
-        await asyncio.wait([asking])
+        delayed = DelayedResult(one.session)
+        update = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, before, (2, 3)))
+        await delayed.written.wait()
+        update.cancel()  # the leader's connection is lost
+        await asyncio.wait([update])
         assert one.state() == before
         state = await one.controller.isr_updates.alter_partition(2, T0, before, (2, 3))
         assert state.state_version == before.state_version + 1
@@ -449,7 +449,7 @@ def test_malformed_controller_znode_is_logged_once_and_can_be_deleted(caplog: py
     assert not caplog.records
 
 
-def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:
+def test_last_in_sync_replica_stays_in_the_isr_while_its_broker_is_dead() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[2]], {})
@@ -690,8 +690,8 @@ def request_replicas(cluster: Cluster) -> list[int] | None:
     return None if node is None else [item["partition"] for item in znodes.load(node.value)["partitions"]]
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
         await asyncio.sleep(0)
 
 
@@ -701,24 +701,24 @@ def test_reassignment_request_that_ended_is_not_started_again() -> None:
         await one.controller.topics.create("t", [[1, 2]] * 4, {})
         requested = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
         await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(requested))])
-        ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
+        ends, cancelled, redirected, continuing = (TopicPartition("t", p) for p in range(4))
         await one.until(
             lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(4))
         )
-        await one.controller.reassignments.reassign(taken_back, None)
-        await one.controller.reassignments.reassign(elsewhere, [3, 2])
-        await one.controller.isr_updates.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
+        await one.controller.reassignments.reassign(cancelled, None)
+        await one.controller.reassignments.reassign(redirected, [3, 2])
+        await one.controller.isr_updates.alter_partition(1, redirected, one.state(redirected), (1, 2, 3))
         await one.controller.isr_updates.alter_partition(1, ends, one.state(ends), (1, 2, 3))
         await until(lambda: request_replicas(cluster) == [3])
         await one.controller.reassignments.reassign(ends, [1, 2])
         for _ in range(100):  # nothing more is to happen to the request
             await asyncio.sleep(0)
-        assert one.state(taken_back).replicas == (1, 2)
-        assert one.state(elsewhere).replicas == (3, 2)
+        assert one.state(cancelled).replicas == (1, 2)
+        assert one.state(redirected).replicas == (3, 2)
         assert reassignment_rules.target_of(one.state(ends)) == (1, 2)
-        await one.controller.isr_updates.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
+        await one.controller.isr_updates.alter_partition(1, continuing, one.state(continuing), (1, 2, 3))
         await until(lambda: request_replicas(cluster) is None)
-        assert one.state(goes_on).replicas == (1, 3)
+        assert one.state(continuing).replicas == (1, 3)
 
     run(test)
 
@@ -760,7 +760,7 @@ def test_changed_reassignment_request_is_applied_as_changed() -> None:
     run(test)
 
 
-def test_reassignment_with_an_offline_replica_completes_when_it_is_back() -> None:
+def test_reassignment_with_an_offline_replica_completes_when_it_is_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -777,7 +777,7 @@ def test_reassignment_with_an_offline_replica_completes_when_it_is_back() -> Non
     run(test)
 
 
-def test_broker_with_a_new_session_receives_everything_again() -> None:
+def test_broker_with_a_new_session_receives_all_metadata_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name in ("t", "u"):
@@ -801,14 +801,14 @@ def test_request_of_an_earlier_controller_is_rejected() -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
         request = UpdateMetadataRequest(controller_id=9, controller_epoch=0, topic_states=[], live_brokers=[])
-        answer = await two.answer(request)
-        assert answer.error_code == 11
+        response = await two.handle(request)
+        assert response.error_code == 11
         assert two.member.metadata_cache.image.controller_id == 1
 
     run(test)
 
 
-def everything(controller_epoch: int, *topics: str, **more: Any) -> UpdateMetadataRequest:
+def full_update(controller_epoch: int, *topics: str, **more: Any) -> UpdateMetadataRequest:
     state = UpdateMetadataPartitionState(leader=1, leader_epoch=0, isr=[1], replicas=[1])
     return UpdateMetadataRequest(
         controller_id=1,
@@ -826,16 +826,16 @@ def test_waiting_update_metadata_keeps_its_order_and_its_controller_check() -> N
     async def test(cluster: Cluster) -> None:
         _, two, _ = await three(cluster)
         two.session.pause()
-        first = asyncio.ensure_future(two.answer(everything(1, "early")))
-        second = asyncio.ensure_future(two.answer(everything(1)))
+        first = asyncio.ensure_future(two.handle(full_update(1, "early")))
+        second = asyncio.ensure_future(two.handle(full_update(1)))
         await asyncio.sleep(0.01)
         two.session.resume()
         await asyncio.gather(first, second)
         assert not two.member.metadata_cache.image.topics
         two.session.pause()
-        late = asyncio.ensure_future(two.answer(everything(1, "late")))
+        late = asyncio.ensure_future(two.handle(full_update(1, "late")))
         await asyncio.sleep(0.01)
-        await two.answer(LeaderAndIsrRequest(controller_id=3, controller_epoch=2, topic_states=[], live_leaders=[]))
+        await two.handle(LeaderAndIsrRequest(controller_id=3, controller_epoch=2, topic_states=[], live_leaders=[]))
         two.session.resume()
         assert (await late).error_code == 11
         assert not two.member.metadata_cache.image.topics
@@ -847,11 +847,11 @@ def test_waiting_update_metadata_keeps_its_order_and_its_controller_check() -> N
 def test_leader_and_isr_of_another_topic_id_is_ignored() -> None:
     async def test(cluster: Cluster) -> None:
         _, two, _ = await three(cluster)
-        await two.answer(everything(1, "t"))
-        duty = LeaderAndIsrPartitionState(leader=2, leader_epoch=5, isr=[2], replicas=[2])
+        await two.handle(full_update(1, "t"))
+        state = LeaderAndIsrPartitionState(leader=2, leader_epoch=5, isr=[2], replicas=[2])
         for topic_id, leader in ((UUID(int=8), 1), (UUID(int=7), 2)):
-            topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=[duty])
-            await two.answer(
+            topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
+            await two.handle(
                 LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_leaders=[])
             )
             assert two.state().leader == leader
@@ -863,7 +863,7 @@ def test_broker_with_an_expired_session_and_a_slow_store_registers_again() -> No
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         epoch = one.member.metadata_cache.image.brokers[2].epoch
-        await two.answer(everything(1))
+        await two.handle(full_update(1))
         get = two.session.get
 
         async def fail_once(path: str, watch: Any = None) -> Any:
@@ -942,21 +942,23 @@ def test_controller_with_a_failed_disk_elects_other_leaders() -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_disk_failure_while_the_store_is_away_is_reported_later(leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_failure_while_the_store_is_unreachable_is_reported_later(
+    leader: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(cluster: Cluster) -> None:
         brokers = dict(zip((1, 2, 3), await three(cluster), strict=True))
         await brokers[1].controller.topics.create("t", [[leader, 3]], {})
         own, write, failures = brokers[leader], brokers[leader].session.multi, 2
         own.broken.add(T0)
 
-        async def away(operations: Sequence[Operation]) -> None:
+        async def fail_writes(operations: Sequence[Operation]) -> None:
             nonlocal failures
             failures -= 1
             if failures >= 0:
                 raise MetadataStoreTimeoutError
             await write(operations)
 
-        monkeypatch.setattr(own.session, "multi", away)
+        monkeypatch.setattr(own.session, "multi", fail_writes)
         await own.member.report_offline_replicas([T0])
         await brokers[1].until(lambda: brokers[1].state().leader == 3)
         monkeypatch.undo()

@@ -94,7 +94,7 @@ def test_metadata_log_is_read_to_its_end(tmp_path: Path) -> None:
     assert result.next_producer_id == 5000
 
 
-def test_only_ended_transactions_of_the_controller_count(tmp_path: Path) -> None:
+def test_only_completed_transactions_of_the_controller_are_imported(tmp_path: Path) -> None:
     committed, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
     home = metadata(
         tmp_path,
@@ -162,12 +162,12 @@ def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def acl_record(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
+def acl_record(number: int, name: str, *, pattern_type: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
     principal: dict[str, Any] = {"principal": "User:alice", "host": "*"}
     response: dict[str, Any] = {
         "resource_type": 5,
         "resource_name": name,
-        "pattern_type": how,
+        "pattern_type": pattern_type,
         "operation": 4,
         "permission_type": permission,
     }
@@ -176,16 +176,21 @@ def acl_record(number: int, name: str, *, how: int = 3, permission: int = 3) -> 
 
 def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(client: BrokerClient) -> None:
-        response = await client.request(DescribeAclsRequest(**everything), 3)
+        response = await client.request(DescribeAclsRequest(**match_all), 3)
         result = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in response.resources]
         assert result == [(5, "app-", 4, 1), (5, "t", 3, 1)]
         assert response.resources[1].acls[0].principal == "User:alice"
         assert "a/b" in caplog.text
 
-    everything: dict[str, Any] = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
-    everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
-    rules = [acl_record(1, "t"), acl_record(2, "app-", how=4), acl_record(3, "gone"), acl_record(4, "a/b")]
-    metadata(tmp_path, *RECORDS, *rules, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
+    match_all: dict[str, Any] = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    match_all |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    acl_records = [
+        acl_record(1, "t"),
+        acl_record(2, "app-", pattern_type=4),
+        acl_record(3, "gone"),
+        acl_record(4, "a/b"),
+    ]
+    metadata(tmp_path, *RECORDS, *acl_records, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
     log_directories(tmp_path, "a-0")
     with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer", super_users="User:ANONYMOUS")
 
@@ -254,7 +259,7 @@ def test_metadata_with_wrong_options_fails(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_import_after_a_failed_start_succeeds(tmp_path: Path) -> None:
-    async def adopted() -> int:
+    async def import_directory() -> int:
         store = SqliteMetadataStore(tmp_path)
         await store.open()
         try:
@@ -263,8 +268,8 @@ def test_import_after_a_failed_start_succeeds(tmp_path: Path) -> None:
             await store.close()
 
     (tmp_path / "t-0").mkdir()
-    assert asyncio.run(adopted()) == 1
-    assert asyncio.run(adopted()) == 0
+    assert asyncio.run(import_directory()) == 1
+    assert asyncio.run(import_directory()) == 0
 
 
 def test_old_name_of_the_metadata_command_is_deprecated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_token_created_by_a_broker_is_known_to_the_others() -> None:
+def test_token_created_by_a_broker_is_available_on_the_others() -> None:
     async def test(brokers: Brokers) -> None:
         one, other = await brokers.start(), await brokers.start()
         now = brokers.clock.now_ms()
@@ -207,7 +207,7 @@ def test_tokens_are_stored_as_kafka_stores_them() -> None:
         *(FROM_KAFKA.replace(b"0Vw3", b"other"), FROM_KAFKA.replace(b"User%3Abob", b"bob")),
     ],
 )
-def test_malformed_token_does_not_count(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_token_is_ignored(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def test(brokers: Brokers) -> None:
         broker = await brokers.start()
         token = await broker.create(ALICE, ALICE, [], -1)
@@ -245,7 +245,7 @@ def test_token_larger_than_a_znode_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     run(test)
 
 
-def test_store_that_is_not_reachable_leaves_the_tokens_as_they_were(
+def test_tokens_remain_while_the_store_is_unreachable(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(brokers: Brokers) -> None:

@@ -1,3 +1,5 @@
+"""Inter-broker connections: sharing, reconnects, timeouts and the choice of the listener."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,12 +18,12 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 
 
 class Broker:
-    """A broker on a free port that answers heartbeats with the number of the connection, while it may."""
+    """A broker on a free port. It responds to heartbeats with the number of the connection if `may_respond` is set."""
 
     def __init__(self) -> None:
         self.connections = 0
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.may_respond = asyncio.Event()
+        self.may_respond.set()
         self.received = asyncio.Event()
         self.port = 0
         self.client_ids: set[str | None] = set()
@@ -39,12 +41,12 @@ class Broker:
                 header, _ = decode_request_header(await reader.readexactly(size))
                 self.client_ids.add(header.client_id)
                 self.received.set()
-                await self.may_answer.wait()
+                await self.may_respond.wait()
                 body = header.correlation_id.to_bytes(4, "big") + encode(HeartbeatResponse(error_code=number), 1)
                 writer.write(len(body).to_bytes(4, "big") + body)
         writer.close()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         for writer in self.writers:
             writer.close()
         self.writers.clear()
@@ -54,16 +56,16 @@ class Broker:
 
 
 @contextlib.asynccontextmanager
-async def served() -> AsyncIterator[Broker]:
+async def serve_broker() -> AsyncIterator[Broker]:
     broker = Broker()
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     try:
         yield broker
     finally:
-        broker.may_answer.set()
+        broker.may_respond.set()
         server.close()
-        broker.hang_up()
+        broker.disconnect()
         await asyncio.gather(*filter(None, broker.serving))
         await server.wait_closed()
 
@@ -90,7 +92,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 def test_concurrent_requests_share_one_connection() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
             assert await asyncio.gather(*[beat(interbroker) for _ in range(20)]) == [1] * 20
             assert await beat(interbroker) == 1
             assert broker.client_ids == {"broker-9"}
@@ -100,14 +102,14 @@ def test_concurrent_requests_share_one_connection() -> None:
 
 def test_long_request_of_one_purpose_does_not_delay_others() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
-            broker.may_answer.clear()
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            broker.may_respond.clear()
             slow = asyncio.create_task(beat(interbroker, purpose="fetcher"))
             await broker.received.wait()
             broker.received.clear()
             quick = asyncio.create_task(beat(interbroker, purpose="markers"))
             await broker.received.wait()
-            broker.may_answer.set()
+            broker.may_respond.set()
             assert {await slow, await quick} == {1, 2}
 
     run(test)
@@ -115,14 +117,14 @@ def test_long_request_of_one_purpose_does_not_delay_others() -> None:
 
 def test_lost_connection_is_opened_again() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
-            broker.may_answer.clear()
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            broker.may_respond.clear()
             waiting = asyncio.create_task(beat(interbroker))
             await broker.received.wait()
-            broker.hang_up()
+            broker.disconnect()
             with pytest.raises(NetworkError):
                 await waiting
-            broker.may_answer.set()
+            broker.may_respond.set()
             assert await beat(interbroker) == 2
 
     run(test)
@@ -130,7 +132,7 @@ def test_lost_connection_is_opened_again() -> None:
 
 def test_send_to_a_broker_that_has_moved_connects_to_its_new_address() -> None:
     async def test() -> None:
-        async with served() as old, served() as new:
+        async with serve_broker() as old, serve_broker() as new:
             brokers = {1: old.image()}
             async with interbroker_client(brokers) as interbroker:
                 await beat(interbroker)
@@ -143,10 +145,10 @@ def test_send_to_a_broker_that_has_moved_connects_to_its_new_address() -> None:
 
 def test_send_to_a_dead_broker_raises_broker_not_available() -> None:
     async def test() -> None:
-        async with served() as broker:
+        async with serve_broker() as broker:
             brokers = {1: broker.image()}
             async with interbroker_client(brokers) as interbroker:
-                broker.may_answer.clear()
+                broker.may_respond.clear()
                 waiting = asyncio.create_task(beat(interbroker))
                 await broker.received.wait()
                 del brokers[1]
@@ -160,11 +162,11 @@ def test_send_to_a_dead_broker_raises_broker_not_available() -> None:
 
 def test_requests_to_a_removed_or_moved_broker_fail_at_once() -> None:
     async def test() -> None:
-        async with served() as broker, served() as elsewhere:
+        async with serve_broker() as broker, serve_broker() as elsewhere:
             for after in ({}, {1: elsewhere.image()}):
                 brokers = {1: broker.image()}
                 async with interbroker_client(brokers) as interbroker:
-                    broker.may_answer.clear()
+                    broker.may_respond.clear()
                     broker.received.clear()
                     waiting = asyncio.create_task(beat(interbroker))
                     await broker.received.wait()
@@ -182,11 +184,11 @@ def test_requests_to_a_removed_or_moved_broker_fail_at_once() -> None:
 
 def test_send_after_a_timeout_opens_a_new_connection() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
-            broker.may_answer.clear()
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            broker.may_respond.clear()
             with pytest.raises(RequestTimedOutError):
                 await beat(interbroker, timeout=0.05)
-            broker.may_answer.set()
+            broker.may_respond.set()
             assert await beat(interbroker) == 2
 
     run(test)
@@ -194,7 +196,7 @@ def test_send_after_a_timeout_opens_a_new_connection() -> None:
 
 def test_send_to_a_closed_port_raises_connection_error() -> None:
     async def test() -> None:
-        async with served() as broker:
+        async with serve_broker() as broker:
             image = broker.image()
         async with interbroker_client({1: image}) as interbroker:
             results = await asyncio.gather(*[beat(interbroker) for _ in range(3)], return_exceptions=True)
@@ -205,7 +207,7 @@ def test_send_to_a_closed_port_raises_connection_error() -> None:
 
 def test_cancelled_connect_is_continued_by_the_next_request() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
             first, second = asyncio.create_task(beat(interbroker)), asyncio.create_task(beat(interbroker))
             await asyncio.sleep(0)
             first.cancel()
@@ -216,16 +218,16 @@ def test_cancelled_connect_is_continued_by_the_next_request() -> None:
 
 def test_close_fails_pending_and_later_requests() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
-            broker.may_answer.clear()
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            broker.may_respond.clear()
             waiting = asyncio.create_task(beat(interbroker))
             await broker.received.wait()
-            dialling = asyncio.create_task(beat(interbroker, purpose="other"))
+            connecting = asyncio.create_task(beat(interbroker, purpose="other"))
             await asyncio.sleep(0)
             interbroker.close()
-            for received in waiting, dialling, asyncio.create_task(beat(interbroker)):
+            for pending in waiting, connecting, asyncio.create_task(beat(interbroker)):
                 with pytest.raises((NetworkError, BrokerNotAvailableError)):
-                    await received
+                    await pending
 
     run(test)
 
@@ -243,11 +245,11 @@ def test_connect_uses_the_inter_broker_listener_or_its_protocol(
     listener: str | None, protocol: str, expected: str
 ) -> None:
     async def test() -> None:
-        async with served() as broker:
+        async with serve_broker() as broker:
             names = {"SECURE": "SSL", "PLAIN": "PLAINTEXT", "BETWEEN": "SASL_PLAINTEXT"}
             endpoints = tuple(
-                Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, spoken)
-                for name, spoken in names.items()
+                Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, security_protocol)
+                for name, security_protocol in names.items()
             )
             async with interbroker_client({1: BrokerImage(1, endpoints)}, listener, protocol) as interbroker:
                 assert await beat(interbroker) == 1
@@ -257,7 +259,7 @@ def test_connect_uses_the_inter_broker_listener_or_its_protocol(
 
 def test_connect_without_a_listener_of_the_protocol_raises_broker_not_available() -> None:
     async def test() -> None:
-        async with served() as broker, interbroker_client({1: broker.image()}, protocol="SSL") as interbroker:
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}, protocol="SSL") as interbroker:
             with pytest.raises(BrokerNotAvailableError, match="broker 1 has neither a listener SSL"):
                 await beat(interbroker)
             assert broker.connections == 0

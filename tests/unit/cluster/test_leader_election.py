@@ -68,7 +68,7 @@ def test_election_rules_choose_in_sync_replicas(
         ({2: 20, 3: 5}, (1, 2), (2, 5, (2,))),
     ],
 )
-def test_new_controller_counts_brokers_that_have_restarted_unnoticed_as_dead(
+def test_new_controller_treats_brokers_that_have_restarted_unnoticed_as_dead(
     registered: dict[int, int], isr: tuple[int, ...], expected: tuple[int, int, tuple[int, ...]] | None
 ) -> None:
     endpoints = (Endpoint("PLAINTEXT", "h", 1),)

@@ -1,3 +1,5 @@
+"""The rebalance of preferred leaders: imbalanced partitions and the first run."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +26,7 @@ def image(*leaders: int, isr: tuple[int, ...] = (0, 1), alive: tuple[int, ...] =
     )
 
 
-def test_imbalanced_partitions_of_a_broker_with_too_few_leaders_are_those_it_is_in_sync_for() -> None:
+def test_imbalanced_partitions_are_those_whose_preferred_leader_is_in_sync() -> None:
     assert imbalanced_partitions(image(0, 1, 1), 10) == [TopicPartition("t", 1), TopicPartition("t", 2)]
     assert imbalanced_partitions(image(*[0] * 9, 1), 10) == [], "a tenth is allowed"
     assert imbalanced_partitions(image(1, isr=(1,)), 10) == []

@@ -31,29 +31,29 @@ def test_skip_past_of_concurrent_brokers_reserves_all_ids() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
         brokers = [ProducerIds(tree.session(), broker_id) for broker_id in range(3)]
-        met = [5_000, 70_000, 300]
-        await asyncio.gather(*[broker.skip_past(highest) for broker, highest in zip(brokers, met, strict=True)])
-        assert min(await asyncio.gather(*[broker.next_id() for broker in brokers])) > max(met)
+        highest_ids = [5_000, 70_000, 300]
+        await asyncio.gather(*[broker.skip_past(highest) for broker, highest in zip(brokers, highest_ids, strict=True)])
+        assert min(await asyncio.gather(*[broker.next_id() for broker in brokers])) > max(highest_ids)
 
     asyncio.run(test())
 
 
-class Away(Session):
-    """A session whose ZooKeeper does not answer."""
+class UnreachableSession(Session):
+    """A session whose ZooKeeper does not respond."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         raise MetadataStoreTimeoutError
 
 
-def test_next_id_while_the_store_is_away_is_retriable() -> None:
+def test_next_id_while_the_store_is_unreachable_is_retriable() -> None:
     async def test() -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
-            await ProducerIds(Away(SharedTree()), 0).next_id()
+            await ProducerIds(UnreachableSession(SharedTree()), 0).next_id()
 
     asyncio.run(test())
 
 
-def test_id_in_a_log_that_cannot_have_been_allocated_does_not_advance_the_allocator() -> None:
+def test_implausible_id_in_a_log_does_not_advance_the_allocator() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -77,7 +77,7 @@ def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
     asyncio.run(test())
 
 
-def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> None:
+def test_is_allocated_is_true_only_for_allocated_ids() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -91,9 +91,9 @@ def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> N
     asyncio.run(test())
 
 
-def test_plausible_id_while_the_store_is_away_is_accepted() -> None:
+def test_plausible_id_while_the_store_is_unreachable_is_accepted() -> None:
     async def test() -> None:
-        ids = ProducerIds(Away(SharedTree()), 0)
+        ids = ProducerIds(UnreachableSession(SharedTree()), 0)
         assert await ids.is_allocated(1)
         assert not await ids.is_allocated(2**40)
 

@@ -20,12 +20,12 @@ from ottla.names import check_topic_name
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
-def test_valid_names_are_accepted(name: str) -> None:
+def test_valid_topic_names_are_accepted(name: str) -> None:
     check_topic_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
-def test_invalid_names_are_rejected(name: str) -> None:
+def test_invalid_topic_names_are_rejected(name: str) -> None:
     with pytest.raises(InvalidTopicError):
         check_topic_name(name)
 
@@ -75,7 +75,7 @@ def test_invalid_assignments_are_rejected(wrong: dict[int, list[int]]) -> None:
         replica_placement.validate_assignment(wrong, [0, 1])
 
 
-def test_znodes_are_kafkas_json() -> None:
+def test_znodes_have_kafkas_paths_and_json() -> None:
     state = znodes.state_value(1, 2, 0, [2, 1])
     assert state == b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
     assert znodes.partition_state("t", 3) == "/brokers/topics/t/partitions/3/state"

@@ -1,3 +1,5 @@
+"""Batching of inter-broker requests: items that wait share the next request."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,19 +12,19 @@ from ottla.errors import NetworkError, UnknownServerError
 
 
 class Brokers:
-    """Brokers that answer with the squares of the items when they may."""
+    """Brokers that respond with the squares of the items once `may_respond` is set."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, list[int]]] = []
-        self.may_answer = asyncio.Event()
+        self.may_respond = asyncio.Event()
         self.error: Exception | None = None
 
-    async def send(self, broker_id: int, questions: list[int]) -> list[int]:
-        self.requests.append((broker_id, questions))
-        await self.may_answer.wait()
+    async def send(self, broker_id: int, items: list[int]) -> list[int]:
+        self.requests.append((broker_id, items))
+        await self.may_respond.wait()
         if self.error is not None:
             raise self.error
-        return [question**2 for question in questions]
+        return [item**2 for item in items]
 
 
 def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) -> None:
@@ -38,12 +40,12 @@ def test_items_submitted_during_a_request_share_the_next() -> None:
         submitted = [asyncio.create_task(batcher.submit(1, 2))]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        submitted += [asyncio.create_task(batcher.submit(1, question)) for question in (3, 4)]
+        submitted += [asyncio.create_task(batcher.submit(1, item)) for item in (3, 4)]
         submitted.append(asyncio.create_task(batcher.submit(2, 5)))  # not delayed by broker 1
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert brokers.requests == [(1, [2]), (2, [5])]
-        brokers.may_answer.set()
+        brokers.may_respond.set()
         assert await asyncio.gather(*submitted) == [4, 9, 16, 25]
         assert brokers.requests == [(1, [2]), (2, [5]), (1, [3, 4])]
 
@@ -59,7 +61,7 @@ def test_cancelled_item_is_not_sent() -> None:
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.sleep(0)
-        brokers.may_answer.set()
+        brokers.may_respond.set()
         assert (await first, await third) == (4, 16)
         assert brokers.requests == [(1, [2]), (1, [4])]
 
@@ -70,8 +72,8 @@ def test_cancelled_item_is_not_sent() -> None:
 def test_failed_request_fails_all_items_but_not_the_next(error: Exception, expected: type[Exception]) -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         brokers.error = error
-        brokers.may_answer.set()
-        results = await asyncio.gather(*[batcher.submit(1, question) for question in (2, 3)], return_exceptions=True)
+        brokers.may_respond.set()
+        results = await asyncio.gather(*[batcher.submit(1, item) for item in (2, 3)], return_exceptions=True)
         assert [type(result) for result in results] == [expected, expected]
         brokers.error = None
         assert await batcher.submit(1, 4) == 16

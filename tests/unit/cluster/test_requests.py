@@ -1,4 +1,4 @@
-"""The controller's requests bring a broker's image to the controller's, whatever has happened in between."""
+"""The controller's requests: a broker that applies them has the image of the controller, whatever was sent before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKERS = {n: BrokerImage(n, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + n),), f"
 RECEIVER = 0
 
 
-def changed(image: ClusterImage, rng: random.Random) -> ClusterImage:
+def change_randomly(image: ClusterImage, rng: random.Random) -> ClusterImage:
     """Return the image after random changes of topics."""
     topics = dict(image.topics)
     for _ in range(rng.randrange(1, 6)):
@@ -36,9 +36,9 @@ def changed(image: ClusterImage, rng: random.Random) -> ClusterImage:
             topics[name] = replace(topic, partitions=(*topic.partitions, partition(rng)))
         else:
             index = rng.randrange(len(topic.partitions))
-            now = moved(topic.partitions[index], rng)
-            whole = (*topic.partitions[:index], now, *topic.partitions[index + 1 :])
-            topics[name] = replace(topic, partitions=whole)
+            now = change_partition(topic.partitions[index], rng)
+            partitions = (*topic.partitions[:index], now, *topic.partitions[index + 1 :])
+            topics[name] = replace(topic, partitions=partitions)
     brokers = {n: broker for n, broker in BROKERS.items() if n == RECEIVER or rng.random() < 0.8}
     return replace(image, brokers=MappingProxyType(brokers)).with_topics(topics)
 
@@ -48,14 +48,14 @@ def partition(rng: random.Random) -> PartitionImage:
     return PartitionImage(replicas[0], 0, replicas, replicas)
 
 
-def moved(p: PartitionImage, rng: random.Random) -> PartitionImage:
+def change_partition(p: PartitionImage, rng: random.Random) -> PartitionImage:
     if rng.random() < 0.4:
         return replace(p, isr=p.isr[:1], state_version=p.state_version + 1)
     replicas = tuple(rng.sample(range(4), 2))
     return replace(p, leader=replicas[-1], leader_epoch=p.leader_epoch + 1, replicas=replicas, state_version=0)
 
 
-def sent(request: Request[Any]) -> Any:
+def decoded(request: Request[Any]) -> Any:
     """Return the request as the broker decodes it."""
     version = VERSIONS[request.NAME]
     data = bytearray()
@@ -63,35 +63,35 @@ def sent(request: Request[Any]) -> Any:
     return decode(type(request), memoryview(data), version, 0)
 
 
-def applied(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
-    duties = requests.leader_and_isr(before, after, BROKERS[RECEIVER])
+def apply_requests(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
+    leader_and_isr = requests.leader_and_isr(before, after, BROKERS[RECEIVER])
     metadata = requests.update_metadata(before, after, BROKERS[RECEIVER])
-    if duties is not None:
-        image = with_leader_and_isr(image, sent(duties))
+    if leader_and_isr is not None:
+        image = with_leader_and_isr(image, decoded(leader_and_isr))
     if metadata is not None:
-        image = with_metadata(image, sent(metadata), {}, {}, RECEIVER)
+        image = with_metadata(image, decoded(metadata), {}, {}, RECEIVER)
     return image
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_deltas_add_up_to_the_current_image(seed: int) -> None:
     rng = random.Random(seed)
-    truth = replace(ClusterImage("c", 1, 1), brokers=BROKERS)
+    controller_image = replace(ClusterImage("c", 1, 1), brokers=BROKERS)
     last: ClusterImage | None = None
-    followed = ClusterImage("c")
+    broker_image = ClusterImage("c")
     for _ in range(8):
-        truth = changed(truth, rng)
+        controller_image = change_randomly(controller_image, rng)
         if rng.random() < 0.7:  # else the change is sent with the next one
-            followed = applied(followed, last, truth)
-            last = truth
-    followed = applied(followed, last, truth)
-    assert followed.topics == truth.topics
-    assert followed.names == truth.names
-    assert followed.brokers == truth.brokers
+            broker_image = apply_requests(broker_image, last, controller_image)
+            last = controller_image
+    broker_image = apply_requests(broker_image, last, controller_image)
+    assert broker_image.topics == controller_image.topics
+    assert broker_image.names == controller_image.names
+    assert broker_image.brokers == controller_image.brokers
 
 
 def test_unchanged_image_makes_no_requests() -> None:
-    image = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
+    image = change_randomly(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
     for make in (requests.leader_and_isr, requests.update_metadata):
         assert make(image, image, BROKERS[RECEIVER]) is None
     assert not image_delta.stopped_replicas(image, image, RECEIVER)
@@ -99,32 +99,34 @@ def test_unchanged_image_makes_no_requests() -> None:
 
 def test_full_update_removes_deleted_topics() -> None:
     rng = random.Random(2)
-    truth = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
-    followed = applied(ClusterImage("c"), None, truth)
-    deleted = next(iter(truth.topics))
-    truth = truth.with_topics({name: t for name, t in truth.topics.items() if name != deleted})
-    assert applied(followed, None, truth).topics == truth.topics
+    controller_image = change_randomly(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
+    broker_image = apply_requests(ClusterImage("c"), None, controller_image)
+    deleted = next(iter(controller_image.topics))
+    controller_image = controller_image.with_topics(
+        {name: t for name, t in controller_image.topics.items() if name != deleted}
+    )
+    assert apply_requests(broker_image, None, controller_image).topics == controller_image.topics
 
 
 def test_outdated_state_does_not_replace_a_newer_one() -> None:
     rng = random.Random(3)
-    first = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
+    first = change_randomly(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
     name = next(iter(first.topics))
     topic = first.topics[name]
     newer = replace(topic.partitions[0], leader_epoch=5)
     second = first.with_topics({**first.topics, name: replace(topic, partitions=(newer, *topic.partitions[1:]))})
-    followed = applied(applied(ClusterImage("c"), None, second), second, second)
+    broker_image = apply_requests(apply_requests(ClusterImage("c"), None, second), second, second)
     late = requests.update_metadata(None, first, BROKERS[RECEIVER])
     assert late is not None
     late.type = image_delta.INCREMENTAL
-    assert with_metadata(followed, late, {}, {}, RECEIVER).topics == second.topics
+    assert with_metadata(broker_image, late, {}, {}, RECEIVER).topics == second.topics
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_shared_requests_equal_those_of_each_broker(seed: int) -> None:
     rng = random.Random(seed)
-    first = changed(ClusterImage("cluster", controller_id=1, controller_epoch=7), rng)
-    second = changed(first, rng)
+    first = change_randomly(ClusterImage("cluster", controller_id=1, controller_epoch=7), rng)
+    second = change_randomly(first, rng)
     shared = requests.BrokerRequests()
     version = VERSIONS["UpdateMetadata"]
     for before, after in ((None, first), (first, second), (None, second), (second, second)):
@@ -149,7 +151,7 @@ def test_update_metadata_of_a_difference_is_built_once_for_all_brokers(monkeypat
         return build(before, after, to)
 
     monkeypatch.setattr(requests, "update_metadata", count)
-    image = changed(ClusterImage("cluster"), random.Random(1))
+    image = change_randomly(ClusterImage("cluster"), random.Random(1))
     shared = requests.BrokerRequests()
     for broker in BROKERS.values():
         assert shared.update_metadata(None, image, broker) is not None

@@ -199,7 +199,7 @@ def test_death_of_a_process_deletes_its_ephemeral_znodes_at_once(tmp_path: Path)
     asyncio.run(test())
 
 
-def test_death_of_all_processes_is_noticed_by_the_next_one(tmp_path: Path) -> None:
+def test_sessions_of_dead_processes_are_removed_by_the_next_process(tmp_path: Path) -> None:
     async def test() -> None:
         async with stores(tmp_path, 1) as (store,):
             assert await store.get("/other") is None
@@ -212,7 +212,7 @@ def test_death_of_all_processes_is_noticed_by_the_next_one(tmp_path: Path) -> No
         asyncio.run(test())
 
 
-def test_paused_process_loses_its_session_and_begins_another(tmp_path: Path) -> None:
+def test_paused_process_loses_its_session_and_starts_another(tmp_path: Path) -> None:
     async def test() -> None:
         async with stores(tmp_path, 1, session_timeout_ms=300) as (store,):
             with other_process(tmp_path, 300) as process:
@@ -304,7 +304,7 @@ def test_failed_write_is_logged_once_and_so_is_the_end_of_the_failure(
     ]
 
 
-def test_end_of_a_failure_is_noticed_without_another_change(
+def test_end_of_a_write_failure_is_detected_without_another_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -326,7 +326,7 @@ def test_end_of_a_failure_is_noticed_without_another_change(
     assert caplog.text.count("can be written again, after") == 1
 
 
-def test_process_whose_session_files_were_deleted_begins_another(tmp_path: Path) -> None:
+def test_process_with_deleted_session_files_starts_another_session(tmp_path: Path) -> None:
     async def test() -> None:
         async with stores(tmp_path, 2, session_timeout_ms=300) as (first, second):
             await first.multi([Create("/mine", ephemeral=True)])
@@ -458,9 +458,9 @@ def modes(directory: Path) -> dict[str, int]:
 def test_store_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     async def check(store: SqliteMetadataStore) -> None:
         await store.multi([Create("/secret", b"ssl.keystore.password")])
-        found_modes = modes(tmp_path)
-        assert found_modes.keys() == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"}
-        assert set(found_modes.values()) == {0o600}
+        file_modes = modes(tmp_path)
+        assert file_modes.keys() == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"}
+        assert set(file_modes.values()) == {0o600}
 
     before = os.umask(0)
     try:

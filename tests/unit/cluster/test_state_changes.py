@@ -1,4 +1,4 @@
-"""The log of a change of many leaders: what needs attention first."""
+"""The log of state changes: partitions that need attention come first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that others write into the store are applied; here with SQLite, elsewhere with ZooKeeper."""
+"""Changes that other tools write into the store are applied; here with SQLite, in tests/interop with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ async def join(store: MetadataStore) -> BrokerLifecycle:
     return member
 
 
-def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awaitable[None]], directory: Path) -> None:
+def run_with_controller(
+    test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awaitable[None]], directory: Path
+) -> None:
     """Run a test beside a controller that watches the store; the queue gets an item with each image."""
 
     async def inner() -> None:
@@ -56,7 +58,7 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
     asyncio.run(asyncio.wait_for(inner(), 10))
 
 
-def test_topic_of_an_older_tool_gets_an_id_that_stays(tmp_path: Path) -> None:
+def test_topic_created_without_an_id_gets_a_permanent_one(tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await store.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
         await changes.get()
@@ -67,23 +69,25 @@ def test_topic_of_an_older_tool_gets_an_id_that_stays(tmp_path: Path) -> None:
         assert after.id == before.id
         assert [(p.leader, p.isr) for p in after.partitions] == [(1, (1,)), (-1, (2,))]
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "note",
+    "notification_value",
     [b'{"version":1,"entity_type":"clients","entity_name":"app"}', b'{"version":2,"entity_path":"clients/app"}'],
     ids=["0.9", "0.10.1"],
 )
-def test_configs_are_read_again_after_a_notification(note: bytes, tmp_path: Path) -> None:
+def test_configs_are_read_again_after_a_notification(notification_value: bytes, tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         value = znodes.config_value({"producer_byte_rate": "1000"})
         notification = Create("/config/changes/config_change_", b"nonsense", sequence=True)
-        await store.multi([Create("/config/clients/app", value), notification, notification._replace(value=note)])
+        await store.multi(
+            [Create("/config/clients/app", value), notification, notification._replace(value=notification_value)]
+        )
         await changes.get()
         assert controller.image.configs == {"clients/app": {"producer_byte_rate": "1000"}}
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 def test_notification_of_0_8_is_applied_and_malformed_ones_are_ignored(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_notification_of_0_8_is_applied_and_malformed_ones_are_ignored(tmp_path:
             await changes.get()
         assert controller.image.topics["t"].configs == {"retention.ms": "5000", "cleanup.policy": "compact"}
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 def test_deletion_request_with_many_topics_is_split(tmp_path: Path) -> None:
@@ -122,13 +126,13 @@ def test_deletion_request_with_many_topics_is_split(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
         assert list(controller.image.topics) == ["stays"]
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 def test_unclean_leader_is_elected_when_the_config_allows_it(tmp_path: Path) -> None:
     lost = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[2]}'
     changed = znodes.config_value({"unclean.leader.election.enable": "true"})
-    note = b'{"version":2,"entity_path":"topics/t"}'
+    notification_value = b'{"version":2,"entity_path":"topics/t"}'
 
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         topic = "/brokers/topics/t"
@@ -140,14 +144,17 @@ def test_unclean_leader_is_elected_when_the_config_allows_it(tmp_path: Path) -> 
             await changes.get()
         assert controller.image.topics["t"].partitions[0].leader == -1
         await store.multi(
-            [Create("/config/topics/t", changed), Create("/config/changes/config_change_", note, sequence=True)]
+            [
+                Create("/config/topics/t", changed),
+                Create("/config/changes/config_change_", notification_value, sequence=True),
+            ]
         )
         while controller.image.topics["t"].partitions[0].leader == -1:
             await changes.get()
         after = controller.image.topics["t"].partitions[0]
         assert (after.leader, after.leader_epoch, after.isr) == (1, 5, (1,))
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 def test_malformed_topics_are_skipped_at_start(tmp_path: Path) -> None:
@@ -183,7 +190,7 @@ def test_malformed_brokers_and_events_are_skipped(tmp_path: Path) -> None:
         while await store.children("/log_dir_event_notification"):
             await asyncio.sleep(0)
 
-    follow(test, tmp_path)
+    run_with_controller(test, tmp_path)
 
 
 def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:

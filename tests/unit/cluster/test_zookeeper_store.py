@@ -1,4 +1,4 @@
-"""Calls of the ZooKeeper store without a ZooKeeper: results come from threads of kazoo, cancellations from the loop."""
+"""The ZooKeeper store without ZooKeeper: results arrive from threads of kazoo, cancellations from the event loop."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class PendingResult:
     """kazoo's IAsyncResult, as far as the store uses it."""
 
     def __init__(self) -> None:
-        self.arrive: Callable[[Any], None] = lambda _: None
+        self.complete: Callable[[Any], None] = lambda _: None
 
     def rawlink(self, callback: Callable[[Any], None]) -> None:
-        self.arrive = callback
+        self.complete = callback
 
 
-def test_cancellation_of_a_call_is_not_lost_when_the_result_arrives_at_the_same_moment() -> None:
+def test_cancellation_at_the_moment_of_the_result_is_not_lost() -> None:
     async def run() -> None:
         store = ZooKeeperMetadataStore("127.0.0.1:1")
         store._loop = asyncio.get_running_loop()
         pending = PendingResult()
         call = asyncio.ensure_future(store._call(lambda: pending))
         await asyncio.sleep(0)
-        pending.arrive(SimpleNamespace(exception=None, value=b"znode"))
+        pending.complete(SimpleNamespace(exception=None, value=b"znode"))
         store._loop.call_soon(call.cancel)  # after the result is set, before the call is resumed with it
         await asyncio.wait([call], timeout=10)
         assert call.cancelled()
@@ -58,7 +58,7 @@ async def test_unreachable_zookeeper_is_reported_while_the_broker_waits(
     assert store.waits_for == ""
 
 
-async def test_lost_zookeeper_is_waited_for_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lost_zookeeper_connection_is_reported_until_it_is_restored(caplog: pytest.LogCaptureFixture) -> None:
     store = ZooKeeperMetadataStore("127.0.0.1:1")
     store._loop, store._session_id = asyncio.get_running_loop(), 7
     store._client = kazoo = SimpleNamespace(client_id=None)

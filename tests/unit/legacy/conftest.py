@@ -15,7 +15,7 @@ from ottla.records.legacy_message_set import records
 def broker() -> Iterator[ScriptedBroker]:
     with ScriptedBroker() as broker:
         broker.add_topic("t", 3)
-        broker.on(produce.ProduceRequest, accepted, times=1_000_000)
+        broker.on(produce.ProduceRequest, accept, times=1_000_000)
         yield broker
 
 
@@ -25,12 +25,12 @@ def node() -> Iterator[Broker]:
         yield node
 
 
-def accepted(request: produce.ProduceRequest) -> produce.ProduceResponse:
-    return refused(request, {})
+def accept(request: produce.ProduceRequest) -> produce.ProduceResponse:
+    return produce_response(request, {})
 
 
-def refused(request: produce.ProduceRequest, codes: dict[int, int]) -> produce.ProduceResponse:
-    """An answer with these errors by partition."""
+def produce_response(request: produce.ProduceRequest, codes: dict[int, int]) -> produce.ProduceResponse:
+    """Return a response with these error codes by partition."""
     responses = [
         produce.TopicProduceResponse(
             name=topic.name,
@@ -45,10 +45,10 @@ def refused(request: produce.ProduceRequest, codes: dict[int, int]) -> produce.P
 
 
 def led_by(*leaders: ScriptedBroker | None, topic: str = "t") -> Any:
-    """A handler of metadata requests: the leader of each partition, in order; None for none."""
+    """Return a handler of metadata requests with the leader of each partition in order, or None."""
     ids = {id(leader): number for number, leader in enumerate(dict.fromkeys(leaders)) if leader is not None}
 
-    def answer(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+    def respond(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
         return metadata.MetadataResponse(
             brokers=[
                 metadata.MetadataResponseBroker(node_id=ids[id(b)], host=b.host, port=b.port)
@@ -71,14 +71,14 @@ def led_by(*leaders: ScriptedBroker | None, topic: str = "t") -> Any:
             ],
         )
 
-    return answer
+    return respond
 
 
-def sent(broker: ScriptedBroker) -> list[tuple[int, list[tuple[bytes | None, bytes | None]]]]:
-    """(partition, keys and values) of everything that the broker was sent."""
+def sent_messages(broker: ScriptedBroker) -> list[tuple[int, list[tuple[bytes | None, bytes | None]]]]:
+    """Return (partition, keys and values) of all produce requests to the broker."""
     return [
         (p.index, [(r.key, r.value) for r in records(p.records)])
-        for request in broker.asked(produce.ProduceRequest)
+        for request in broker.requests_of(produce.ProduceRequest)
         for topic in request.topic_data
         for p in topic.partition_data
     ]

@@ -1,4 +1,4 @@
-"""The SimpleConsumer, against our broker in this process, with what the 0.8 producer has written."""
+"""The 0.8 SimpleConsumer with an Ottla broker, and messages of the 0.8 producer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write(node: Broker, topic: str, count: int, codec: str = "none") -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_what_the_producer_wrote_is_read(node: Broker, topic: str, codec: str) -> None:
+def test_messages_of_the_0_8_producer_are_read(node: Broker, topic: str, codec: str) -> None:
     write(node, topic, 20, codec)
     with reader(node) as consumer:
         actual = [
@@ -73,7 +73,7 @@ def test_what_the_producer_wrote_is_read(node: Broker, topic: str, codec: str) -
     assert actual[3].next_offset == 4
 
 
-def test_new_clients_read_what_it_wrote_and_it_reads_theirs(node: Broker, topic: str) -> None:
+def test_0_8_clients_and_current_clients_read_each_others_messages(node: Broker, topic: str) -> None:
     write(node, topic, 3)
     with KafkaProducer(bootstrap_servers=node.bootstrap_servers, compression_type="gzip") as producer:
         producer.send(topic, b"new", key=b"k").get(10)
@@ -94,7 +94,7 @@ def test_new_clients_read_what_it_wrote_and_it_reads_theirs(node: Broker, topic:
         assert sum(len(response.message_set(topic, p)) for p in (0, 1)) == 4
 
 
-def test_a_fetch_waits_for_min_bytes_at_most_max_wait(node: Broker, topic: str) -> None:
+def test_fetch_waits_for_min_bytes_at_most_max_wait(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
         begin = time.monotonic()
         request = FetchRequestBuilder().add_fetch(topic, 0, 0, 1000).max_wait(150).min_bytes(1).build()
@@ -102,7 +102,7 @@ def test_a_fetch_waits_for_min_bytes_at_most_max_wait(node: Broker, topic: str) 
         assert time.monotonic() - begin >= 0.15
 
 
-def test_errors_stand_in_the_response(node: Broker, topic: str) -> None:
+def test_fetch_response_has_error_codes(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
         response = consumer.fetch(FetchRequestBuilder().add_fetch(topic, 0, 99, 1000).build())
         assert response.has_error
@@ -124,30 +124,30 @@ def test_offsets_are_looked_up_by_time(node: Broker, topic: str) -> None:
         assert sorted([response.offsets(topic, 0), response.offsets(topic, 1)]) == [(0,), (5, 0)]
 
 
-def test_metadata_has_leaders(node: Broker, topic: str) -> None:
+def test_topic_metadata_has_leaders_and_isr(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
-        (records,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
-        assert (records.topic, records.error_code) == (topic, 0)
-        assert [p.partition_id for p in records.partitions_metadata] == [0, 1]
-        leader = records.partitions_metadata[0].leader
+        (metadata,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+        assert (metadata.topic, metadata.error_code) == (topic, 0)
+        assert [p.partition_id for p in metadata.partitions_metadata] == [0, 1]
+        leader = metadata.partitions_metadata[0].leader
         assert leader is not None
         assert f"{leader.host}:{leader.port}" == node.bootstrap_servers
-        assert records.partitions_metadata[0].isr == (leader,)
+        assert metadata.partitions_metadata[0].isr == (leader,)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_group_commits_offsets(node: Broker, topic: str, version: int) -> None:
-    group, place = f"g-{topic}-{version}", TopicPartition(topic, 1)
+def test_group_offsets_are_committed_and_fetched(node: Broker, topic: str, version: int) -> None:
+    group, partition = f"g-{topic}-{version}", TopicPartition(topic, 1)
     with reader(node) as consumer:
         while consumer.find_coordinator(ConsumerMetadataRequest(group)).coordinator is None:
             time.sleep(0.01)
-        before = consumer.fetch_offsets(OffsetFetchRequest(group, [place], version)).offsets[place]
+        before = consumer.fetch_offsets(OffsetFetchRequest(group, [partition], version)).offsets[partition]
         assert before.offset == -1
-        request = OffsetCommitRequest(group, {place: OffsetAndMetadata(7, "note")}, version)
+        request = OffsetCommitRequest(group, {partition: OffsetAndMetadata(7, "note")}, version)
         response = consumer.commit_offsets(request)
         assert not response.has_error
-        assert response.error_code(place) == 0
-        after = consumer.fetch_offsets(OffsetFetchRequest(group, [place], version)).offsets[place]
+        assert response.error_code(partition) == 0
+        after = consumer.fetch_offsets(OffsetFetchRequest(group, [partition], version)).offsets[partition]
         assert after == OffsetMetadataAndError(7, "note" if version else "", 0)
 
 
@@ -159,13 +159,13 @@ def test_lost_connection_is_reopened_once(broker: ScriptedBroker) -> None:
         assert broker.connections == 2
 
 
-def test_a_broker_that_does_not_answer_is_waited_for_so_timeout(broker: ScriptedBroker) -> None:
+def test_request_to_a_silent_broker_times_out_after_so_timeout(broker: ScriptedBroker) -> None:
     broker.on(MetadataRequest, lambda _: SILENCE, times=10)
     with SimpleConsumer(broker.host, broker.port, so_timeout=50) as consumer, pytest.raises(RequestTimedOutError):
         consumer.send(TopicMetadataRequest(["t"]))
 
 
-def test_a_closed_consumer_refuses(broker: ScriptedBroker) -> None:
+def test_closed_consumer_raises_illegal_state(broker: ScriptedBroker) -> None:
     consumer = SimpleConsumer(broker.host, broker.port)
     consumer.close()
     consumer.close()
@@ -173,26 +173,26 @@ def test_a_closed_consumer_refuses(broker: ScriptedBroker) -> None:
         consumer.send(TopicMetadataRequest(["t"]))
 
 
-def test_close_ends_a_call_of_another_thread(broker: ScriptedBroker) -> None:
+def test_close_fails_a_pending_call_of_another_thread(broker: ScriptedBroker) -> None:
     broker.on(MetadataRequest, lambda _: SILENCE, times=10)
     consumer = SimpleConsumer(broker.host, broker.port)
     failed: list[BaseException] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             consumer.send(TopicMetadataRequest(["t"]))
         except Exception as error:
             failed.append(error)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_request)
     thread.start()
-    broker.wait_for(lambda: bool(broker.asked(MetadataRequest)))
+    broker.wait_for(lambda: bool(broker.requests_of(MetadataRequest)))
     consumer.close()
     thread.join(5)
     assert len(failed) == 1
 
 
-def test_ctrl_c_interrupts_a_fetch(broker: ScriptedBroker) -> None:
+def test_ctrl_c_interrupts_a_request(broker: ScriptedBroker) -> None:
     broker.on(MetadataRequest, lambda _: SILENCE, times=10)
     main = threading.get_ident()
     timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))

@@ -1,4 +1,4 @@
-"""The streams of the 0.8 consumer and what fills them, against scripted brokers."""
+"""Streams of the 0.8 consumer, and the fetchers that fill them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def chunk(info: PartitionTopicInfo, *offsets: int) -> FetchedDataChunk:
     return FetchedDataChunk(info, info.fetch_offset, messages)
 
 
-def test_a_message_counts_as_consumed_when_it_is_handed_out() -> None:
+def test_message_counts_as_consumed_when_the_iterator_returns_it() -> None:
     queue = ChunkQueue(2)
     info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0)
     queue.put(chunk(info, 0, 1, 2))
@@ -79,7 +79,7 @@ def test_message_larger_than_a_fetch_is_reported() -> None:
         stream(queue).iterator().next()
 
 
-def test_who_waits_for_room_is_woken_when_the_partition_is_given_up() -> None:
+def test_put_into_a_full_queue_ends_when_the_partition_is_dropped() -> None:
     queue = ChunkQueue(1)
     info, remaining = (PartitionTopicInfo(TopicPartition("t", p), queue, 0) for p in (0, 1))
     queue.put(chunk(remaining, 0))
@@ -101,8 +101,8 @@ def node() -> Iterator[Broker]:
         yield node
 
 
-def produced(node: Broker, topic: str, *values: bytes) -> tuple[str, int]:
-    """Where the messages are, in partition 0 of a new topic."""
+def produce(node: Broker, topic: str, *values: bytes) -> tuple[str, int]:
+    """Send messages to partition 0 of a new topic, and return the address of its leader."""
     props = {"metadata.broker.list": node.bootstrap_servers, "request.required.acks": "-1"}
     with Producer[bytes, bytes](ProducerConfig(props)) as producer:
         for value in values:
@@ -127,23 +127,23 @@ def read(address: tuple[str, int], topic: str, offset: int, count: int) -> list[
 
 
 @pytest.mark.parametrize("offset", [INVALID_OFFSET, 0, 17])
-def test_no_offset_and_one_out_of_range_begin_where_the_reset_says(node: Broker, offset: int) -> None:
+def test_missing_or_out_of_range_offset_is_reset_by_auto_offset_reset(node: Broker, offset: int) -> None:
     topic = f"reset-{offset + 1}"
-    assert read(produced(node, topic, b"a", b"b"), topic, offset, 2) == [b"a", b"b"]
+    assert read(produce(node, topic, b"a", b"b"), topic, offset, 2) == [b"a", b"b"]
 
 
-def test_a_stored_offset_goes_on(node: Broker) -> None:
-    assert read(produced(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
+def test_stream_continues_at_the_stored_offset(node: Broker) -> None:
+    assert read(produce(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
 
 
 def test_leader_that_moves_is_looked_up_again(node: Broker) -> None:
-    address = produced(node, "moved", b"a")
+    address = produce(node, "moved", b"a")
     with ScriptedBroker() as removed:
-        arguments = iter([(removed.host, removed.port), address])
+        leaders = iter([(removed.host, removed.port), address])
     config = ConsumerConfig(OPTIONS)
     queue = ChunkQueue(2)
     info = PartitionTopicInfo(TopicPartition("moved", 0), queue, 0)
-    manager = ConsumerFetcherManager(config, "m", lambda: [next(arguments, address)])
+    manager = ConsumerFetcherManager(config, "m", lambda: [next(leaders, address)])
     manager.start_connections([info])
     try:
         assert stream(queue).iterator().next().message == b"a"

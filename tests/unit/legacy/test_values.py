@@ -1,4 +1,4 @@
-"""What the 0.8 producer is made of: messages, encoders, partitioners, options."""
+"""Values of the 0.8 producer: messages, encoders, partitioners and configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.legacy.producer.partitioner import java_abs, java_hash
 BROKERS = {"metadata.broker.list": "a:1,b:2"}
 
 
-class Own:
+class Plugin:
     def __init__(self, props: Mapping[str, Any]) -> None:
         self.props = props
 
@@ -34,7 +34,7 @@ class Own:
         return 0
 
 
-def test_a_keyed_message_has_three_shapes() -> None:
+def test_keyed_message_has_three_constructors() -> None:
     assert KeyedMessage("t", "m") == KeyedMessage[Any, Any]("t", None, None, "m")
     assert KeyedMessage("t", "k", "m") == KeyedMessage("t", "k", "k", "m")
     assert KeyedMessage("t", "k", "p", "m") == KeyedMessage[str, str]("t", key="k", part_key="p", message="m")
@@ -43,7 +43,7 @@ def test_a_keyed_message_has_three_shapes() -> None:
     assert KeyedMessage[str, str]("t", None, "p", "m").partition_key == "p"
 
 
-def test_a_keyed_message_is_frozen_and_needs_a_topic() -> None:
+def test_keyed_message_is_immutable_and_requires_a_topic() -> None:
     with pytest.raises(AttributeError):
         KeyedMessage("t", "m").topic = "u"
     with pytest.raises(ValueError, match="topic"):
@@ -52,7 +52,7 @@ def test_a_keyed_message_is_frozen_and_needs_a_topic() -> None:
         KeyedMessage("t", 1, 2, 3, 4)  # type: ignore[call-overload]
 
 
-def test_encoders() -> None:
+def test_encoders_convert_values_to_bytes() -> None:
     assert StringEncoder().to_bytes("é") == b"\xc3\xa9"
     assert StringEncoder({"serializer.encoding": "latin-1"}).to_bytes("é") == b"\xe9"
     assert DefaultEncoder().to_bytes(bytearray(b"x")) == b"x"
@@ -81,11 +81,11 @@ def test_encoders() -> None:
         (b"\xff", 30),
     ],
 )
-def test_hashes_are_javas(key: Any, hashed: int) -> None:
+def test_java_hash_equals_javas_hash_code(key: Any, hashed: int) -> None:
     assert java_hash(key) == hashed
 
 
-def test_the_smallest_hash_becomes_0() -> None:
+def test_java_abs_of_the_smallest_int_is_0() -> None:
     assert java_abs(-(2**31)) == 0
     assert DefaultPartitioner().partition("polygenelubricants", 7) == 0
     assert ByteArrayPartitioner().partition(b"abc", 10) == 5
@@ -93,7 +93,7 @@ def test_the_smallest_hash_becomes_0() -> None:
         ByteArrayPartitioner().partition("abc", 10)
 
 
-# Options
+# Configs
 
 DEFAULTS = {
     "request.required.acks": 0,
@@ -117,7 +117,7 @@ DEFAULTS = {
 }
 
 
-def test_defaults_are_those_of_0_8_2() -> None:
+def test_producer_config_has_the_defaults_of_0_8_2() -> None:
     assert ProducerConfig(BROKERS).values == {"metadata.broker.list": (("a", 1), ("b", 2)), **DEFAULTS}
 
 
@@ -141,17 +141,17 @@ def test_defaults_are_those_of_0_8_2() -> None:
         ("client.id", "a b"),
     ],
 )
-def test_a_wrong_value_is_named(option: str, value: Any) -> None:
+def test_invalid_value_is_rejected_with_the_config_name(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option.replace(".", r"\.")):
         ProducerConfig({**BROKERS, option: value})
 
 
-def test_brokers_are_required() -> None:
+def test_metadata_broker_list_is_required() -> None:
     with pytest.raises(ConfigurationError, match=r"metadata\.broker\.list"):
         ProducerConfig({})
 
 
-def test_an_unknown_name_warns_and_an_unknown_keyword_raises(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_config_is_logged_and_unknown_keyword_raises_type_error(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "ottla.legacy"):
         ProducerConfig({**BROKERS, "zk.connect": "z", "external.thing": "1"})
         assert "zk.connect" in caplog.text
@@ -160,12 +160,12 @@ def test_an_unknown_name_warns_and_an_unknown_keyword_raises(caplog: pytest.LogC
         ProducerConfig(BROKERS, producer_typ="sync")
 
 
-def test_plug_ins_are_made_with_the_options_where_they_want_them() -> None:
-    config = ProducerConfig({**BROKERS, "serializer.class": f"{__name__}.Own", "partitioner.class": Own, "my": 5})
+def test_plugin_is_created_with_the_configs_if_it_accepts_them() -> None:
+    config = ProducerConfig({**BROKERS, "serializer.class": f"{__name__}.Plugin", "partitioner.class": Plugin, "my": 5})
     assert config.create("serializer.class").props["my"] == 5
     assert config.create("partitioner.class").partition("k", 3) == 0
-    ready = Own({})
-    assert ProducerConfig({**BROKERS, "serializer.class": ready}).create("serializer.class") is ready
+    plugin = Plugin({})
+    assert ProducerConfig({**BROKERS, "serializer.class": plugin}).create("serializer.class") is plugin
     scala = ProducerConfig(
         {**BROKERS, "serializer.class": "kafka.serializer.StringEncoder", "serializer.encoding": "utf-16-be"}
     )

@@ -1,4 +1,4 @@
-"""Pure rules of the 0.8 consumer: ids, registrations, filters, assignment, configs."""
+"""Rules of the 0.8 consumer without I/O: ids, registrations, topic filters, assignment and configs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount, cons
 REQUIRED = {"group.id": "g", "zookeeper.connect": "z:2181"}
 
 
-def divided(
-    partitions: int, members: dict[str, int], rule: str = "range", topics: tuple[str, ...] = ("t",)
+def assign(
+    partitions: int, members: dict[str, int], strategy: str = "range", topics: tuple[str, ...] = ("t",)
 ) -> dict[str, list[int]]:
-    """Partitions by thread, as every member for itself finds it."""
+    """Return the partitions by thread; every member computes its own part."""
     threads = sorted((ConsumerThreadId(m, n) for m, count in members.items() for n in range(count)), key=str)
     actual: dict[str, list[int]] = {str(thread): [] for thread in threads}
     for member in members:
         context = AssignmentContext(
             member, dict.fromkeys(topics, threads), {t: list(range(partitions)) for t in topics}
         )
-        for tp, thread in (by_range if rule == "range" else round_robin)(context).items():
+        for tp, thread in (by_range if strategy == "range" else round_robin)(context).items():
             assert thread.consumer == member
             actual[str(thread)].append(tp.partition)
     return actual
@@ -35,7 +35,7 @@ def divided(
 @pytest.mark.parametrize(
     ("partitions", "members", "expected"),
     [
-        # the articles' examples
+        # examples from articles about the 0.8 consumer
         (4, {"a": 1, "b": 1, "c": 1}, {"a-0": [0, 1], "b-0": [2], "c-0": [3]}),
         (4, {"a": 2, "b": 2, "c": 2}, {"a-0": [0], "a-1": [1], "b-0": [2], "b-1": [3], "c-0": [], "c-1": []}),
         (4, {"a": 1, "b": 1}, {"a-0": [0, 1], "b-0": [2, 3]}),
@@ -43,33 +43,37 @@ def divided(
         (0, {"a": 1}, {"a-0": []}),
     ],
 )
-def test_range(partitions: int, members: dict[str, int], expected: dict[str, list[int]]) -> None:
-    assert divided(partitions, members) == expected
+def test_range_assigns_consecutive_partitions_to_sorted_threads(
+    partitions: int, members: dict[str, int], expected: dict[str, list[int]]
+) -> None:
+    assert assign(partitions, members) == expected
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 6])
-def test_where_threads_divide_the_partitions_each_has_the_articles_ceiling(threads: int) -> None:
+def test_range_assigns_equal_shares_if_threads_divide_the_partitions(threads: int) -> None:
     size = -(-12 // threads)
-    assert list(divided(12, {"a": threads}).values()) == [list(range(i * size, (i + 1) * size)) for i in range(threads)]
+    assert list(assign(12, {"a": threads}).values()) == [list(range(i * size, (i + 1) * size)) for i in range(threads)]
 
 
-def test_threads_are_sorted_as_text() -> None:
-    actual = divided(11, {"a": 11})
+def test_consumer_threads_are_sorted_as_text() -> None:
+    actual = assign(11, {"a": 11})
     assert actual["a-10"] == [2]  # behind a-1
     assert actual["a-2"] == [3]
 
 
-@pytest.mark.parametrize("rule", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("members", [{"a": 1}, {"a": 3, "b": 2}, {"a": 7, "b": 7, "c": 1}])
-def test_every_partition_has_one_thread(rule: str, members: dict[str, int]) -> None:
+def test_every_partition_is_assigned_to_one_thread(strategy: str, members: dict[str, int]) -> None:
     for partitions in range(20):
-        actual = divided(partitions, members, rule)
-        assert sorted(p for taken in actual.values() for p in taken) == list(range(partitions))
-        sizes = [len(taken) for taken in actual.values()]
+        actual = assign(partitions, members, strategy)
+        assert sorted(p for partitions_of_thread in actual.values() for p in partitions_of_thread) == list(
+            range(partitions)
+        )
+        sizes = [len(partitions_of_thread) for partitions_of_thread in actual.values()]
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_round_robin_goes_by_the_hash_of_the_partitions_text() -> None:
+def test_round_robin_orders_partitions_by_javas_hash_of_their_text() -> None:
     thread = ConsumerThreadId("a", 0)
     other = ConsumerThreadId("b", 0)
     context = AssignmentContext("a", {"t": [thread, other]}, {"t": [0, 1, 2, 3]})
@@ -77,26 +81,26 @@ def test_round_robin_goes_by_the_hash_of_the_partitions_text() -> None:
     assert round_robin(context) == {TopicPartition("t", 0): thread, TopicPartition("t", 2): thread}
 
 
-def test_round_robin_needs_equal_subscriptions() -> None:
+def test_round_robin_requires_equal_subscriptions() -> None:
     a, b = ConsumerThreadId("a", 0), ConsumerThreadId("b", 0)
     with pytest.raises(KafkaError, match="roundrobin requires that all members"):
         round_robin(AssignmentContext("a", {"t": [a, b], "u": [b]}, {"t": [0]}))
 
 
-def test_a_consumer_id_has_host_time_and_eight_digits() -> None:
+def test_consumer_id_has_host_time_and_eight_digits() -> None:
     assert re.fullmatch(r"g_.+-1403061899859-[0-9a-f]{8}", consumer_id_string("g", None, 1403061899859))
     assert consumer_id_string("g", "mine", 0) == "g_mine"
     assert consumer_id_string("g", None, 0) != consumer_id_string("g", None, 0)
 
 
-def test_a_registration_is_the_articles() -> None:
+def test_consumer_registration_has_kafkas_json() -> None:
     count = TopicCount({"t": 5})
     raw = count.to_json(1403061899859)
     assert raw == b'{"version":1,"subscription":{"t":5},"pattern":"static","timestamp":"1403061899859"}'
     assert TopicCount.of_json("m", raw) == count
 
 
-def test_a_filter_is_registered_by_its_expression_and_chooses_among_all_topics() -> None:
+def test_topic_filter_is_registered_by_its_regex_and_matches_existing_topics() -> None:
     count = TopicCount.of_filter(Whitelist("a.*, b"), 2)
     raw = count.to_json(0)
     assert json.loads(raw)["subscription"] == {"a.*|b": 2}
@@ -108,12 +112,12 @@ def test_a_filter_is_registered_by_its_expression_and_chooses_among_all_topics()
 @pytest.mark.parametrize(
     "raw", [b"", b"{}", b'{"subscription":{},"pattern":"static"}', b'{"subscription":3,"pattern":"x"}']
 )
-def test_a_registration_that_is_none_names_the_member(raw: bytes) -> None:
+def test_malformed_registration_raises_an_error_with_the_member_id(raw: bytes) -> None:
     with pytest.raises(KafkaError, match="malformed subscription of group member m:"):
         TopicCount.of_json("m", raw)
 
 
-def test_filters_leave_internal_topics_out() -> None:
+def test_topic_filter_excludes_internal_topics() -> None:
     assert not Whitelist(".*").is_topic_allowed("__consumer_offsets", True)
     assert Whitelist(".*").is_topic_allowed("__consumer_offsets", False)
     assert not Blacklist("a").is_topic_allowed("a", True)
@@ -123,12 +127,12 @@ def test_filters_leave_internal_topics_out() -> None:
         Whitelist("(")
 
 
-def test_a_broker_is_reached_by_host_and_port() -> None:
+def test_broker_address_is_host_and_port_of_the_registration() -> None:
     assert broker_address(b'{"jmx_port":-1,"version":1,"host":"h","port":9092}') == ("h", 9092)
     assert broker_address(b'{"endpoints":["SSL://h:9093"],"host":null,"version":5,"port":-1}') is None
 
 
-def test_options_have_the_defaults_of_0_8() -> None:
+def test_consumer_config_has_the_defaults_of_0_8() -> None:
     config = ConsumerConfig(REQUIRED)
     assert (config.zookeeper_session_timeout_ms, config.connection_timeout_ms) == (6_000, 6_000)
     assert (config.rebalance_max_retries, config.rebalance_pause) == (4, 2.0)
@@ -140,7 +144,7 @@ def test_options_have_the_defaults_of_0_8() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     [
         ({"group.id": "a/b"}, "group.id"),
         ({"group.id": ""}, "group.id"),
@@ -148,11 +152,11 @@ def test_options_have_the_defaults_of_0_8() -> None:
         ({"fetch.wait.max.ms": "40000"}, "socket.timeout.ms"),
     ],
 )
-def test_wrong_options_are_named(wrong: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        ConsumerConfig({**REQUIRED, **wrong})
+def test_invalid_value_is_rejected_with_the_config_name(invalid: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ConsumerConfig({**REQUIRED, **invalid})
 
 
-def test_a_string_decoder_has_the_encoders_option() -> None:
+def test_string_decoder_uses_serializer_encoding() -> None:
     assert StringDecoder().from_bytes("é".encode()) == "é"
     assert StringDecoder({"serializer.encoding": "latin-1"}).from_bytes(b"\xe9") == "é"

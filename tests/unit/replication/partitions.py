@@ -1,4 +1,4 @@
-"""A partition in a loop of its own, and a disk whose writes a test holds up."""
+"""A partition with its own event loop, and workers whose jobs a test runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
 
 
 class Held(Executor):
-    """Workers that run when the test lets them."""
+    """Workers whose jobs run when the test calls `run_one` or `wait`."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Future[Any], Callable[[], Any]]] = []

@@ -94,7 +94,7 @@ class Broker:
             for partition in self.partitions:
                 partition.leader_replica.check_isr()
 
-    async def see(self, image: ClusterImage) -> None:
+    async def apply_image(self, image: ClusterImage) -> None:
         before, self.image = self.image, replace(image, controller_id=self.id)
         self.context.image = self.image
         await self.partitions.on_image_changed(before, self.image)
@@ -109,10 +109,10 @@ class Broker:
         decoded: Any = decode(type(request), memoryview(frame), version)
         await self.brokers.travel(self.id, broker_id, timeout)
         other = self.brokers.live[broker_id]
-        call = asked_of(other.context, version)
+        call = request_context(other.context, version)
         handler: Any = fetch if isinstance(decoded, FetchRequest) else list_offsets
-        answer = handler.handle(decoded, call)
-        response = await answer if isinstance(answer, Awaitable) else answer
+        result = handler.handle(decoded, call)
+        response = await result if isinstance(result, Awaitable) else result
         if isinstance(response, FetchResponse):
             _read(response)
         await self.brokers.travel(broker_id, self.id, timeout)
@@ -130,7 +130,7 @@ class Broker:
         self.log_dir.close()
 
 
-def asked_of(context: Any, version: int) -> RequestContext:
+def request_context(context: Any, version: int) -> RequestContext:
     """Return the context of a request."""
     connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True}, on_close=[])
     return RequestContext(context, connection, version, "")
@@ -148,14 +148,14 @@ class Brokers:
         self.ids = ids
         self.state = PartitionImage(ids[0], 0, ids, ids)
         self.live: dict[int, Broker] = {}
-        self.cut: set[int] = set()
-        """Brokers without connections."""
+        self.disconnected: set[int] = set()
+        """Ids of brokers without connections."""
         self._notices: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         for i in self.ids:
             self.live[i] = Broker(self, i)
-            await self.live[i].see(self.image)
+            await self.live[i].apply_image(self.image)
 
     @property
     def image(self) -> ClusterImage:
@@ -171,9 +171,9 @@ class Brokers:
 
     async def travel(self, source: int, target: int, timeout: float) -> None:
         await asyncio.sleep(self.random.uniform(0.0001, 0.005))
-        if {source, target} & self.cut:
+        if {source, target} & self.disconnected:
             await asyncio.sleep(timeout)
-            raise RequestTimedOutError("cut")
+            raise RequestTimedOutError("disconnected")
         if target not in self.live or source not in self.live:
             raise BrokerConnectionError(f"broker {target} is dead")
 
@@ -189,7 +189,7 @@ class Brokers:
         broker.published_at = max(broker.published_at, now + self.random.uniform(0, 0.1))
         await asyncio.sleep(broker.published_at - now)
         if broker.alive:
-            await broker.see(image)
+            await broker.apply_image(image)
 
     async def alter(
         self, broker_id: int, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
@@ -210,9 +210,9 @@ class Brokers:
     def elect(self, unusable: tuple[int, ...] = ()) -> None:
         """Elect another leader from the in-sync replicas that are alive, if there is one."""
         state = self.state
-        able = [i for i in state.isr if i in self.live and i not in self.cut and i not in unusable]
-        isr = tuple(i for i in state.isr if i in self.live) if able else state.isr
-        leader = self.random.choice(able) if able else -1
+        candidates = [i for i in state.isr if i in self.live and i not in self.disconnected and i not in unusable]
+        isr = tuple(i for i in state.isr if i in self.live) if candidates else state.isr
+        leader = self.random.choice(candidates) if candidates else -1
         self.state = replace(
             state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, state_version=state.state_version + 1
         )
@@ -225,7 +225,7 @@ class Brokers:
 
     async def restart(self, broker_id: int) -> None:
         self.live[broker_id] = Broker(self, broker_id)
-        await self.live[broker_id].see(self.image)
+        await self.live[broker_id].apply_image(self.image)
         if self.state.leader < 0:
             self.elect()
 

@@ -1,4 +1,4 @@
-"""ISR updates on their way to the controller: batched, repeated, and answered separately."""
+"""ISR updates to the controller: batched in one request, retried, and with separate results."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPIC_ID = UUID(int=5)
 
 
-class Wire:
+class ControllerConnection:
     """The connection to the controller: every request is encoded and decoded."""
 
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: Any) -> None:
+        self.responses = list(responses)
         self.requests: list[AlterPartitionRequest] = []
         brokers = {i: BrokerImage(i, (Endpoint("PLAINTEXT", "h", 1),), epoch=90 + i) for i in (1, 2, 3)}
         self.image = ClusterImage("c", controller_id=CONTROLLER, brokers=brokers).with_topics(
@@ -49,31 +49,31 @@ class Wire:
         encode(request, version, data)
         self.requests.append(decode(AlterPartitionRequest, memoryview(data), version, 0))
         await asyncio.sleep(0)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
         data = bytearray()
-        encode(answer, version, data)
+        encode(response, version, data)
         return decode(AlterPartitionResponse, memoryview(data), version, 0)
 
 
-def answer(*results: AlterPartitionResult) -> AlterPartitionResponse:
+def response(*results: AlterPartitionResult) -> AlterPartitionResponse:
     return AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=TOPIC_ID, partitions=list(results))])
 
 
-def grown(index: int) -> AlterPartitionResult:
+def expanded(index: int) -> AlterPartitionResult:
     return AlterPartitionResult(partition_index=index, leader_id=OWN, leader_epoch=4, isr=[1, 2], partition_epoch=8)
 
 
 def test_updates_share_a_request_with_their_members_broker_epochs() -> None:
     async def test() -> None:
-        refused = AlterPartitionResult(partition_index=1, error_code=IneligibleReplicaError.code or 0)
-        wire = Wire(answer(grown(0), refused))
-        asking = [asyncio.ensure_future(wire.changes.submit(tp, P, (1, 2), {2: 55})) for tp in (T0, T1)]
-        assert await asking[0] == replace(P, isr=(1, 2), state_version=8)
+        rejected = AlterPartitionResult(partition_index=1, error_code=IneligibleReplicaError.code or 0)
+        connection = ControllerConnection(response(expanded(0), rejected))
+        updates = [asyncio.ensure_future(connection.changes.submit(tp, P, (1, 2), {2: 55})) for tp in (T0, T1)]
+        assert await updates[0] == replace(P, isr=(1, 2), state_version=8)
         with pytest.raises(IneligibleReplicaError):
-            await asking[1]
-        (request,) = wire.requests
+            await updates[1]
+        (request,) = connection.requests
         assert (request.broker_id, request.broker_epoch) == (OWN, 91)
         (topic,) = request.topics
         assert [p.partition_index for p in topic.partitions] == [0, 1]
@@ -85,9 +85,11 @@ def test_updates_share_a_request_with_their_members_broker_epochs() -> None:
 
 def test_submit_without_an_answer_is_retried() -> None:
     async def test() -> None:
-        left_out = answer()
-        wire = Wire(BrokerConnectionError(), left_out, RuntimeError("a fault of ours"), answer(grown(0)))
-        assert (await wire.changes.submit(T0, P, (1, 2), {})).isr == (1, 2)
-        assert len(wire.requests) == 4
+        left_out = response()
+        connection = ControllerConnection(
+            BrokerConnectionError(), left_out, RuntimeError("a bug"), response(expanded(0))
+        )
+        assert (await connection.changes.submit(T0, P, (1, 2), {})).isr == (1, 2)
+        assert len(connection.requests) == 4
 
     asyncio.run(asyncio.wait_for(test(), 10))

@@ -1,4 +1,4 @@
-"""A request may create thousands of partitions: others get their turn meanwhile."""
+"""Creation of thousands of partitions by one request: other tasks run in between."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ottla.storage.log_dir import LogDir
 PARTITIONS = 5 * CREATIONS_AT_ONCE
 
 
-def test_other_tasks_run_between_the_creations_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_many_logs_are_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = 0
-    of_turn: Counter[int] = Counter()
+    created_per_turn: Counter[int] = Counter()
     create = LogDir.create
 
-    def counted(directory: LogDir, *arguments: Any) -> Any:
-        of_turn[turn] += 1
+    def count(directory: LogDir, *arguments: Any) -> Any:
+        created_per_turn[turn] += 1
         return create(directory, *arguments)
 
     async def take_turns() -> None:
@@ -33,13 +33,13 @@ def test_other_tasks_run_between_the_creations_of_logs(tmp_path: Path, monkeypat
             turn += 1
 
     async def test(client: BrokerClient) -> None:
-        monkeypatch.setattr(LogDir, "create", counted)
+        monkeypatch.setattr(LogDir, "create", count)
         turns = asyncio.create_task(take_turns())
         topic = CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)
-        answer = await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        response = await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
         turns.cancel()
-        assert [topic.error_code for topic in answer.topics] == [0]
-        assert of_turn.total() == PARTITIONS
-        assert max(of_turn.values()) <= CREATIONS_AT_ONCE
+        assert [topic.error_code for topic in response.topics] == [0]
+        assert created_per_turn.total() == PARTITIONS
+        assert max(created_per_turn.values()) <= CREATIONS_AT_ONCE
 
     with_broker(test, tmp_path)

@@ -1,4 +1,4 @@
-"""Failed log directories: which of them the broker survives."""
+"""Failed log directories: which failures stop the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.config.topic import LogConfig
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
 
-FULL = OSError(errno.ENOSPC, "no space is left on the device")
+DISK_FULL = OSError(errno.ENOSPC, "no space is left on the device")
 
 
 def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
@@ -31,7 +31,7 @@ def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
     )
     steps = []
     for directory in dirs:
-        partitions.fail_directory(directory, FULL)
+        partitions.fail_directory(directory, DISK_FULL)
         steps.append(list(reasons))
         directory.close()
     return steps
@@ -55,7 +55,7 @@ def test_broker_stops_when_the_disk_of_its_metadata_store_fails(tmp_path: Path) 
         ({"ottla.metadata.dir": "/store"}, 2, False),
     ],
 )
-def test_disk_of_the_metadata_store_is_that_of_the_first_directory_unless_it_is_elsewhere(
+def test_store_dir_is_the_first_log_dir_unless_the_store_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch, configs: dict[str, str], device: int, expected: bool
 ) -> None:
     devices = {"/store": device}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import batch
-from tests.unit.replication.simulated_brokers import TP, Brokers, asked_of
+from tests.unit.replication.simulated_brokers import TP, Brokers, request_context
 from tests.unit.replication.virtual_loop import run
 
 from ottla.broker.handlers import delete_records, list_offsets
@@ -59,23 +59,23 @@ def with_brokers(test: Callable[[Brokers], Coroutine[Any, Any, None]], data: Pat
     run(main())
 
 
-async def now(brokers: Brokers, **changes: Any) -> None:
+async def publish(brokers: Brokers, **changes: Any) -> None:
     """Change the state, and send it to all brokers at once."""
     state = brokers.state
     brokers.state = replace(state, state_version=state.state_version + 1, **changes)
     for broker in brokers.live.values():
-        await broker.see(brokers.image)
+        await broker.apply_image(brokers.image)
 
 
 def test_listeners_are_called_in_new_epochs_and_on_resignation(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         listener = RecordingListener()
         brokers.live[1].partitions.add_listener(listener)
-        await now(brokers, leader=1, leader_epoch=1)
-        await now(brokers, isr=(1, 2))
-        assert listener.calls == [("led", 1)], "the same epoch is no news"
-        await now(brokers, leader_epoch=2)
-        await now(brokers, leader=-1, leader_epoch=3)
+        await publish(brokers, leader=1, leader_epoch=1)
+        await publish(brokers, isr=(1, 2))
+        assert listener.calls == [("led", 1)], "the listener is not called for the same epoch"
+        await publish(brokers, leader_epoch=2)
+        await publish(brokers, leader=-1, leader_epoch=3)
         assert listener.calls[1:] == [("led", 2), ("resigned", 0)]
 
     with_brokers(test, tmp_path)
@@ -83,7 +83,7 @@ def test_listeners_are_called_in_new_epochs_and_on_resignation(tmp_path: Path) -
 
 def test_partition_without_a_leader_rejects_reads_and_appends(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
-        await now(brokers, leader=-1, leader_epoch=1)
+        await publish(brokers, leader=-1, leader_epoch=1)
         broker = brokers.live[0]
         for look in (broker.partitions.leader, broker.partitions.readable):
             with pytest.raises(NotLeaderOrFollowerError):
@@ -97,8 +97,8 @@ def test_partition_without_a_leader_rejects_reads_and_appends(tmp_path: Path) ->
 def test_outdated_image_changes_nothing(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         old = brokers.image
-        await now(brokers, leader=1, leader_epoch=1)
-        await brokers.live[1].see(old)
+        await publish(brokers, leader=1, leader_epoch=1)
+        await brokers.live[1].apply_image(old)
         assert brokers.live[1].partitions.get_leader(TP) is not None
 
     with_brokers(test, tmp_path)
@@ -110,13 +110,13 @@ def test_removed_partition_keeps_its_log_until_deletion(tmp_path: Path) -> None:
         partitions: Partitions = broker.partitions
         listener = RecordingListener()
         partitions.add_listener(listener)
-        await now(brokers, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
+        await publish(brokers, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
         assert partitions.get(TP) is None
         assert listener.calls == [("resigned", 0)]
         assert TP in broker.log_dir.logs
         partitions.delete(TP)
         assert TP not in broker.log_dir.logs
-        await broker.see(replace(broker.image, topics={}))
+        await broker.apply_image(replace(broker.image, topics={}))
         with pytest.raises(UnknownTopicOrPartitionError):
             partitions.leader(broker.image, TP)
 
@@ -129,7 +129,7 @@ def test_broker_in_shutdown_does_not_follow_the_next_leader(tmp_path: Path) -> N
         assert leaving is not None
         assert leader is not None
         brokers.live[0].partitions.begin_shutdown()
-        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        await publish(brokers, leader=1, leader_epoch=1, isr=(1, 2))
         wait = leader.when_committed(leader.append(view()).last_offset + 1)
         assert wait is not None
         await wait
@@ -158,10 +158,10 @@ def test_acks_all_with_a_shrunk_isr_fails_new_and_pending_appends(tmp_path: Path
     async def test(brokers: Brokers) -> None:
         partition = brokers.live[0].partition
         assert partition is not None
-        brokers.cut.update((1, 2))
+        brokers.disconnected.update((1, 2))
         wait = partition.when_committed(partition.append(view()).last_offset + 1)
         assert wait is not None
-        await now(brokers, isr=(0,))
+        await publish(brokers, isr=(0,))
         with pytest.raises(NotEnoughReplicasAfterAppendError):
             await wait
         with pytest.raises(NotEnoughReplicasError):
@@ -177,13 +177,13 @@ def test_silent_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
         partition = brokers.live[0].partition
         assert partition is not None
         await asyncio.sleep(1)
-        brokers.cut.add(2)
+        brokers.disconnected.add(2)
         wait = partition.when_committed(partition.append(view()).last_offset + 1)
         assert wait is not None
         async with asyncio.timeout(10):
             await wait
         assert brokers.state.isr == (0, 1)
-        brokers.cut.clear()
+        brokers.disconnected.clear()
         await brokers.settle()
         assert set(brokers.state.isr) == {0, 1, 2}
 
@@ -195,13 +195,13 @@ def test_returning_leader_truncates_to_the_new_leaders_log(tmp_path: Path) -> No
         old = brokers.live[0].partition
         assert old is not None
         await asyncio.sleep(1)
-        brokers.cut.add(0)
+        brokers.disconnected.add(0)
         old.append(view(b"never acknowledged"), acks=1)
-        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        await publish(brokers, leader=1, leader_epoch=1, isr=(1, 2))
         new = brokers.live[1].partition
         assert new is not None
         new.append(view(b"a"))
-        brokers.cut.clear()
+        brokers.disconnected.clear()
         await brokers.settle()
         assert [e.epoch for e in old.log.leader_epochs.entries] == [1]
         assert b"never" not in b"".join(bytes(data) for _, data in old.log.batches_from(0))
@@ -214,13 +214,13 @@ def test_follower_behind_the_leaders_log_start_restarts_there(tmp_path: Path) ->
         leader, follower = brokers.live[0].partition, brokers.live[2].partition
         assert leader is not None
         assert follower is not None
-        brokers.cut.add(2)
-        await now(brokers, isr=(0, 1))
+        brokers.disconnected.add(2)
+        await publish(brokers, isr=(0, 1))
         for _ in range(40):
             leader.append(view(b"x" * 500))
         await asyncio.sleep(3)  # time in which it might have rejoined
         leader.log.delete_records_before(30)
-        brokers.cut.clear()
+        brokers.disconnected.clear()
         await brokers.settle()
         assert follower.log.log_end_offset == 40
         assert follower.log.log_start_offset == 30
@@ -234,8 +234,8 @@ def test_throttled_replica_out_of_sync_is_fetched_slowly(tmp_path: Path, side: s
         leader, follower = brokers.live[0].partition, brokers.live[2].partition
         assert leader is not None
         assert follower is not None
-        await now(brokers, isr=(0, 1))
-        brokers.cut.add(2)
+        await publish(brokers, isr=(0, 1))
+        brokers.disconnected.add(2)
         leader.throttled_leader = side == "leader"
         follower.throttled_follower = side == "follower"
         for broker in brokers.live.values():
@@ -244,8 +244,8 @@ def test_throttled_replica_out_of_sync_is_fetched_slowly(tmp_path: Path, side: s
         while leader.log.size < 20_000:
             leader.append(view(b"x" * 900))
         await asyncio.sleep(4)
-        brokers.cut.clear()
-        assert leader.high_watermark == leader.log.log_end_offset, "who is in sync is not held back"
+        brokers.disconnected.clear()
+        assert leader.high_watermark == leader.log.log_end_offset, "in-sync replicas are not throttled"
         began = asyncio.get_running_loop().time()
         await brokers.settle()
         assert 10 < asyncio.get_running_loop().time() - began < 40
@@ -256,7 +256,7 @@ def test_throttled_replica_out_of_sync_is_fetched_slowly(tmp_path: Path, side: s
 def test_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         await asyncio.sleep(2.1)
-        await now(brokers, leader=1, leader_epoch=1)
+        await publish(brokers, leader=1, leader_epoch=1)
         new = brokers.live[1].partition
         assert new is not None
         wait = new.when_committed(new.append(view()).last_offset + 1)
@@ -273,14 +273,14 @@ def test_in_sync_replica_with_a_missing_directory_gets_no_empty_log(tmp_path: Pa
         reported: list[TopicPartition] = []
         partitions._all_dirs = False
         partitions._on_dir_failure = reported.extend
-        await now(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
+        await publish(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
         partitions.delete(TP)
-        await now(brokers, replicas=(1, 0, 2), isr=(1,), leader=1, leader_epoch=2)
-        await now(brokers, leader=-1, leader_epoch=3)
+        await publish(brokers, replicas=(1, 0, 2), isr=(1,), leader=1, leader_epoch=2)
+        await publish(brokers, leader=-1, leader_epoch=3)
         assert partitions.get(TP) is None
         assert reported == [TP], "once"
-        await now(brokers, isr=(0,), leader=0, leader_epoch=4)
-        assert partitions.get(TP) is not None, "what is copied from the leader may begin empty"
+        await publish(brokers, isr=(0,), leader=0, leader_epoch=4)
+        assert partitions.get(TP) is not None, "a replica that is copied from the leader may start empty"
 
     with_brokers(test, tmp_path)
 
@@ -300,7 +300,7 @@ def test_disk_error_on_becoming_leader_takes_the_replica_out_of_service(
 
         with monkeypatch.context() as patched:
             patched.setattr(partition.log.leader_epochs, "assign", fail)
-            await now(brokers, leader=1, leader_epoch=1)
+            await publish(brokers, leader=1, leader_epoch=1)
         assert reported == [TP]
         with pytest.raises(KafkaStorageError):
             partition.append(view())
@@ -313,15 +313,15 @@ def test_log_that_cannot_be_truncated_does_not_delay_others(tmp_path: Path, monk
         old = brokers.live[0].partition
         assert old is not None
         await asyncio.sleep(1)
-        brokers.cut.add(0)
+        brokers.disconnected.add(0)
         old.append(view(b"never acknowledged"), acks=1)
 
         def fail(offset: int) -> bool:
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(old.log, "truncate_to", fail)
-        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
-        brokers.cut.clear()
+        await publish(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        brokers.disconnected.clear()
         await asyncio.sleep(5)
         assert old.failed
 
@@ -339,24 +339,24 @@ def test_list_offsets_before_the_epoch_start_is_not_available(tmp_path: Path, ve
         new = brokers.live[1]
         assert new.partition is not None
         new.partition.log.high_watermark = 0  # the response with the new one has not arrived yet
-        brokers.cut.update((0, 2))
-        await now(brokers, leader=1, leader_epoch=1)
-        call = asked_of(new.context, version)
+        brokers.disconnected.update((0, 2))
+        await publish(brokers, leader=1, leader_epoch=1)
+        call = request_context(new.context, version)
 
-        def ask(time: int, replica_id: int = -1) -> tuple[int, int]:
-            want = ListOffsetsPartition(partition_index=0, timestamp=time)
-            topic = ListOffsetsTopic(name="t", partitions=[want])
-            answered = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
-            assert isinstance(answered, ListOffsetsResponse)
-            return answered.topics[0].partitions[0].error_code, answered.topics[0].partitions[0].offset
+        def list_offsets_at(time: int, replica_id: int = -1) -> tuple[int, int]:
+            requested = ListOffsetsPartition(partition_index=0, timestamp=time)
+            topic = ListOffsetsTopic(name="t", partitions=[requested])
+            response = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
+            assert isinstance(response, ListOffsetsResponse)
+            return response.topics[0].partitions[0].error_code, response.topics[0].partitions[0].offset
 
-        assert ask(LATEST_TIMESTAMP)[0] == code
-        assert ask(0)[0] == code, "by time, too"
-        assert ask(EARLIEST_TIMESTAMP) == (0, 0)
-        assert ask(LATEST_TIMESTAMP, replica_id=0) == (0, 1)
-        brokers.cut.clear()
+        assert list_offsets_at(LATEST_TIMESTAMP)[0] == code
+        assert list_offsets_at(0)[0] == code, "also by timestamp"
+        assert list_offsets_at(EARLIEST_TIMESTAMP) == (0, 0)
+        assert list_offsets_at(LATEST_TIMESTAMP, replica_id=0) == (0, 1)
+        brokers.disconnected.clear()
         await brokers.settle()
-        assert ask(LATEST_TIMESTAMP) == (0, 1)
+        assert list_offsets_at(LATEST_TIMESTAMP) == (0, 1)
 
     with_brokers(test, tmp_path)
 
@@ -368,20 +368,20 @@ def test_delete_records_completes_when_live_followers_have_deleted_them(tmp_path
         for _ in range(3):
             broker.partition.append(view())
         await brokers.settle()
-        await now(brokers)
+        await publish(brokers)
 
         async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
-            want = DeleteRecordsPartition(partition_index=0, offset=offset)
-            topic = DeleteRecordsTopic(name="t", partitions=[want])
-            call = asked_of(broker.context, 2)
-            answer = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
-            assert isinstance(answer, Awaitable)
-            (result,) = (await answer).topics[0].partitions
+            requested = DeleteRecordsPartition(partition_index=0, offset=offset)
+            topic = DeleteRecordsTopic(name="t", partitions=[requested])
+            call = request_context(broker.context, 2)
+            pending = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
+            assert isinstance(pending, Awaitable)
+            (result,) = (await pending).topics[0].partitions
             return result.error_code, result.low_watermark
 
         assert await delete(2, 30_000) == (0, 2)
         assert [b.partition.log.log_start_offset for b in brokers.live.values() if b.partition] == [2, 2, 2]
-        brokers.cut.add(2)
+        brokers.disconnected.add(2)
         assert await delete(3, 1000) == (RequestTimedOutError.code, 2)
 
     with_brokers(test, tmp_path)

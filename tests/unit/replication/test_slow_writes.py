@@ -62,7 +62,7 @@ async def test_append_with_acks_1_is_acknowledged_when_it_is_written(disk: SlowW
     assert acknowledged.done()
 
 
-async def test_followers_read_what_is_written_only(disk: SlowWrites, partition: Partition) -> None:
+async def test_followers_read_only_written_records(disk: SlowWrites, partition: Partition) -> None:
     partition.append(view(b"a"))
     with partition.read_to_end(0, 1000, at_least_one=True) as piece:
         assert piece.nbytes == 0
