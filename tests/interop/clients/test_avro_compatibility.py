@@ -1,4 +1,4 @@
-"""Avro's Java library judges the registry's rules for Avro: texts of schemas, and pairs of readers and writers."""
+"""The registry's Avro rules compared with Avro's Java library: canonical forms, and pairs of readers and writers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SCHEMAS: list[Any] = [
 ]
 
 
-def test_schemas_and_pairs_of_them_are_judged_as_by_avros_java_library() -> None:
+def test_avro_canonical_forms_and_compatibility_equal_those_of_avros_java_library() -> None:
     if reason := maven.missing():
         pytest.skip(reason)
     source = SOURCES / "AvroCompatibility.java"

@@ -1,4 +1,4 @@
-"""Real clients, unchanged, against our broker: topics, every codec, and a group whose members come and go."""
+"""Unmodified third-party clients against our broker: topics, every codec, and a group whose members join and leave."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def test_group_of_three_sees_every_record_of_every_codec_once(
     )
 
 
-def test_committed_offsets_are_where_the_next_member_goes_on(
-    client: Client, bootstrap: str, compatibility: Record
-) -> None:
+def test_next_member_resumes_from_the_committed_offsets(client: Client, bootstrap: str, compatibility: Record) -> None:
     topic = group = f"{client.name}-{uuid.uuid4().hex[:8]}"
     client.create_topic(bootstrap, topic, 6)
     for part in ("first", "second"):
@@ -71,8 +69,8 @@ def test_committed_offsets_are_where_the_next_member_goes_on(
     compatibility(client.name, client.version(), "offsets", ["commit", "go on where the group committed"])
 
 
-def test_batches_arrive_in_the_codec_that_was_asked_for(client: Client, bootstrap: str, broker: Broker) -> None:
-    """librdkafka leaves batches uncompressed, with no more than a line in its log, where it distrusts the broker."""
+def test_batches_are_stored_in_the_configured_codec(client: Client, bootstrap: str, broker: Broker) -> None:
+    """If librdkafka finds a broker incapable of a codec, it leaves batches uncompressed and only logs a line."""
     for codec in CODECS:
         topic = f"{client.name}-{codec}-{uuid.uuid4().hex[:8]}"
         client.create_topic(bootstrap, topic, 6)

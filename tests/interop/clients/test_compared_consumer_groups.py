@@ -4,10 +4,10 @@ Kafka's node has group.consumer.assignment.interval.ms=0: by default it assigns 
 Topics have a number of partitions that divides evenly, as it is chance (the hash of member ids) who gets one more in
 Kafka. Two answers differ on purpose; a sequence ends there, as what follows cannot be the same:
 
-- A static member that joins again under its own member id, which only it can know, is let in. Kafka refuses it with
+- A static member that joins again under its own member id, which only it can know, is accepted. Kafka rejects it with
   UNRELEASED_INSTANCE_ID, which Java clients take as fatal, until the session of its earlier life has timed out.
 - A member that has revoked what it had to, and has to revoke more, gets the next epoch, so that commits from before
-  are refused. Kafka 4.3 leaves the epoch, as it remembers since when each partition has been assigned (KIP-1251).
+  are rejected. Kafka 4.3 leaves the epoch, as it remembers since when each partition has been assigned (KIP-1251).
 
 A group's first epoch is 1 here, as in Kafka up to 4.2, and 2 in 4.3, which assigns later (KIP-1263) and so needs an
 epoch of a group without an assignment. To clients an epoch means nothing but its order within the group.
@@ -47,7 +47,7 @@ FENCED, UNRELEASED = FencedMemberEpochError.code, UnreleasedInstanceIdError.code
 
 
 class Answer(NamedTuple):
-    """What is compared: the error, the member's epoch after the group's first, and how many partitions it has."""
+    """The compared part of a response: error, member epoch relative to the group's first, and number of partitions."""
 
     error: int
     epoch: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One heartbeat: of which member, and what is sent. `epoch_off`: by how much its epoch is wrong."""
+    """One heartbeat of a member. `epoch_off`: by how much its epoch is wrong."""
 
     member: str
     instance: str | None
@@ -66,7 +66,7 @@ class Step(NamedTuple):
 
 
 class Node:
-    """One of the two nodes, and what the members of one group know from it."""
+    """One of the two nodes, and the epochs and assignments that the members of one group have received from it."""
 
     def __init__(self, address: str, first_epoch: int) -> None:
         self.first_epoch = first_epoch
@@ -80,7 +80,7 @@ class Node:
         self.owned: dict[str, list[int]] = {}
 
     async def connect(self) -> None:
-        """Connect, and wait until the group coordinator is there."""
+        """Connect, and wait until the group coordinator is available."""
         self._channel = Channel(asyncio.get_running_loop(), self._host, int(self._port), client_id="c")
         await self._channel.connect()
         for group in ("warm-up", *(f"g{seed}" for seed in range(SEQUENCES))):
@@ -97,7 +97,7 @@ class Node:
         return (await self._channel.send(beat, 1, SECONDS)).error_code in (14, 15, 16)
 
     async def beat(self, group: str, step: Step, epoch: int) -> Answer:
-        """Send a heartbeat, and take over what the answer says."""
+        """Send a heartbeat, and apply the response to the member's state."""
         member, joins, full = step.member, epoch == JOINING, step.full
         owned = [] if joins else self.owned.get(member, [])
         topics = [m.TopicPartitions(topic_id=self._topic_id, partitions=owned)] if owned else []
@@ -126,7 +126,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Of Apache Kafka and of ours."""
+    """Addresses of Apache Kafka and of Ottla."""
     if reason := apache_kafka.missing():
         pytest.skip(reason)
     folder, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2)
@@ -136,7 +136,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
 
 
 def steps(seed: int) -> list[Step]:
-    """A sequence for up to four members, some of them static, whose places others want."""
+    """Return a sequence for up to four members, some of them static, and others that claim their instance ids."""
     draw = random.Random(seed)
     instances: dict[str, str | None] = {name: f"i-{name}" if draw.random() < 0.4 else None for name in "abcd"}
     result = []
@@ -178,7 +178,7 @@ def _kind(kafka: Answer, ours: Answer) -> str:
     return WAITS if kafka[:2] == ours[:2] else FAULT
 
 
-def test_random_heartbeats_are_answered_as_by_kafka(addresses: tuple[str, str]) -> None:
+def test_random_heartbeats_get_the_responses_of_kafka(addresses: tuple[str, str]) -> None:
     kafka, ours = Node(addresses[0], 2), Node(addresses[1], 1)
 
     async def whole() -> list[tuple[str, str]]:

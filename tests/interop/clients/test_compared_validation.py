@@ -1,4 +1,4 @@
-"""Malformed batches get Apache Kafka's answer; what is stored every client reads to its end."""
+"""Malformed batches get the error codes of Apache Kafka, and every client reads what is stored to its end."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ STRICTER: dict[str, tuple[int, str]] = {
     "key size -2": (INVALID, "only Java reads it as null"),
     "value size too small": (INVALID, "Kafka leaves out what it does not understand"),
 }
-"""Where Kafka stores what a client cannot read, or drops it: (our answer, why), by a part of the case's name."""
+"""Cases in which Kafka stores or drops unreadable records: part of the case's name → (our error code, reason)."""
 
 
 def expected(case: Case, kafkas: int) -> int:
-    """Our answer where Kafka gives that one."""
+    """Return the error code that Ottla should return if Kafka returns `kafkas`."""
     if kafkas == UNKNOWN_SERVER_ERROR:
         if "promises 4 GiB" in case.name:
             return TOO_LARGE
@@ -69,7 +69,7 @@ def expected(case: Case, kafkas: int) -> int:
 
 
 class Node:
-    """A broker that is sent the cases: each to a partition of its own, between two sound batches."""
+    """A broker that receives the cases, each in a partition of its own, between two valid batches."""
 
     def __init__(self, address: str, cases: Sequence[Case], prefix: str) -> None:
         self.address = address
@@ -95,7 +95,7 @@ class Node:
         self.producer_id = self._allocated()
 
     def _allocated(self) -> int:
-        """A producer id of this broker."""
+        """Return a producer id of this broker."""
         for _ in range(300):
             self.channel.connect()
             self.channel.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1, 1, "corpus")
@@ -107,21 +107,21 @@ class Node:
         raise AssertionError("the broker allocates no producer id")
 
     def answers(self) -> dict[str, tuple[int, bool]]:
-        """Each case's error code, and whether the records of the sound batches lie where they should."""
+        """Return each case's error code, and whether the valid batches have the expected offsets."""
         result = {}
         for case, partition in self.places:
-            self._send_sound(case, partition)
+            self._send_valid(case, partition)
             error = self._send(case, partition, case.data(self.now, self.producer_id), case.version)[0]
-            end = self._send_sound(case, partition)
+            end = self._send_valid(case, partition)
             result[case.name] = (error, end == 3 if error else end > 3)
         self.channel.disconnect()
         return result
 
-    def _send_sound(self, case: Case, partition: int) -> int:
+    def _send_valid(self, case: Case, partition: int) -> int:
         for _ in range(300):
             error, offset = self._send(case, partition, V2().encode(self.now), malformed_batches.V2_VERSION)
             if error not in BEING_MADE:
-                assert error == NONE, f"{case.name}: a sound batch got {error}"
+                assert error == NONE, f"{case.name}: a valid batch got {error}"
                 return offset
             time.sleep(0.1)
         raise AssertionError(f"{case.name}: partition {partition} has no leader")
@@ -152,7 +152,7 @@ def ours() -> Iterator[str]:
         pytest.param("3.9.2", malformed_batches.old_format_cases(), id="3.9.2"),
     ],
 )
-def test_malformed_batches_get_kafkas_answer_and_all_clients_read_on(
+def test_malformed_batches_get_kafkas_error_and_all_clients_read_to_the_end(
     version: str, cases: list[Case], ours: str, tmp_path: Path
 ) -> None:
     assert len(cases) >= 140
@@ -164,7 +164,7 @@ def test_malformed_batches_get_kafkas_answer_and_all_clients_read_on(
     node = Node(ours, cases, f"corpus-{version}-")
     answers = node.answers()
     required = {case.name: (expected(case, kafkas[case.name][0]), True) for case in cases}
-    # A batch that is sound where it is not compressed may be stored; what STRICTER is about is then not in it.
+    # A batch that is valid if it is not compressed may be stored: it then lacks what STRICTER is about.
     wrong = {name: (answers[name], kafkas[name], want) for name, want in required.items() if answers[name] != want}
     assert not wrong, wrong
     ends = read_with_ours(ours, node.topics)

@@ -1,4 +1,4 @@
-"""`group.protocol=consumer` with clients and tools of others: librdkafka, the Java consumer, Kafka's command line."""
+"""`group.protocol=consumer` with third-party clients and tools: librdkafka, the Java consumer, Kafka's command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[str]:
-    """A broker whose groups come to rest quickly."""
+    """A broker whose groups rebalance quickly."""
     with Broker(QUICK) as broker:
         yield broker.bootstrap_servers
 
@@ -36,7 +36,7 @@ def topic(quick: str) -> str:
 
 @pytest.fixture
 def sent(quick: str, topic: str) -> Iterator[list[bytes]]:
-    """Values that keep being sent to all partitions until the test ends."""
+    """Values sent to all partitions until the test ends."""
     with sending(quick, topic, PARTITIONS, 0.005) as values:
         yield values
 
@@ -48,7 +48,7 @@ def groups_tool(bootstrap: str, *arguments: str) -> str:
 
 
 def kind(bootstrap: str, group: str) -> str:
-    """The group's type, as its coordinator lists it."""
+    """Return the group's type, as its coordinator lists it."""
     admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
     (records,) = [g for g in admin.list_consumer_groups().result().valid if g.group_id == group]
     return str(records.type.name).lower()
@@ -56,7 +56,7 @@ def kind(bootstrap: str, group: str) -> str:
 
 @pytest.mark.parametrize("pattern", [False, True], ids=["name", "pattern"])
 @pytest.mark.compatibility("confluent-kafka", "group.protocol=consumer", "members come and go")
-def test_members_share_the_partitions_as_they_come_and_go(
+def test_partitions_are_rebalanced_as_members_join_and_leave(
     quick: str, topic: str, sent: list[bytes], pattern: bool
 ) -> None:
     members: list[Member] = []
@@ -78,7 +78,7 @@ def test_members_share_the_partitions_as_they_come_and_go(
 @pytest.mark.compatibility(
     "confluent-kafka", "group.protocol=consumer", "a topic that comes later is found by a pattern"
 )
-def test_a_topic_that_comes_later_is_found_by_a_pattern(quick: str) -> None:
+def test_pattern_subscription_includes_topic_created_later(quick: str) -> None:
     prefix = f"topic-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=quick) as admin:
         admin.create_topics([NewTopic(f"{prefix}-a", 1, 1)])
@@ -93,7 +93,9 @@ def test_a_topic_that_comes_later_is_found_by_a_pattern(quick: str) -> None:
 
 @pytest.mark.parametrize("first", ["classic", "consumer"])
 @pytest.mark.compatibility("confluent-kafka", "group.protocol=consumer", "a group changes its protocol while it reads")
-def test_a_group_changes_its_protocol_while_it_reads(quick: str, topic: str, sent: list[bytes], first: str) -> None:
+def test_group_converts_between_classic_and_consumer_protocol_while_reading(
+    quick: str, topic: str, sent: list[bytes], first: str
+) -> None:
     second = "consumer" if first == "classic" else "classic"
     one = Member(quick, topic, topic, first)
     members = [one]
@@ -116,7 +118,9 @@ def test_a_group_changes_its_protocol_while_it_reads(quick: str, topic: str, sen
 
 
 @pytest.mark.compatibility("Java", "group.protocol=consumer", "console consumer and tools")
-def test_javas_consumer_and_tools_know_such_a_group(quick: str, topic: str, sent: list[bytes], tmp_path: Path) -> None:
+def test_java_consumer_and_tools_work_with_a_consumer_group(
+    quick: str, topic: str, sent: list[bytes], tmp_path: Path
+) -> None:
     reason = apache_kafka.missing()
     if reason:
         pytest.skip(reason)

@@ -16,7 +16,7 @@ from ottla.config.producer import ProducerConfig
 pytestmark = pytest.mark.interop
 
 
-def test_with_kafka_python(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run_with_kafka_python(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kafka")
     topic = f"readme-{uuid.uuid4().hex[:8]}"
     load_example("kafka_python/produce.py", "kafka").main(bootstrap, topic)
@@ -32,16 +32,16 @@ LEFT_OUT = {
     "KafkaConsumer": {"bootstrap"},
     "KafkaAdminClient": {"get_broker_version_data"},
 }
-"""Methods of kafka-python about its own inside."""
+"""Methods of kafka-python about its internals."""
 CONFIGS = {"KafkaProducer": ProducerConfig, "KafkaConsumer": ConsumerConfig, "KafkaAdminClient": AdminConfig}
 NOT_KEYWORDS = {"null_logger", "update_offsets"}
-"""Parameters of kafka-python's methods that are meant for itself."""
+"""Internal parameters of kafka-python's methods."""
 UNKNOWN = {"proxy_url", "bootstrap_timeout_ms", "receive_message_max_bytes"}
 """Keywords that are a TypeError here; docs/from-kafka-python.md says so."""
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_methods_and_keywords_are_kafka_pythons(name: str) -> None:
+def test_clients_have_the_methods_and_keywords_of_kafka_python(name: str) -> None:
     theirs = getattr(pytest.importorskip("kafka"), name)
     ours = getattr(ottla, name)
     methods = {method for method in dir(theirs) if method[0] != "_" and callable(getattr(theirs, method))}

@@ -1,4 +1,4 @@
-"""Faults of the pytest plugin apply to other people's clients, which treat them as they treat those of Apache Kafka."""
+"""Faults of the pytest plugin with third-party clients, which react to them as they do with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 20.0
 
 
 def rdkafka_offset(producer: Any, topic: str) -> Any:
-    """The offset of one more record, or the name of the error."""
+    """Send one record, and return its offset or the name of the error."""
     outcomes: list[Any] = []
     producer.produce(
         topic, b"v", on_delivery=lambda error, message: outcomes.append(error.name() if error else message.offset())
@@ -90,7 +90,7 @@ def test_kafka_python_writes_twice_without_idempotence(
     assert [record.value for record in consumer] == [b"v", b"v"]
 
 
-async def test_aiokafka_reads_on_after_an_error_of_a_fetch(
+async def test_aiokafka_continues_after_fetch_errors(
     ottla_faults: Faults, ottla_bootstrap_servers: str, ottla_create_topic: TopicFactory
 ) -> None:
     aiokafka = pytest.importorskip("aiokafka")

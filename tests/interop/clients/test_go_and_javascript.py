@@ -1,4 +1,4 @@
-"""franz-go, sarama and kafkajs, unchanged, against our broker; the clients' own programs report the results."""
+"""franz-go, sarama and kafkajs, unmodified, against our broker; programs in Go and JavaScript report the results."""
 
 import uuid
 from collections.abc import Callable

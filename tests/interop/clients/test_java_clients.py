@@ -1,6 +1,4 @@
-"""Java clients from 0.8.2 to the newest, unchanged, against our broker; the clients' own programs report the
-results.
-"""
+"""Java clients from 0.8.2 to the newest, unmodified, against our broker; Java programs report the results."""
 
 import uuid
 
@@ -47,20 +45,20 @@ def test_operation(bootstrap: str, version: str, compatibility: Record) -> None:
 
 
 @pytest.mark.parametrize("version", NEWEST)
-def test_what_came_last(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_newest_client_calls(bootstrap: str, version: str, compatibility: Record) -> None:
     name = f"java-{uuid.uuid4().hex[:8]}"
     checked = run_java("kafka-clients", version, "Newest", bootstrap, name, with_=["Consumers", "Transact"])
     compatibility("Java", version, "the newest calls", checked)
 
 
 @pytest.mark.parametrize("version", NEWEST)
-def test_members_of_the_new_group_protocol(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_members_of_the_consumer_group_protocol(bootstrap: str, version: str, compatibility: Record) -> None:
     topic = topic_of(bootstrap)
     checked = run_java("kafka-clients", version, "Members", bootstrap, topic, with_=["Consumers"])
     compatibility("Java", version, "group.protocol=consumer", checked)
 
 
-def test_the_scala_producer_and_the_simple_consumer(bootstrap: str, compatibility: Record) -> None:
+def test_scala_producer_and_simple_consumer(bootstrap: str, compatibility: Record) -> None:
     topic = topic_of(bootstrap, 5)
     checked = run_java("kafka_2.10", "0.8.2.2", "Classic", bootstrap, topic, "5")
     compatibility("Java", "0.8.2.2", "Scala producer and SimpleConsumer", checked)

@@ -1,4 +1,4 @@
-"""Our admin client against Apache Kafka 3.9 and 4.3: what it does with our broker, done with theirs."""
+"""The scenarios of our admin client against Apache Kafka 3.9 and 4.3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
-WITH_RULES = """
+AUTHORIZER_CONFIGS = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 super.users=User:ANONYMOUS
@@ -41,7 +41,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory, port = tmp_path_factory.mktemp(f"kafka-{version}"), free_port(in_a_row=2)
     command = kafka_jars.prepare_node(directory, port, version)
     with (directory / "server.properties").open("a") as properties:
-        properties.write(WITH_RULES)
+        properties.write(AUTHORIZER_CONFIGS)
     with (
         server(command, port, directory / "out.txt", kill=True),
         KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin,
@@ -51,12 +51,12 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
-def test_against_apache_kafka(scenario: Scenario, cluster: Cluster) -> None:
+def test_admin_scenario_passes_against_apache_kafka(scenario: Scenario, cluster: Cluster) -> None:
     scenario(cluster.admin, f"s-{uuid.uuid4().hex[:8]}", cluster.kind)
 
 
 @pytest.mark.option("bootstrap.controllers")
-def test_controllers_are_spoken_with(cluster: Cluster) -> None:
+def test_admin_client_connects_to_bootstrap_controllers(cluster: Cluster) -> None:
     with KafkaAdminClient(bootstrap_controllers=f"127.0.0.1:{cluster.port + 1}") as admin:
         description = admin.describe_cluster()
         assert [(node.id, node.port) for node in description.nodes] == [(1, cluster.port + 1)]

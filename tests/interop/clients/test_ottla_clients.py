@@ -1,4 +1,4 @@
-"""Our clients against our broker and against Apache Kafka: one scenario for both."""
+"""Our clients against our broker and Apache Kafka, with the same scenarios for both."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def topic(address: str) -> str:
 
 
 def read_all(address: str, partitions: list[TopicPartition]) -> dict[TopicPartition, list[bytes]]:
-    """Every value of partitions, from begin to present end."""
+    """Return all values of the partitions, from the beginning to the current end."""
     with KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
@@ -88,7 +88,7 @@ def read_all(address: str, partitions: list[TopicPartition]) -> dict[TopicPartit
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_was_sent_is_read(address: str, topic: str, codec: str) -> None:
+def test_sent_records_are_read_at_the_returned_offsets(address: str, topic: str, codec: str) -> None:
     with KafkaProducer(bootstrap_servers=address, compression_type=codec) as producer:
         futures = [
             producer.send(topic, b"value %d " % i * 20, key=b"%d" % i, headers=[("n", b"%d" % i)]) for i in range(1000)
@@ -102,7 +102,7 @@ def test_what_was_sent_is_read(address: str, topic: str, codec: str) -> None:
     assert sum(map(len, records.values())) == 1000
 
 
-def test_a_group_reads_everything_once_while_members_come_and_go(address: str, topic: str) -> None:
+def test_group_reads_every_record_once_while_members_join_and_leave(address: str, topic: str) -> None:
     seen: list[tuple[int, int]] = []
     stopped = threading.Event()
 
@@ -147,10 +147,10 @@ def test_a_group_reads_everything_once_while_members_come_and_go(address: str, t
     for thread in members:
         thread.join()
     assert len(set(seen)) == len(sent)
-    assert len(seen) == len(sent), "every commit was in time"
+    assert len(seen) == len(sent), "a record was read twice"
 
 
-def test_admin_manages_topics_options_and_groups(address: str, topic: str) -> None:
+def test_admin_client_manages_topics_configs_and_groups(address: str, topic: str) -> None:
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         assert topic in admin.list_topics()
         with pytest.raises(TopicAlreadyExistsError, match=topic):
@@ -177,7 +177,7 @@ def test_admin_manages_topics_options_and_groups(address: str, topic: str) -> No
             admin.delete_topics([topic])
 
 
-def test_admin_sets_and_forgets_offsets_of_a_group_without_members(address: str, topic: str) -> None:
+def test_admin_client_alters_and_deletes_offsets_of_an_empty_group(address: str, topic: str) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.alter_consumer_group_offsets(topic, {first: 5, second: OffsetAndMetadata(7, "note")})
@@ -190,7 +190,7 @@ def test_admin_sets_and_forgets_offsets_of_a_group_without_members(address: str,
         assert set(admin.list_consumer_group_offsets(topic)) == {second}
 
 
-def test_offsets_are_found_by_time(address: str, topic: str) -> None:
+def test_consumer_looks_up_offsets_by_timestamp(address: str, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     with KafkaProducer(bootstrap_servers=address) as producer:
         for number in range(10):
@@ -204,10 +204,10 @@ def test_offsets_are_found_by_time(address: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("newer", [True, False], ids=["joining", "announced"])
-def test_a_transform_in_transactions_is_read_once(
+def test_transactional_consume_transform_produce_is_exactly_once(
     address: str, topic: str, newer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Consume, transform, produce: every third transaction is rolled back, and its input read again."""
+    """Every third transaction is aborted, and its input read again."""
     if not newer:
         monkeypatch.setattr("ottla.client.producer.transactions.NEWER", 99)
     output = f"{topic}-out"
@@ -261,7 +261,7 @@ def test_a_transform_in_transactions_is_read_once(
     assert sorted(values_read) == sorted(b"out-" + value for value in values)
 
 
-def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
+def test_offset_range_is_read_as_columns(address: str, topic: str) -> None:
     tp = TopicPartition(topic, 1)
     with KafkaProducer(bootstrap_servers=address) as producer:
         for number in range(500):
@@ -277,7 +277,7 @@ def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_broker_loses_repeats_and_reorders_nothing(kafka: Node) -> None:
+def test_killed_broker_loses_duplicates_and_reorders_no_record(kafka: Node) -> None:
     address, topic = f"127.0.0.1:{kafka.port}", f"t-{uuid.uuid4().hex[:8]}"
     stop = threading.Event()
     futures: list[Any] = []

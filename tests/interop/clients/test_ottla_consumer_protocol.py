@@ -1,4 +1,4 @@
-"""Our consumer with group.protocol=consumer (KIP-848): with our broker and with Apache Kafka, beside Java's members."""
+"""Our consumer with group.protocol=consumer (KIP-848), with our broker and Apache Kafka, beside Java members."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def java_member(address: str, topic: str, protocol: str, folder: Path) -> Iterat
 def read_until(consumers: list[KafkaConsumer], seen: list[bytes], condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 90
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition does not hold after 90 seconds"
         for consumer in consumers:
             seen.extend(row.value for rows in consumer.poll(timeout_ms=50).values() for row in rows)
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_java_and_we_share_a_group(address: str, topic: str, protocol: str, tmp_path: Path) -> None:
+def test_java_and_ottla_consumers_share_a_group(address: str, topic: str, protocol: str, tmp_path: Path) -> None:
     ours: list[bytes] = []
     with sending(address, topic, PARTITIONS, 0.002) as sent, member(address, topic) as consumer:
         read_until([consumer], ours, lambda: len(consumer.assignment()) == PARTITIONS)
@@ -78,10 +78,10 @@ def test_java_and_we_share_a_group(address: str, topic: str, protocol: str, tmp_
         read_until([consumer], ours, lambda: len(consumer.assignment()) == PARTITIONS)
         count = len(sent)
         read_until([consumer], ours, lambda: {*ours, *java.seen()} >= {*sent[:count]})
-    assert len(ours) == len(set(ours)), "nothing that we have returned is returned to us again"
+    assert len(ours) == len(set(ours)), "our consumer read a record twice"
 
 
-def test_our_classic_members_move_to_the_new_protocol_one_by_one(address: str, topic: str) -> None:
+def test_classic_members_migrate_to_the_consumer_protocol_one_by_one(address: str, topic: str) -> None:
     seen: list[bytes] = []
     options: dict[str, Any] = {"heartbeat_interval_ms": 200, "group_id": topic, "auto_offset_reset": "earliest"}
     with sending(address, topic, PARTITIONS, 0.002) as sent:
@@ -99,7 +99,7 @@ def test_our_classic_members_move_to_the_new_protocol_one_by_one(address: str, t
     assert len(seen) == len(set(seen))
 
 
-def test_a_static_member_restarts_without_a_rebalance(address: str, topic: str) -> None:
+def test_static_member_restarts_without_a_rebalance(address: str, topic: str) -> None:
     seen: list[bytes] = []
     with member(address, topic) as other:
         first = member(address, topic, group_instance_id="one")
@@ -112,7 +112,7 @@ def test_a_static_member_restarts_without_a_rebalance(address: str, topic: str) 
             assert len(other.assignment()) == 3
 
 
-def test_a_pattern_is_evaluated_by_the_broker(address: str, topic: str) -> None:
+def test_subscription_pattern_is_evaluated_by_the_broker(address: str, topic: str) -> None:
     seen: list[bytes] = []
     with member(address, group_id=f"{topic}-g") as consumer:
         consumer.subscribe(pattern=SubscriptionPattern(f"{topic}.*"))

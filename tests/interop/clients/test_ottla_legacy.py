@@ -1,4 +1,4 @@
-"""Our 0.8 clients against Apache Kafka 3.9, the last that answers them, and against ours, read by those of 0.8.2."""
+"""Our 0.8 clients against our broker and Apache Kafka 3.9, the last that serves them; read back by Java's 0.8.2."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def topic(address: str) -> str:
 
 
 def send(address: str, topic: str) -> list[str]:
-    """Messages of every kind of producer; what they are as `key=value`."""
+    """Send messages with every kind of producer, and return them as `key=value`."""
     reported = []
     for kind in ("sync", "async"):
         for codec in ("none", "gzip", "snappy"):
@@ -87,7 +87,7 @@ def end_of(address: str, topic: str) -> int:
         return sum(consumer.earliest_or_latest_offset(TopicPartition(topic, p), LATEST_TIME) for p in range(3))
 
 
-def test_what_the_producer_sends_is_read_by_the_java_clients_of_0_8(address: str, topic: str) -> None:
+def test_java_clients_of_0_8_read_messages_of_the_legacy_producer(address: str, topic: str) -> None:
     reported = send(address, topic)
     deadline = time.monotonic() + 20
     while end_of(address, topic) < len(reported) and time.monotonic() < deadline:
@@ -95,7 +95,7 @@ def test_what_the_producer_sends_is_read_by_the_java_clients_of_0_8(address: str
     run_java("kafka_2.10", "0.8.2.2", "ClassicReader", address, topic, "3", *reported)
 
 
-def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, topic: str) -> None:
+def test_simple_consumer_reads_metadata_messages_and_offsets(address: str, topic: str) -> None:
     props = {"metadata.broker.list": address, "request.required.acks": "-1", "compression.codec": "gzip"}
     with Producer[bytes, bytes](ProducerConfig(props)) as producer:
         producer.send([KeyedMessage(topic, b"k", b"%d" % number) for number in range(10)])
@@ -121,7 +121,7 @@ def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, t
         assert (offset.offset, offset.metadata, offset.error) == (4, "m", 0)
 
 
-def test_new_consumers_read_it_too(address: str, topic: str) -> None:
+def test_current_consumer_reads_messages_of_the_legacy_producer(address: str, topic: str) -> None:
     reported = send(address, topic)
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     result = []

@@ -1,4 +1,4 @@
-"""Our producers, blocking and asyncio, against our broker and Apache Kafka: what its users do with it."""
+"""Our producers, synchronous and asynchronous, against our broker and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ PARTITIONS = 3
 TOPIC_RESOURCE = 2
 
 
-def made_topic(address: str, **options: str) -> str:
+def create_topic(address: str, **options: str) -> str:
     name = f"p-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=options)])
     with KafkaConsumer(bootstrap_servers=address) as consumer:
-        # Once that is answered every partition has a leader: what is sent with acks=0 is not lost.
+        # Once this returns, every partition has a leader, so that no record sent with acks=0 is lost.
         consumer.end_offsets([TopicPartition(name, p) for p in range(PARTITIONS)])
     return name
 
 
 @pytest.fixture
 def topic(address: str) -> str:
-    return made_topic(address)
+    return create_topic(address)
 
 
 def read(address: str, topic: str, count: int, **options: Any) -> list[Any]:
-    """The first `count` records of a topic, in the order of their partitions and offsets."""
+    """Return the first `count` records of a topic, in the order of their partitions and offsets."""
     result: list[Any] = []
     with KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", **options) as consumer:
         consumer.assign([TopicPartition(topic, p) for p in range(PARTITIONS)])
@@ -57,7 +57,7 @@ def read(address: str, topic: str, count: int, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_three_ways_to_send(address: str, topic: str, acks: Any) -> None:
+def test_producer_sends_with_and_without_future_and_callback(address: str, topic: str, acks: Any) -> None:
     reported: list[tuple[RecordMetadata | None, BaseException | None]] = []
     with KafkaProducer(bootstrap_servers=address, acks=acks) as producer:
         producer.send(topic, b"forgotten", partition=1)
@@ -77,7 +77,7 @@ def test_three_ways_to_send(address: str, topic: str, acks: Any) -> None:
     assert [r.value for r in read(address, topic, 3)] == [b"forgotten", b"waited for", b"called back"]
 
 
-def test_every_part_of_a_record_arrives(address: str, topic: str) -> None:
+def test_key_value_headers_and_timestamp_of_a_record_are_preserved(address: str, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=address) as producer:
         headers = [("a", b"1"), ("a", b"2"), ("none", None), ("", b"")]
         producer.send(topic, b"v", b"k", headers, partition=2, timestamp_ms=1_700_000_000_123)
@@ -90,8 +90,8 @@ def test_every_part_of_a_record_arrives(address: str, topic: str) -> None:
     assert (third.key, third.value) == (None, b"")
 
 
-def test_log_append_time_is_the_brokers(address: str) -> None:
-    topic = made_topic(address, **{"message.timestamp.type": "LogAppendTime"})
+def test_log_append_time_is_set_by_the_broker(address: str) -> None:
+    topic = create_topic(address, **{"message.timestamp.type": "LogAppendTime"})
     with KafkaProducer(bootstrap_servers=address) as producer:
         place = producer.send(topic, b"v", partition=0, timestamp_ms=1).get(30)
     (record,) = read(address, topic, 1)
@@ -99,7 +99,7 @@ def test_log_append_time_is_the_brokers(address: str) -> None:
     assert (place.timestamp_type, record.timestamp_type) == (1, 1)
 
 
-def test_keys_stay_in_order_with_five_requests_in_flight(address: str, topic: str) -> None:
+def test_records_of_a_key_stay_in_order_with_five_requests_in_flight(address: str, topic: str) -> None:
     options: dict[str, Any] = {"batch_size": 500, "linger_ms": 0, "max_in_flight_requests_per_connection": 5}
     with KafkaProducer(bootstrap_servers=address, **options) as producer:
         for i in range(5000):
@@ -109,8 +109,8 @@ def test_keys_stay_in_order_with_five_requests_in_flight(address: str, topic: st
         assert [int(r.value) for r in records if r.key == b"%d" % key] == list(range(key, 5000, 10))
 
 
-def test_a_batch_that_the_broker_finds_too_large_is_split(address: str) -> None:
-    topic = made_topic(address, **{"max.message.bytes": "2000"})
+def test_producer_splits_a_batch_that_the_broker_rejects_as_too_large(address: str) -> None:
+    topic = create_topic(address, **{"max.message.bytes": "2000"})
     with KafkaProducer(bootstrap_servers=address, batch_size=100_000, linger_ms=1000) as producer:
         futures = [producer.send(topic, b"%0100d" % i, partition=0) for i in range(200)]
         producer.flush(60)
@@ -120,7 +120,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_split(address: str) -> None:
     assert [int(r.value) for r in read(address, topic, 200)] == list(range(200))
 
 
-def test_a_record_beyond_max_request_size_is_refused_here(address: str, topic: str) -> None:
+def test_producer_rejects_a_record_larger_than_max_request_size(address: str, topic: str) -> None:
     errors: list[BaseException | None] = []
     with KafkaProducer(bootstrap_servers=address, max_request_size=1000) as producer:
         future = producer.send(ProducerRecord(topic, b"." * 2000), lambda metadata, error: errors.append(error))
@@ -130,7 +130,7 @@ def test_a_record_beyond_max_request_size_is_refused_here(address: str, topic: s
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
-def test_columns_go_in_and_come_out(address: str, topic: str, codec: str) -> None:
+def test_arrow_columns_are_sent_and_polled(address: str, topic: str, codec: str) -> None:
     pa = pytest.importorskip("pyarrow")
     values = [b"%d" % i if i % 7 else None for i in range(3000)]
     with KafkaProducer(bootstrap_servers=address, compression_type=codec) as producer:
@@ -155,7 +155,7 @@ def test_columns_go_in_and_come_out(address: str, topic: str, codec: str) -> Non
     assert result == {b"k%d" % i: value for i, value in enumerate(values)}
 
 
-def test_transactions_are_seen_whole_or_not_at_all(address: str, topic: str) -> None:
+def test_read_committed_consumer_skips_aborted_transactions(address: str, topic: str) -> None:
     with KafkaProducer(bootstrap_servers=address, transactional_id=topic) as producer:
         producer.init_transactions()
         with producer.transaction():
@@ -172,7 +172,7 @@ def test_transactions_are_seen_whole_or_not_at_all(address: str, topic: str) -> 
     assert b"never" in [r.value for r in read(address, topic, 4)]
 
 
-def test_the_next_producer_of_an_id_fences_the_one_before(address: str, topic: str) -> None:
+def test_new_producer_fences_the_previous_one_of_its_transactional_id(address: str, topic: str) -> None:
     options: dict[str, Any] = {"bootstrap_servers": address, "transactional_id": topic}
     with KafkaProducer(**options) as old, KafkaProducer(**options) as new:
         old.init_transactions()
@@ -209,7 +209,7 @@ def test_threads_share_a_producer(address: str, topic: str) -> None:
         assert [int(r.value) for r in records if r.key == b"%d" % thread_number] == list(range(500))
 
 
-def test_a_topic_that_goes_away_and_comes_again_is_written_on(address: str, topic: str) -> None:
+def test_producer_continues_after_topic_is_deleted_and_created_again(address: str, topic: str) -> None:
     with KafkaAdminClient(bootstrap_servers=address) as admin, KafkaProducer(bootstrap_servers=address) as producer:
         producer.send(topic, b"before", partition=0).get(30)
         admin.delete_topics([topic])
@@ -219,7 +219,7 @@ def test_a_topic_that_goes_away_and_comes_again_is_written_on(address: str, topi
     assert [r.value for r in read(address, topic, 2)] == [b"after", b"and on"]
 
 
-def test_partitions_that_are_added_are_used(address: str, topic: str) -> None:
+def test_producer_uses_added_partitions(address: str, topic: str) -> None:
     options: dict[str, Any] = {"metadata_max_age_ms": 200, "partitioner": "roundrobin"}
     with KafkaAdminClient(bootstrap_servers=address) as admin, KafkaProducer(bootstrap_servers=address, **options) as p:
         p.send(topic, b"v").get(30)
@@ -232,14 +232,14 @@ def test_partitions_that_are_added_are_used(address: str, topic: str) -> None:
         assert p.send(topic, b"v", partition=PARTITIONS + 1).get(30).partition == PARTITIONS + 1
 
 
-def test_a_topic_option_is_read_back(address: str) -> None:
-    topic = made_topic(address, **{"retention.ms": "123456"})
+def test_topic_config_is_described_as_created(address: str) -> None:
+    topic = create_topic(address, **{"retention.ms": "123456"})
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         resource = ConfigResource(TOPIC_RESOURCE, topic)
         assert admin.describe_configs([resource])[resource]["retention.ms"].value == "123456"
 
 
-def test_asyncio_sends_and_reads(address: str, topic: str) -> None:
+def test_async_clients_send_and_read_a_transaction(address: str, topic: str) -> None:
     async def run() -> list[tuple[bytes, bytes]]:
         async with aio.KafkaProducer(bootstrap_servers=address, transactional_id=topic) as producer:
             await producer.init_transactions()

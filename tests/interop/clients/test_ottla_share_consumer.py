@@ -42,7 +42,7 @@ def begin(bootstrap: str, name: str) -> None:
             producer.send(name, b"%d" % value)
 
 
-def test_each_record_is_accepted_once_by_two_members(apache: str) -> None:
+def test_two_share_group_members_accept_each_record_once(apache: str) -> None:
     begin(apache, "shared")
     options: dict[str, Any] = {"bootstrap_servers": apache, "group_id": "shared", "max_poll_records": 10}
     accepted: list[int] = []

@@ -1,4 +1,4 @@
-"""Our 0.8 consumer, whose group lives in ZooKeeper: with our broker and Apache Kafka 3.9 on it, beside 0.8.2's own."""
+"""Our 0.8 consumer, with its group in ZooKeeper: with our broker and Apache Kafka 3.9, beside Java's of 0.8.2."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SECONDS = 30.0
 
 
 class Cluster:
-    """ZooKeeper, a broker, and a look into the tree."""
+    """A broker on ZooKeeper, and a client for its znodes."""
 
     def __init__(self, connect: str, bootstrap: str, zk: ZkClient) -> None:
         self.connect = connect
@@ -103,7 +103,7 @@ def texts(messages: list[Seen]) -> list[str]:
     return [message for _, _, message in messages]
 
 
-def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+def test_group_of_ottla_and_java_members_rebalances_and_resumes(cluster: Cluster, tmp_path: Path) -> None:
     topic = group = cluster.topic()
     reported = cluster.send(topic, 0, 40)
     with contextlib.ExitStack() as stack:
@@ -112,7 +112,7 @@ def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Clust
         until(lambda: len(java.seen()) == 40, java.seen)
         ours = OurMember(options(cluster.connect, group, "a"), topic, threads=2)
         stack.callback(ours.close)
-        # two threads of ours, one of Java's: the first of them has one more
+        # two threads of ours, one of Java's: the first thread has one partition more
         until_owned(
             cluster, group, topic, {p: f"{group}_{owner}" for p, owner in enumerate(("a-0", "a-0", "a-1", "b-0"))}
         )
@@ -130,7 +130,7 @@ def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Clust
         reported |= cluster.send(topic, 80, 40)
         until(lambda: len(ours.seen()) + len(java.seen()) >= 120, ours.seen)
         assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(reported)
-        # and back: Java goes on where ours has ended
+        # and back: the Java member resumes from the offsets of ours
         ours.close()
         assert cluster.owners(group, topic) == {}
         cluster.send(topic, 120, 8)
@@ -141,7 +141,7 @@ def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Clust
 
 
 def check_registrations(cluster: Cluster, group: str, topic: str) -> None:
-    """Ours is Java's, but for threads and time."""
+    """Check that both members' registrations are equal, except for the threads and the time."""
     names = cluster.zk.children(znodes.consumer_ids(group))
     assert names == [f"{group}_a", f"{group}_b"]
     raw = [cluster.zk.get(znodes.consumer_id(group, name)) for name in names]
@@ -152,7 +152,7 @@ def check_registrations(cluster: Cluster, group: str, topic: str) -> None:
     assert ours == java == {"version": 1, "pattern": "static"}
 
 
-def test_threads_beyond_the_partitions_wait_until_members_leave(ours: Cluster) -> None:
+def test_threads_without_a_partition_wait_until_members_leave(ours: Cluster) -> None:
     topic = group = ours.topic()
     ours.send(topic, 0, 8)
     with contextlib.ExitStack() as stack:
@@ -170,7 +170,7 @@ def test_threads_beyond_the_partitions_wait_until_members_leave(ours: Cluster) -
         assert members[2].seen()
 
 
-def test_an_expired_session_joins_again(ours: Cluster) -> None:
+def test_consumer_rejoins_after_session_expiry(ours: Cluster) -> None:
     from kazoo.client import KazooClient
 
     topic = group = ours.topic()
@@ -192,7 +192,7 @@ def test_an_expired_session_joins_again(ours: Cluster) -> None:
         until(lambda: len(member.seen()) >= 8, member.seen)
 
 
-def test_offsets_in_kafka_are_committed_to_zookeeper_as_well(cluster: Cluster) -> None:
+def test_dual_commit_stores_offsets_in_kafka_and_zookeeper(cluster: Cluster) -> None:
     topic = group = cluster.topic()
     cluster.send(topic, 0, 8)
     dual = {"offsets.storage": "kafka", "auto.commit.enable": "false", "offsets.channel.backoff.ms": "100"}
@@ -217,7 +217,7 @@ def address(bootstrap: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: Cluster) -> None:
+def test_whitelist_includes_topics_created_later_and_idle_stream_times_out(ours: Cluster) -> None:
     topic = ours.topic()
     ours.send(topic, 0, 4)
     arguments = options(ours.connect, topic, "a", {"consumer.timeout.ms": "300"})
@@ -228,13 +228,13 @@ def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: C
         assert sorted(seen(messages.next())[2] for _ in range(4)) == ["0", "1", "2", "3"]
         with pytest.raises(ConsumerTimeoutException):
             messages.has_next()
-        ours.send(f"{topic}-later", 0, 1)  # made by asking for it, with one partition
+        ours.send(f"{topic}-later", 0, 1)  # created automatically, with one partition
         until(lambda: len(connector.owned) == PARTITIONS + 1, lambda: connector.owned)
         actual = messages.next()
         assert (actual.topic, actual.message) == (f"{topic}-later", b"0")
 
 
-def test_python_of_the_page_about_the_clients_of_0_8_runs(
+def test_python_of_the_legacy_page_runs(
     ours: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(DOCS.parent / "examples" / "legacy")  # for its partitioner
@@ -252,9 +252,7 @@ def test_python_of_the_page_about_the_clients_of_0_8_runs(
     ]
 
 
-def test_the_console_consumer_and_create_topic_of_0_8(
-    cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_console_consumer_and_create_topic_of_0_8(cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     topic = f"{cluster.topic()}-visits"
     where = ["--zookeeper", cluster.connect]
     assert ottla(["create-topic", "--topic", topic, "--replica", "1", *where, "--partition", "4"]) == 0

@@ -47,13 +47,13 @@ def client(url: str) -> Any:
 
 
 def error_of(call: Any, *arguments: Any) -> int:
-    """Return the error code of a request that the registry has to reject."""
+    """Return the error code of a request that the registry rejects."""
     with pytest.raises(SchemaRegistryError) as failure:
         call(*arguments)
     return int(failure.value.error_code)
 
 
-def test_confluents_client_registers_checks_and_deletes(client: Any) -> None:
+def test_confluent_client_registers_checks_and_deletes_schemas(client: Any) -> None:
     assert NARROW != VISIT
     avro = Schema(VISIT, "AVRO")
     schema_id = client.register_schema("s", avro)
@@ -96,7 +96,7 @@ def test_confluents_client_registers_checks_and_deletes(client: Any) -> None:
     assert "s" not in client.get_subjects()
 
 
-def test_avro_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+def test_avro_bytes_equal_those_of_confluents_serializer(client: Any, url: str) -> None:
     context, ours = SerializationContext("avro", MessageField.VALUE), serdes.SchemaRegistryClient(url)
     for value in ({"page": "/", "n": None}, {"page": "/ä", "n": -(2**40)}):
         data = AvroSerializer(client, VISIT)(value, context)
@@ -112,7 +112,7 @@ def test_avro_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
     assert raw == AvroSerializer(client, '"bytes"')(b"abc", SerializationContext("raw", MessageField.VALUE))
 
 
-def test_json_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+def test_json_bytes_equal_those_of_confluents_serializer(client: Any, url: str) -> None:
     context, ours = SerializationContext("json", MessageField.VALUE), serdes.SchemaRegistryClient(url)
     value = {"page": "/ä"}
     data = JSONSerializer(PAGE, client)(value, context)
@@ -146,7 +146,7 @@ def message_classes() -> tuple[Any, Any]:
     return visit_class, inner_class
 
 
-def test_protobuf_is_written_and_read_byte_for_byte(client: Any, url: str) -> None:
+def test_protobuf_bytes_equal_those_of_confluents_serializer(client: Any, url: str) -> None:
     pytest.importorskip("grpc_tools")
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 

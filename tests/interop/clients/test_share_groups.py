@@ -23,7 +23,7 @@ RECORDS = 900
 
 
 class ShareMember:
-    """Kafka's console share consumer; what it has read, by lines."""
+    """Kafka's console share consumer, and the lines that it has printed."""
 
     def __init__(self, bootstrap: str, topic: str, output: Path) -> None:
         self.output = output
@@ -71,12 +71,12 @@ def test_members_share_the_records_of_one_partition(tmp_path: Path, brokers: int
         members = [ShareMember(bootstrap, topic, tmp_path / f"{n}.out") for n in range(2)]
         try:
             until(lambda: sum(len(m.seen()) for m in members) == 100, "not all records are read")
-            until(lambda: described_members(bootstrap, topic) == 2, "not both are members")
+            until(lambda: described_members(bootstrap, topic) == 2, "the group does not have two members")
             for begin in range(100, RECORDS, 100):
                 send(bootstrap, topic, range(begin, begin + 100))
             until(lambda: sum(len(m.seen()) for m in members) >= RECORDS, "not all records are read")
         finally:
             for member in members:
                 member.close()
-    assert all(m.seen() for m in members), "both have read"
-    assert sorted(int(v) for m in members for v in m.seen()) == list(range(RECORDS)), "each record once"
+    assert all(m.seen() for m in members), "one member has read nothing"
+    assert sorted(int(v) for m in members for v in m.seen()) == list(range(RECORDS)), "a record was lost or read twice"

@@ -1,4 +1,4 @@
-"""`format("ottla.sql")` into each database: what a task writes, and what it does when it runs again."""
+"""`format("ottla.sql")` with each database: what a task writes, and what it does if it runs again."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ def execute(made: SqlSink, text: str) -> None:
     engine.dispose()
 
 
-def test_rows_are_appended_once(url: str, table: str) -> None:
+def test_rows_of_a_task_are_appended_once(url: str, table: str) -> None:
     made = sink(url, table)
     reported = [made.write(Task(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
     assert [w.known for w in reported] == [False, True, False, True]
     assert stored(made) == sorted([("a", 1), ("b", None)] * 2, key=repr)
 
 
-def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: str) -> None:
+def test_micro_batch_retried_with_fewer_tasks_is_rejected(url: str, table: str) -> None:
     made = sink(url, table)
-    for task in (0, 5):  # of many; then everything was killed
+    for task in (0, 5):  # of many; then all tasks were killed
         made.write(Task(table, 4, task), rows(name=["a"], visits=[1]))
     reported = [made.write(Task(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
     for writer in (StreamWriter(made), StreamWriter(made)):
@@ -102,10 +102,10 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: st
     StreamWriter(made).commit(reported, 4)
 
 
-def test_servers_that_truncate_values_are_set_to_strict_mode(url: str, table: str) -> None:
+def test_mysql_session_uses_strict_mode(url: str, table: str) -> None:
     if sa.make_url(url).get_backend_name() != "mysql":
-        pytest.skip("the others do not")
-    # As where the server's own sql_mode has no STRICT_TRANS_TABLES.
+        pytest.skip("other databases do not truncate values")
+    # As if the server's own sql_mode lacked STRICT_TRANS_TABLES.
     made = sink(f"{url}{'&' if '?' in url else '?'}sql_mode=NO_ENGINE_SUBSTITUTION", table, "name")
     for long in ("a" * 300, "ä" * 256):
         with pytest.raises(ConfigurationError, match="rejects a row"):
@@ -113,35 +113,35 @@ def test_servers_that_truncate_values_are_set_to_strict_mode(url: str, table: st
     assert stored(made) == []
 
 
-def test_rows_with_a_key_may_be_written_twice(url: str, table: str) -> None:
+def test_keyed_rows_of_other_tasks_may_be_written_again(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Task(table, 4, 5), rows(name=["a"], visits=[1]))
     StreamWriter(made).commit([made.write(Task(table, 4, 0), rows(name=["a"], visits=[1]))], 4)
     assert stored(made) == [("a", 1)]
 
 
-def test_rows_with_a_known_key_are_updated(url: str, table: str) -> None:
+def test_rows_with_an_existing_key_are_updated(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Task(table, 0, 0), rows(name=["a", "b", "a"], visits=[1, 2, 3]))
     made.write(Task(table, 1, 0), rows(name=["b", "c"], visits=[20, 30]))
     assert stored(made) == [("a", 3), ("b", 20), ("c", 30)]
 
 
-def test_one_name_for_two_tables_writes_both(url: str, table: str) -> None:
+def test_one_sink_id_for_two_tables_writes_both(url: str, table: str) -> None:
     first, second = sink(url, f"{table}_1"), sink(url, f"{table}_2")
     for made in (first, second, first):
         made.write(Task(table, 0, 0), rows(name=["a"], visits=[1]))
     assert stored(first) == stored(second) == [("a", 1)]
 
 
-def test_a_table_may_be_named_with_its_schema(url: str, table: str) -> None:
+def test_table_name_may_include_the_schema(url: str, table: str) -> None:
     schema = {"sqlite": "main", "postgresql": "public"}.get(sa.make_url(url).get_backend_name())
     plain, named = sink(url, table, "name"), sink(url, f"{schema or sa.make_url(url).database}.{table}", "name")
     named.write(Task(table, 0, 0), rows(name=["a"], visits=[1]))
     assert stored(plain) == stored(named) == [("a", 1)]
 
 
-def test_keys_that_are_not_unique_in_the_table_are_refused(url: str, table: str) -> None:
+def test_key_columns_without_unique_index_are_rejected(url: str, table: str) -> None:
     """MySQL would append the rows; the others would fail in the tasks."""
     sink(url, table)
     with pytest.raises(ConfigurationError, match=f"keyColumns: the table {table} has no primary key .* of just visits"):
@@ -156,7 +156,7 @@ def test_keys_that_are_not_unique_in_the_table_are_refused(url: str, table: str)
     sink(url, table, "visits")
 
 
-def test_a_table_without_transactions_is_refused(url: str, table: str) -> None:
+def test_table_without_transactions_is_rejected(url: str, table: str) -> None:
     if sa.make_url(url).get_backend_name() != "mysql":
         pytest.skip("other databases have transactions in all tables")
     made = sink(url, table)
@@ -165,20 +165,20 @@ def test_a_table_without_transactions_is_refused(url: str, table: str) -> None:
         sink(url, table)
 
 
-def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
+def test_keys_that_differ_in_case_are_distinct(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Task(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))
     assert stored(made) == [("/A", 2), ("/a", 1)]
 
 
-def test_keys_that_differ_in_a_blank_at_their_end_are_two(url: str, table: str) -> None:
+def test_keys_that_differ_in_a_trailing_space_are_distinct(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Task(table, 0, 0), rows(name=["a", "a "], visits=[1, 2]))
     assert stored(made) == [("a ", 2), ("a", 1)]
 
 
-def test_keys_alone_are_kept_whole_or_refused(url: str, table: str) -> None:
-    """MySQL's INSERT IGNORE would cut them, and keep one row of the two."""
+def test_rows_of_key_columns_only_are_not_truncated(url: str, table: str) -> None:
+    """MySQL's INSERT IGNORE would truncate the keys, and store one row instead of two."""
     made = sink(url, table, "name", spark_types.StructType([SCHEMA["name"]]))
     for batch in (0, 1):
         made.write(Task(table, batch, 0), rows(name=["a", "b"]))
@@ -192,8 +192,8 @@ def test_keys_alone_are_kept_whole_or_refused(url: str, table: str) -> None:
     assert stored(made) == [("a",), ("b",)]
 
 
-def test_null_as_a_key_is_refused(url: str, table: str) -> None:
-    """A unique index has any number of them: the row would be appended by each micro-batch."""
+def test_null_key_is_rejected(url: str, table: str) -> None:
+    """A unique index allows any number of nulls: each micro-batch would append the row."""
     made = sink(url, f"{table}_0")
     execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT, UNIQUE (name))")
     made = sink(url, table, "name")
@@ -202,7 +202,7 @@ def test_null_as_a_key_is_refused(url: str, table: str) -> None:
     assert stored(made) == []
 
 
-def test_names_of_writes_that_differ_in_case_or_blanks_are_two(url: str, table: str) -> None:
+def test_sink_ids_that_differ_in_case_or_spaces_are_distinct(url: str, table: str) -> None:
     made = sink(url, table)
     reported = [made.write(Task(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
     assert [w.known for w in reported] == [False, False, False, True]
@@ -210,7 +210,7 @@ def test_names_of_writes_that_differ_in_case_or_blanks_are_two(url: str, table: 
     execute(made, "DELETE FROM ottla_sink_batches")
 
 
-def test_a_table_without_the_columns_is_refused(url: str, table: str) -> None:
+def test_table_without_the_columns_is_rejected(url: str, table: str) -> None:
     made = sink(url, f"{table}_0")
     execute(made, f"CREATE TABLE {table} (visits BIGINT, other INT)")
     with pytest.raises(ConfigurationError, match=rf"dbtable: the table {table} has no column name \(it has visits, o"):
@@ -229,15 +229,15 @@ def test_missing_schema_is_reported(url: str, table: str) -> None:
         sink(url, f"absent.{table}")
 
 
-def test_a_key_that_is_named_twice_is_one(url: str, table: str) -> None:
+def test_key_column_named_twice_is_used_once(url: str, table: str) -> None:
     made = sink(url, table, "name,name")
     for batch in (0, 1):
         made.write(Task(table, batch, 0), rows(name=["a"], visits=[batch]))
     assert stored(made) == [("a", 1)]
 
 
-def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) -> None:
-    """On 1 November 2026 the hour from 1 to 2 comes twice in New York."""
+def test_timestamps_do_not_depend_on_the_session_time_zone(url: str, table: str) -> None:
+    """On 1 November 2026 the hour from 1 to 2 occurs twice in New York."""
     schema = spark_types.StructType([spark_types.StructField("at", spark_types.TimestampType())])
     made = sink(url, table, "at", schema)
     hours = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
@@ -247,13 +247,13 @@ def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) 
     assert actual == hours
 
 
-def test_a_long_text_is_written_whole(url: str, table: str) -> None:
+def test_long_text_is_not_truncated(url: str, table: str) -> None:
     made = sink(url, table)
     made.write(Task(table, 0, 0), rows(name=["x" * 100_000], visits=[1]))
     assert len(stored(made)[0][0]) == 100_000
 
 
-def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
+def test_failed_task_writes_no_rows(url: str, table: str) -> None:
     made = sink(url, table)
 
     def breaking() -> Iterator[pa.RecordBatch]:
@@ -267,7 +267,7 @@ def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
     assert stored(made) == [("whole", 1)]
 
 
-def test_attempts_at_the_same_time_write_once(url: str, table: str) -> None:
+def test_concurrent_attempts_of_a_task_write_once(url: str, table: str) -> None:
     made = sink(url, table)
     reported: list[bool] = []
 
@@ -283,7 +283,7 @@ def test_attempts_at_the_same_time_write_once(url: str, table: str) -> None:
     assert len(stored(made)) == 500
 
 
-def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> None:
+def test_concurrent_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> None:
     made = sink(url, table, "name")
     names = [f"n{i}" for i in range(300)]
 
@@ -305,14 +305,14 @@ def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> No
     assert [name for name, _ in stored(made)] == sorted(names)
 
 
-def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(url: str, table: str) -> None:
+def test_retried_micro_batch_with_other_rows_is_an_error(url: str, table: str) -> None:
     made = sink(url, table)
     made.write(Task(table, 3, 0), rows(name=["a"], visits=[1]))
     with pytest.raises(IllegalStateError, match="had 1 rows .* has 2 now"):
         made.write(Task(table, 3, 0), rows(name=["a", "b"], visits=[1, 2]))
 
 
-def test_values_of_every_type_come_back(url: str, table: str) -> None:
+def test_values_of_every_type_are_preserved(url: str, table: str) -> None:
     kinds: dict[str, tuple[Any, Any]] = {
         "flag": (spark_types.BooleanType(), True),
         "small": (spark_types.ShortType(), -5),
@@ -346,12 +346,12 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
         ({"url": "sqlite:///x", "dbtable": "t" * 129}, "dbtable: it has 129 characters"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
+def test_invalid_options_are_reported(options: dict[str, str], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         sql_options(options)
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unsupported_columns_and_databases_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="keyColumns: no such column: x"):
         column_types(SCHEMA, ("x",))
     nested = spark_types.StructType([spark_types.StructField("a", spark_types.ArrayType(spark_types.LongType()))])
@@ -375,7 +375,7 @@ def test_database_error_is_reported_without_rows(tmp_path: Path) -> None:
     assert "secret" not in f"{raised.value} {raised.value.__cause__}"
 
 
-def test_values_that_no_database_takes_are_named() -> None:
+def test_values_that_no_database_accepts_are_reported() -> None:
     no_text = pa.Array.from_buffers(pa.string(), 2, pa.array([b"ok", b"\xff\xfe"]).buffers())
     late = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
     for column, match in ((no_text, "the column c has text that is not UTF-8"), (late, "the years 1 to 9999")):

@@ -1,4 +1,4 @@
-"""Kafka Streams, unchanged, on our broker: a job that counts words, killed and resumed."""
+"""Kafka Streams, unmodified, on our broker: a word count that is killed and resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JOBS = [("3.9.2", "at_least_once"), ("4.3.1", "exactly_once_v2")]
 
 
 @pytest.mark.parametrize(("version", "guarantee"), JOBS)
-def test_words_are_counted_through_kills(
+def test_streams_word_count_is_correct_after_kills(
     bootstrap: str, tmp_path: Path, version: str, guarantee: str, compatibility: Record
 ) -> None:
     topics = [topic_of(bootstrap, 2), topic_of(bootstrap, 1)]

@@ -1,4 +1,4 @@
-"""Kafka Streams with `group.protocol=streams` (KIP-1071): on our broker, and our tool and admin client on Kafka's.
+"""Kafka Streams with `group.protocol=streams` (KIP-1071) on our broker, and our tool and admin client with Kafka's.
 
 Several instances count words through a repartition topic and a store, while they join, leave and are killed, and while
 the broker restarts.
@@ -34,7 +34,7 @@ TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
-def test_words_are_counted_once_through_kills_and_a_restart(
+def test_streams_group_counts_words_once_through_kills_and_a_restart(
     tmp_path: Path, version: str, compatibility: Record
 ) -> None:
     port, checked = free_port(), []
@@ -83,7 +83,7 @@ def test_words_are_counted_once_through_kills_and_a_restart(
 
 @pytest.fixture(scope="module", params=["ottla", "kafka"])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Our broker, and Apache Kafka's."""
+    """Address of our broker, and of Apache Kafka's."""
     if request.param == "ottla":
         with Broker(QUICK) as broker:
             yield broker.bootstrap_servers
@@ -98,7 +98,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield running
 
 
-def test_tool_prints_what_kafkas_prints(
+def test_ottla_streams_groups_prints_the_output_of_kafkas_tool(
     servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], compatibility: Record
 ) -> None:
     at = ("--bootstrap-server", servers)

@@ -1,4 +1,4 @@
-"""`format("ottla")` as sink: what it asks brokers about a micro-batch that was interrupted."""
+"""`format("ottla")` as sink: an interrupted micro-batch that is retried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows() -> Iterator[pa.RecordBatch]:
     return iter([pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10)})])
 
 
-def test_a_micro_batch_in_fewer_tasks_than_before_is_refused_until_their_markers_are_gone(address: str) -> None:
+def test_micro_batch_retried_with_fewer_tasks_is_rejected_until_commit_markers_are_deleted(address: str) -> None:
     query, topic = uuid.uuid4().hex, f"sink-{uuid.uuid4().hex[:8]}"
     sink = TopicSink(sink_options({"kafka.bootstrap.servers": address, "topic": topic}))
     writer = StreamWriter(sink)

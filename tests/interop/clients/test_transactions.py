@@ -1,4 +1,4 @@
-"""Transactions of other people's clients, and Apache Kafka's tools for them, against our broker."""
+"""Transactions of third-party clients, and Apache Kafka's tools for transactions, against our broker."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rdkafka_values(consumer: Any, count: int) -> list[bytes]:
 
 
 @pytest.mark.compatibility("confluent-kafka", "transactions", "committed and rolled back transactions")
-def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) -> None:
+def test_librdkafka_read_committed_consumer_skips_aborted_records(bootstrap: str) -> None:
     topic = name("committed")
     producer = rdkafka_producer(bootstrap, name("tx"))
     remaining = []
@@ -91,8 +91,8 @@ def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) ->
 
 
 @pytest.mark.compatibility("confluent-kafka", "transactions", "offsets in transactions")
-def test_librdkafkas_offsets_come_with_its_records(bootstrap: str) -> None:
-    """Consume, transform, produce: what is rolled back is read again, what is committed is not."""
+def test_librdkafka_commits_offsets_with_the_records_of_a_transaction(bootstrap: str) -> None:
+    """Consume, transform, produce: only the input of an aborted transaction is read again."""
     source, target, group = name("in"), name("out"), name("g")
     feed = rdkafka_producer(bootstrap, name("feed"))
     feed.begin_transaction()
@@ -119,7 +119,7 @@ def test_librdkafkas_offsets_come_with_its_records(bootstrap: str) -> None:
 
 
 @pytest.mark.compatibility("confluent-kafka", "transactions", "a zombie is fenced")
-def test_librdkafkas_zombie_is_fenced(bootstrap: str) -> None:
+def test_librdkafka_zombie_producer_is_fenced(bootstrap: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     topic, transactional_id = name("fenced"), name("tx")
     zombie = rdkafka_producer(bootstrap, transactional_id)
@@ -142,7 +142,7 @@ def test_librdkafkas_zombie_is_fenced(bootstrap: str) -> None:
 
 
 @pytest.mark.compatibility("aiokafka", "transactions", "committed and rolled back transactions")
-def test_aiokafka_commits_and_rolls_back(bootstrap: str) -> None:
+def test_aiokafka_commits_and_aborts_transactions(bootstrap: str) -> None:
     aiokafka = pytest.importorskip("aiokafka")
     topic, group = name("aio"), name("g")
 
@@ -175,7 +175,7 @@ def test_aiokafka_commits_and_rolls_back(bootstrap: str) -> None:
 
 
 @pytest.mark.compatibility("Kafka's tools", "transactions", "TransactionalMessageCopier")
-def test_javas_copier_moves_each_record_once_although_it_rolls_back(bootstrap: str) -> None:
+def test_transactional_message_copier_copies_each_record_once_despite_aborts(bootstrap: str) -> None:
     source, target, transactional_id = name("in"), name("out"), name("copy")
     for topic in (source, target):
         tool(bootstrap, "TopicCommand", "--create", "--topic", topic, "--partitions", "1")
@@ -198,7 +198,7 @@ def test_javas_copier_moves_each_record_once_although_it_rolls_back(bootstrap: s
 
 
 @pytest.mark.compatibility("Kafka's tools", "transactions", "find and abort a hanging transaction")
-def test_javas_tool_finds_and_aborts_a_transaction_that_is_left_open(bootstrap: str) -> None:
+def test_transactions_command_describes_and_aborts_an_open_transaction(bootstrap: str) -> None:
     topic, transactional_id = name("open"), name("tx")
     producer = rdkafka_producer(bootstrap, transactional_id)
     producer.begin_transaction()
@@ -209,14 +209,14 @@ def test_javas_tool_finds_and_aborts_a_transaction_that_is_left_open(bootstrap: 
     assert f"{topic}-0" in described
     where = ("--topic", topic, "--partition", "0")
     producers = tool(bootstrap, "TransactionsCommand", "describe-producers", *where)
-    assert producers.splitlines()[1].split()[-1] == "0"  # the offset where it began
+    assert producers.splitlines()[1].split()[-1] == "0"  # the start offset of the transaction
     tool(bootstrap, "TransactionsCommand", "abort", *where, "--start-offset", "0")
     producers = tool(bootstrap, "TransactionsCommand", "describe-producers", *where)
     assert producers.splitlines()[1].split()[-1] == "None"
 
 
 @pytest.mark.compatibility("Kafka's tools", "transactions", "force a transaction to end")
-def test_javas_tool_ends_a_transactional_id_by_force(bootstrap: str) -> None:
+def test_transactions_command_force_terminates_a_transaction(bootstrap: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     topic, transactional_id = name("open"), name("tx")
     producer = rdkafka_producer(bootstrap, transactional_id)
@@ -228,7 +228,7 @@ def test_javas_tool_ends_a_transactional_id_by_force(bootstrap: str) -> None:
         producer.commit_transaction(SECONDS)
 
 
-def test_javas_clients_use_classic_transactions_where_the_feature_is_lowered() -> None:
+def test_java_client_uses_classic_transactions_if_transaction_version_is_downgraded() -> None:
     with Broker({"transaction.state.log.num.partitions": 2}) as broker:
         bootstrap, topic = broker.bootstrap_servers, name("classic")
         tool(bootstrap, "FeatureCommand", "downgrade", "--feature", "transaction.version=0")
@@ -249,7 +249,9 @@ def epoch_of(bootstrap: str, transactional_id: str) -> int:
 
 
 @pytest.mark.compatibility("Kafka's tools", "transactions", "TransactionsCommand, compared with ottla transactions")
-def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ottla_transactions_prints_the_output_of_kafka_transactions(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     topic, prefix = name("open"), name("tx")
     at = ("--bootstrap-server", bootstrap)
 
@@ -264,8 +266,8 @@ def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: p
     def cells(text: str) -> list[list[str]]:
         return sorted(line.split("\t") for line in text.splitlines())
 
-    def said_by_both(*arguments: str) -> tuple[list[list[str]], list[list[str]]]:
-        """The cells of ours and theirs: they are as wide where they are the same."""
+    def run_both(*arguments: str) -> tuple[list[list[str]], list[list[str]]]:
+        """Return the cells that our tool and Kafka's print."""
         theirs = run_tool(TOOLS + "TransactionsCommand", *at, *arguments)
         assert theirs.returncode == 0, theirs.stdout + theirs.stderr
         assert main(["transactions", *at, *arguments]) == 0
@@ -284,16 +286,16 @@ def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: p
             ("describe-producers", "--topic", topic, "--partition", "5"),
             ("find-hanging", "--topic", topic, "--max-transaction-timeout", "0"),
         ):
-            ours, theirs = said_by_both(*same)
+            ours, theirs = run_both(*same)
             assert ours == theirs
         for number in (0, 1):
-            ours, theirs = said_by_both("describe", "--transactional-id", f"{prefix}-{number}")
+            ours, theirs = run_both("describe", "--transactional-id", f"{prefix}-{number}")
             assert ours[1][0].strip() == "CoordinatorId"
             for row in (ours[0], theirs[0]):
-                row[7:9] = [str(len(row[7])), *sorted(row[8].split(","))]  # they ask one after the other
+                row[7:9] = [str(len(row[7])), *sorted(row[8].split(","))]  # the tools run one after the other
             assert ours == theirs
         assert main(["transactions", *at, "abort", "--topic", topic, "--partition", "1", "--start-offset", "0"]) == 0
-        ours, theirs = said_by_both("describe-producers", "--topic", topic, "--partition", "1")
+        ours, theirs = run_both("describe-producers", "--topic", topic, "--partition", "1")
         assert ours == theirs
         assert ours[0][5].strip() == "None"
     finally:
@@ -312,7 +314,7 @@ def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: p
         ("find-hanging", "--broker-id", "0", "--partition", "0"),
     ],
 )
-def test_ottla_transactions_refuses_what_kafkas_tool_refuses(
+def test_ottla_transactions_rejects_arguments_that_kafka_transactions_rejects(
     bootstrap: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ("--bootstrap-server", bootstrap)
