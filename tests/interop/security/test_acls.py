@@ -1,4 +1,4 @@
-"""ACLs that Apache Kafka's tool sets through our broker or in ZooKeeper, and ours as that tool reads them."""
+"""ACLs that Apache Kafka's tool adds through our broker or in ZooKeeper, and our ACLs as listed by that tool."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ WITH_ZOOKEEPER = "3.9.2"
 SECONDS = 30.0
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
 LITERAL, PREFIXED = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
-WITH_RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+AUTHORIZER_CONFIGS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 ENTRY = re.compile(r"\(principal=(\S+), host=(\S+), operation=(\S+), permissionType=(\S+)\)")
 DEPRECATED = (
     "Warning: support for ACL configuration directly through the authorizer is deprecated and will be removed in a "
     "future release. Please use --bootstrap-server instead to set ACLs through the admin client."
 )
-"""What the tool says of ZooKeeper."""
+"""Warning that the tool prints with ZooKeeper."""
 RESOURCES = re.compile(r"ResourcePattern\(resourceType=(\S+), name=(\S+), patternType=(\S+)\)")
 Tool = Callable[..., str]
 
@@ -62,8 +62,8 @@ def succeeded(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
-def listed(text: str) -> set[ACL]:
-    """The rules that Kafka's tool prints."""
+def parse_acls(text: str) -> set[ACL]:
+    """Return the ACLs that Kafka's tool has printed."""
     actual, resources = set(), None
     for line in text.splitlines():
         if (heading := RESOURCES.search(line)) is not None:
@@ -90,25 +90,25 @@ AS_PREFIX = ("--resource-pattern-type", "prefixed")
 READERS = {ACL("User:*", "*", ACLOperation.READ, DENY, GROUPS)}
 
 
-def exercise(tool: Tool) -> None:
-    """Add, list and remove."""
+def add_list_and_remove(tool: Tool) -> None:
+    """Add, list and remove ACLs with the tool."""
     tool(*TO_WRITE, *FROM)
     tool(*TO_READ, *AS_PREFIX)
-    assert listed(tool("--list")) == WRITERS | READERS
-    assert listed(tool("--list", "--topic", "orders")) == WRITERS
-    assert listed(tool("--list", "--group", "app-7", "--resource-pattern-type", "match")) == READERS
-    assert listed(tool("--list", "--group", "app-7")) == set()
+    assert parse_acls(tool("--list")) == WRITERS | READERS
+    assert parse_acls(tool("--list", "--topic", "orders")) == WRITERS
+    assert parse_acls(tool("--list", "--group", "app-7", "--resource-pattern-type", "match")) == READERS
+    assert parse_acls(tool("--list", "--group", "app-7")) == set()
     tool("--remove", "--force", "--allow-principal", "User:alice", "--operation", "Create", *FROM, "--topic", "orders")
     left = {acl for acl in WRITERS if acl.operation is not ACLOperation.CREATE}
-    assert listed(tool("--list")) == left | READERS
+    assert parse_acls(tool("--list")) == left | READERS
     tool("--remove", "--force", "--topic", "orders")
-    assert listed(tool("--list")) == READERS
+    assert parse_acls(tool("--list")) == READERS
     tool("--remove", "--force", "--group", "app-", *AS_PREFIX)
-    assert listed(tool("--list")) == set()
+    assert parse_acls(tool("--list")) == set()
 
 
 def may_describe(admin: KafkaAdminClient) -> bool:
-    """Whether rules allow us to see the rules."""
+    """Return whether ACLs allow the client to describe ACLs."""
     try:
         admin.describe_acls()
     except errors.ClusterAuthorizationFailedError:
@@ -118,25 +118,27 @@ def may_describe(admin: KafkaAdminClient) -> bool:
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest) -> str:
-    """A chroot of this file's own."""
+    """Return a connect string with a chroot of this module."""
     pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
     pytest.importorskip("kazoo")
     return f"{request.getfixturevalue('zookeeper').connect}/rules"
 
 
 @pytest.mark.compatibility("Kafka's tools", "ACLs", "AclCommand: add, list, remove")
-def test_kafkas_tool_sets_rules_through_our_broker() -> None:
-    with Broker({**WITH_RULES, "super.users": "User:ANONYMOUS"}) as node:
+def test_kafka_acls_tool_adds_lists_and_removes_acls_through_our_broker() -> None:
+    with Broker({**AUTHORIZER_CONFIGS, "super.users": "User:ANONYMOUS"}) as node:
         at = ("--bootstrap-server", node.bootstrap_servers)
-        exercise(lambda *arguments: succeeded(run_tool("org.apache.kafka.tools.AclCommand", *at, *arguments)))
+        add_list_and_remove(
+            lambda *arguments: succeeded(run_tool("org.apache.kafka.tools.AclCommand", *at, *arguments))
+        )
 
 
-def test_kafkas_tool_lists_no_acls(bootstrap: str) -> None:
+def test_kafka_acls_tool_reports_that_no_authorizer_is_configured(bootstrap: str) -> None:
     done = run_tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", bootstrap, "--list")
     assert "No Authorizer is configured" in done.stdout + done.stderr
 
 
-def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
+def test_acls_in_zookeeper_are_shared_with_kafkas_authorizer(
     connect: str, tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
 ) -> None:
     reason = apache_kafka.missing(WITH_ZOOKEEPER)
@@ -147,7 +149,7 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
         at = ("--authorizer-properties", f"zookeeper.connect={connect}")
         return succeeded(apache_kafka.tool("kafka.admin.AclCommand", *at, *arguments, version=WITH_ZOOKEEPER))
 
-    options: dict[str, Any] = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES}
+    options: dict[str, Any] = {"broker.id": 0, "zookeeper.connect": connect, **AUTHORIZER_CONFIGS}
     with (
         BrokerProcess(tmp_path, **options) as node,
         KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin,
@@ -175,7 +177,7 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
             assert entry + f"permissionType={acl.permission_type.name})" in actual
         writers = ACLFilter(resource_pattern=ResourcePatternFilter(ResourceType.TOPIC, "orders", LITERAL))
         assert set(admin.delete_acls([writers])[writers]) == WRITERS
-        assert listed(theirs("--list", "--topic", "orders", "--resource-pattern-type", "literal")) == set()
+        assert parse_acls(theirs("--list", "--topic", "orders", "--resource-pattern-type", "literal")) == set()
         theirs("--remove", "--force", "--cluster")
         eventually(lambda: not may_describe(admin), SECONDS)
     what = ["AclAuthorizer's rules are obeyed, ours are read by it"]
@@ -190,8 +192,8 @@ def test_acl_added_on_one_broker_applies_on_all(connect: str, tmp_path: Path) ->
     clients = [ACL(*every, operation, ALLOW, cluster) for operation in (ACLOperation.CREATE, ACLOperation.ALTER)]
     writing = ACL(*every, ACLOperation.WRITE, ALLOW, TOPIC)
 
-    async def let_in() -> None:
-        """Without this rule no broker could speak with the other."""
+    async def allow_cluster_actions() -> None:
+        """Add the ACL without which the brokers reject each other's requests."""
         registry = ZooKeeperMetadataStore(connect)
         await registry.open()
         store = AclStore(registry, lambda _: None)
@@ -200,8 +202,8 @@ def test_acl_added_on_one_broker_applies_on_all(connect: str, tmp_path: Path) ->
         await store.close()
         await registry.close()
 
-    asyncio.run(let_in())
-    options: dict[str, Any] = {"zookeeper.connect": connect, **WITH_RULES}
+    asyncio.run(allow_cluster_actions())
+    options: dict[str, Any] = {"zookeeper.connect": connect, **AUTHORIZER_CONFIGS}
     with (
         BrokerProcess(tmp_path / "0", **options, **{"broker.id": 0}) as one,
         BrokerProcess(tmp_path / "1", **options, **{"broker.id": 1}) as two,
@@ -215,17 +217,20 @@ def test_acl_added_on_one_broker_applies_on_all(connect: str, tmp_path: Path) ->
         eventually(
             lambda: all(len(p.isr) == 2 for p in admin.describe_topics(["orders"])["orders"].partitions), SECONDS
         )
-        assert [refusal(node) for node in (one, two)] == [0, 0]
+        assert [describe_acls_error(node) for node in (one, two)] == [0, 0]
         deny = ACL(*every, ACLOperation.DESCRIBE, DENY, cluster)
         assert admin.create_acls([deny]) == [deny]
-        eventually(lambda: refusal(one) == refusal(two) == errors.ClusterAuthorizationFailedError.code, SECONDS)
+        eventually(
+            lambda: describe_acls_error(one) == describe_acls_error(two) == errors.ClusterAuthorizationFailedError.code,
+            SECONDS,
+        )
         denials = ACLFilter(permission_type=DENY)
         assert admin.delete_acls([denials]) == {denials: [deny]}
-        eventually(lambda: refusal(one) == refusal(two) == 0, SECONDS)
+        eventually(lambda: describe_acls_error(one) == describe_acls_error(two) == 0, SECONDS)
 
 
-def refusal(node: BrokerProcess) -> int:
-    """What this broker, and no other, says to who asks for the rules."""
+def describe_acls_error(node: BrokerProcess) -> int:
+    """Return the error code of a DescribeAcls request to this broker."""
     request = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     frame = bytearray()
     encode_request_header(frame, request.API_KEY, 3, 7, "test")
@@ -239,7 +244,7 @@ def refusal(node: BrokerProcess) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.11:0.9.0.1", "2.12:1.1.1", "2.12:2.8.2"])
-def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: str, tmp_path: Path) -> None:
+def test_older_kafka_acls_tools_read_and_write_acls_in_zookeeper(version: str, connect: str, tmp_path: Path) -> None:
     reason = maven.missing()
     if reason:
         pytest.skip(reason)
@@ -258,7 +263,7 @@ def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: st
     options: dict[str, Any] = {
         "broker.id": 0,
         "zookeeper.connect": connect,
-        **WITH_RULES,
+        **AUTHORIZER_CONFIGS,
         "super.users": "User:ANONYMOUS",
     }
     with BrokerProcess(tmp_path, **options) as node, KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
@@ -272,7 +277,7 @@ def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: st
         eventually(lambda: admin.describe_acls() == [], SECONDS)
 
 
-def test_rules_of_a_node_without_zookeeper_are_taken_over(
+def test_acls_of_a_kraft_node_are_migrated(
     tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
 ) -> None:
     reason = apache_kafka.missing()

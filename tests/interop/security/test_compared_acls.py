@@ -1,6 +1,4 @@
-"""`ottla acls` and Apache Kafka's AclCommand add, list and remove the same ACLs with the same output, on both
-brokers.
-"""
+"""`ottla acls` and Apache Kafka's AclCommand print the same output and have the same effect, on both brokers."""
 
 from __future__ import annotations
 
@@ -18,19 +16,19 @@ from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
-WITH_RULES = {
+AUTHORIZER_CONFIGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
 Tool = Callable[..., list[str]]
-"""Arguments after the address → the lines that were printed. Rules are in no order in Java, so they are sorted."""
+"""Arguments after the address → the printed lines, sorted, since Java prints ACLs in no particular order."""
 
 
 @pytest.fixture(scope="module", params=["ottla", "kafka-4.3.1"])
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker with an authorizer."""
     if request.param == "ottla":
-        with Broker(WITH_RULES) as broker:
+        with Broker(AUTHORIZER_CONFIGS) as broker:
             yield broker.bootstrap_servers
         return
     version = request.param.removeprefix("kafka-")
@@ -40,7 +38,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2)
     command = kafka_jars.prepare_node(directory, port, version)
     with (directory / "server.properties").open("a") as properties:
-        properties.writelines(f"{key}={value}\n" for key, value in WITH_RULES.items())
+        properties.writelines(f"{key}={value}\n" for key, value in AUTHORIZER_CONFIGS.items())
     with server(command, port, directory / "out.txt", kill=True):
         yield f"127.0.0.1:{port}"
 
@@ -99,7 +97,7 @@ def lines(printed: str) -> list[str]:
         ),
     ],
 )
-def test_ottla_acls_says_what_kafkas_tool_says(
+def test_ottla_acls_prints_the_output_of_kafka_acls(
     resources: tuple[str, ...], rules: tuple[str, ...], ours: Tool, theirs: Tool
 ) -> None:
     name = f"r-{uuid.uuid4().hex[:8]}"
@@ -120,7 +118,7 @@ def test_ottla_acls_says_what_kafkas_tool_says(
     assert reported[0] == reported[1]
 
 
-def test_acls_that_match_a_name_are_listed_and_removed_alike(ours: Tool, theirs: Tool) -> None:
+def test_acls_with_pattern_type_match_are_listed_and_removed_as_by_kafka_acls(ours: Tool, theirs: Tool) -> None:
     name = f"r-{uuid.uuid4().hex[:8]}"
     reported = []
     for tool in (theirs, ours):

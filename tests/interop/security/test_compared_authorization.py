@@ -1,4 +1,4 @@
-"""What a request of groups or transactions needs of us it needs of Apache Kafka, which refuses it with the same."""
+"""Requests about groups and transactions need the same ACLs as with Apache Kafka, and fail with the same errors."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.interop
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 SECONDS = 30.0
-OTHERWISE = {
-    "OffsetCommit of the store": "Kafka without ZooKeeper refuses it",
-    "OffsetFetch of the store": "Kafka without ZooKeeper refuses it",
-    "DescribeShareGroupOffsets": "Kafka looks for the group last, and we before we look at topics",
+NOT_COMPARED = {
+    "OffsetCommit of the store": "Kafka on KRaft rejects it",
+    "OffsetFetch of the store": "Kafka on KRaft rejects it",
+    "DescribeShareGroupOffsets": "Kafka checks whether the group exists last, and we before the topics",
 }
-"""Rows that cannot be compared, and why."""
+"""Rows that are not compared, and why."""
 
 
 class Guarded(NamedTuple):
-    """A node that obeys everybody on the first port, and alice by its rules on the third."""
+    """A node with a listener for super users on the first port, and a SASL listener for alice on the third."""
 
     version: str
     port: int
@@ -71,12 +71,12 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     ):
         admin.create_topics([NewTopic(name, 1, 1) for name in ("t", "s")])
         admin.alter_consumer_group_offsets("known", {TopicPartition("t", 0): 1})
-        asyncio.run(ask(port, None, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4))
+        asyncio.run(send_request(port, None, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4))
         yield Guarded(version, port, admin, admin.describe_topics(["t"])["t"].topic_id)
 
 
-def only(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
-    """Alice may do this, and nothing else."""
+def set_acls(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
+    """Replace all ACLs with these."""
     expected = set(rules)
     existing = set(admin.describe_acls())
     admin.delete_acls(list(existing - expected))
@@ -84,8 +84,8 @@ def only(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
     eventually(lambda: set(admin.describe_acls(ACLFilter())) == expected, SECONDS)
 
 
-async def ask(port: int, login: Login | None, request: Request[Any], version: int) -> Any:
-    """The answer, or None where this version is not spoken."""
+async def send_request(port: int, login: Login | None, request: Request[Any], version: int) -> Any:
+    """Return the response, or None if the broker does not support this version."""
     channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="me")
     await channel.connect()
     try:
@@ -96,12 +96,12 @@ async def ask(port: int, login: Login | None, request: Request[Any], version: in
         channel.close()
 
 
-def as_alice(guarded: Guarded, request: Request[Any], version: int) -> Any:
-    return asyncio.run(ask(guarded.port + 2, Login("PLAIN", "alice", "secret"), request, version))
+def send_as_alice(guarded: Guarded, request: Request[Any], version: int) -> Any:
+    return asyncio.run(send_request(guarded.port + 2, Login("PLAIN", "alice", "secret"), request, version))
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
-    """A request with other names of groups and transactional ids, so that rows do not meet."""
+    """Replace names of groups and transactional ids in a request, so that rows do not affect each other."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, list):
@@ -112,10 +112,10 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in OTHERWISE])
-def test_kafka_needs_the_same_and_refuses_with_the_same(name: str, guarded: Guarded) -> None:
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in NOT_COMPARED])
+def test_request_needs_the_acls_and_gets_the_errors_of_kafka(name: str, guarded: Guarded) -> None:
     if guarded.version == "3.9.2" and name == "InitProducerId of prepared transactions":
-        pytest.skip("there is no such operation")
+        pytest.skip("Kafka 3.9 has no such operation")
     row, number = ROWS[name], list(ROWS).index(name)
     names = {"g": f"g-{number}", "tx": f"tx-{number}"}
     needs = [
@@ -127,11 +127,11 @@ def test_kafka_needs_the_same_and_refuses_with_the_same(name: str, guarded: Guar
         for rule in row.needs
     ]
     for missing in needs:
-        only(guarded.admin, (rule for rule in needs if rule is not missing))
-        answer = as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
+        set_acls(guarded.admin, (rule for rule in needs if rule is not missing))
+        answer = send_as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
         if answer is None:
-            pytest.skip("not spoken")
+            pytest.skip("the broker does not support this version")
         assert codes(answer) == {CODES[missing.resource_pattern.resource_type]}, answer
-    only(guarded.admin, needs)
-    answer = as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
+    set_acls(guarded.admin, needs)
+    answer = send_as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
     assert not codes(answer) & AUTHORIZATION_CODES, answer

@@ -1,4 +1,4 @@
-"""Delegation tokens of Ottla and Apache Kafka: the tools, clients with a token, one ZooKeeper for both."""
+"""Delegation tokens of Ottla and Apache Kafka: tools, clients that authenticate with a token, a shared ZooKeeper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ottla_configs(**more: object) -> dict[str, object]:
 def address(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
 ) -> Iterator[str]:
-    """The SASL listener of a broker."""
+    """Address of the SASL listener of a broker."""
     kind, directory, port = request.param, tmp_path_factory.mktemp("kafka"), free_port(in_a_row=3)
     sasl = f"127.0.0.1:{port + 1}"
     if kind == "ottla":
@@ -91,7 +91,7 @@ def login(address: str, user: str) -> Access:
 
 
 def wait_for(admin: KafkaAdminClient, token: DelegationToken, expiry: int | None) -> None:
-    """Wait until the broker knows that the token expires then; None: that it does not exist."""
+    """Wait until the token has this expiry timestamp on the broker; None: until it does not exist."""
 
     def known() -> int | None:
         tokens = {t.token_id: t.expiry_timestamp for t in admin.describe_delegation_token()}
@@ -120,7 +120,7 @@ def config_file(address: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("copy", [java, ours], ids=lambda copy: copy.__name__)
-def test_clients_authenticate_by_a_token(
+def test_client_authenticates_with_a_delegation_token(
     copy: Copy, mechanism: str, address: str, ann: KafkaAdminClient, tmp_path: Path
 ) -> None:
     token = ann.create_delegation_token()
@@ -131,7 +131,7 @@ def test_clients_authenticate_by_a_token(
 
 
 @pytest.mark.compatibility("Kafka's tools", "delegation tokens", "DelegationTokenCommand, with ottla delegation-tokens")
-def test_ottla_delegation_tokens_says_what_kafkas_tool_says(
+def test_ottla_delegation_tokens_prints_the_output_of_kafka_delegation_tokens(
     address: str, config_file: str, ann: KafkaAdminClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def theirs(*arguments: str) -> list[str]:
@@ -161,7 +161,7 @@ def test_ottla_delegation_tokens_says_what_kafkas_tool_says(
         hmac = ("--hmac", b64encode(token.hmac).decode())
         renewed = tool("--renew", *hmac, "--renew-time-period", "3600000")
         wait_for(ann, token, ann.renew_delegation_token(token.hmac, 3_600_000))
-        # without an owner Kafka's tool lists no token, against its own help (it sends an empty list of owners)
+        # without an owner Kafka's tool lists no token, contrary to its help (it sends an empty list of owners)
         by_owner = ("--describe", "--owner-principal", "User:ann", "--owner-principal", "User:x")
         described = tool(*by_owner)
         assert other(*by_owner) == described
@@ -174,12 +174,14 @@ def test_ottla_delegation_tokens_says_what_kafkas_tool_says(
 
 
 def masked(line: str) -> str:
-    """A line without what differs between two tokens."""
+    """Return a line without the parts that differ between two tokens."""
     line = re.sub(r"^[\w-]{22} ", "ID ", re.sub(r"tokenId : .*", "tokenId : ID", line))
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "DATE", re.sub(r"[\w+/]{80,}=*", "HMAC", line))
 
 
-def test_brokers_of_ottla_and_kafka_share_tokens_in_zookeeper(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+def test_ottla_and_kafka_brokers_share_delegation_tokens_in_zookeeper(
+    tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
     kafka_or_skip(WITH_ZOOKEEPER)
     connect, port = f"{zookeeper.connect}/shared-tokens", free_port(in_a_row=2)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Others' clients show tokens to our broker: signed ones, and ones of their own making where a listener takes those."""
+"""Third-party clients authenticate to our broker with OAUTHBEARER: with signed and with unsecured tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIFE_SECONDS = 3
 
 
 class Signed:
-    """A broker that takes signed tokens on one listener and any on the other, and who signs them."""
+    """A broker that accepts signed tokens on one listener and unsecured ones on the other, and the tokens' issuer."""
 
     def __init__(self, folder: Path) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -83,21 +83,21 @@ def read(signed: Signed, topic: str) -> list[bytes]:
         return [next(consumer).value for _ in VALUES]
 
 
-def test_librdkafka_shows_what_its_callback_gives(signed: Signed, topic: str) -> None:
+def test_librdkafka_authenticates_with_tokens_of_its_callback(signed: Signed, topic: str) -> None:
     if reason := module_missing("confluent_kafka"):
         pytest.skip(reason)
     from confluent_kafka import Consumer, Producer
 
-    shown = []
+    tokens = []
 
-    def give(_: str) -> tuple[str, float]:
-        shown.append(signed.token())
-        return shown[-1], time.time() + LIFE_SECONDS
+    def refresh_token(_: str) -> tuple[str, float]:
+        tokens.append(signed.token())
+        return tokens[-1], time.time() + LIFE_SECONDS
 
     options: dict[str, Any] = {"bootstrap.servers": signed.address("SIGNED"), "security.protocol": "SASL_PLAINTEXT"}
-    options |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": give}
+    options |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": refresh_token}
     producer = Producer(options)
-    # longer than a token holds: the connection has to be kept by another one
+    # longer than the lifetime of a token: the client has to re-authenticate with a new one
     end = time.monotonic() + LIFE_SECONDS + 1
     for value in VALUES:
         producer.produce(topic, value)
@@ -106,7 +106,7 @@ def test_librdkafka_shows_what_its_callback_gives(signed: Signed, topic: str) ->
         producer.poll(0.1)
     producer.produce(topic, b"last")
     assert producer.flush(TIMEOUT) == 0
-    assert len(shown) > 1
+    assert len(tokens) > 1
     consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     records = [message.value() for message in consumer.consume(len(VALUES) + 1, TIMEOUT)]
@@ -114,7 +114,7 @@ def test_librdkafka_shows_what_its_callback_gives(signed: Signed, topic: str) ->
     assert records == [*VALUES, b"last"]
 
 
-def test_kafka_python_shows_what_its_provider_gives(signed: Signed, topic: str) -> None:
+def test_kafka_python_authenticates_with_tokens_of_its_provider(signed: Signed, topic: str) -> None:
     if reason := module_missing("kafka"):
         pytest.skip(reason)
     from kafka import KafkaProducer as Producer
@@ -134,7 +134,7 @@ def test_kafka_python_shows_what_its_provider_gives(signed: Signed, topic: str) 
         mine.send(topic, b"v").get(TIMEOUT)
 
 
-def test_aiokafka_shows_what_its_provider_gives(signed: Signed, topic: str) -> None:
+def test_aiokafka_authenticates_with_tokens_of_its_provider(signed: Signed, topic: str) -> None:
     if reason := module_missing("aiokafka"):
         pytest.skip(reason)
     from aiokafka import AIOKafkaProducer
@@ -155,12 +155,12 @@ def test_aiokafka_shows_what_its_provider_gives(signed: Signed, topic: str) -> N
         mine.send(topic, b"v").get(TIMEOUT)
 
 
-def test_javas_tools_make_their_own(signed: Signed, topic: str, tmp_path: Path) -> None:
+def test_java_tools_authenticate_with_unsecured_tokens(signed: Signed, topic: str, tmp_path: Path) -> None:
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka's tools: {reason}")
     config = tmp_path / "client.properties"
-    reported = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER", f"sasl.jaas.config={OWN}")
-    config.write_text("\n".join(reported))
+    properties = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER", f"sasl.jaas.config={OWN}")
+    config.write_text("\n".join(properties))
     how = ("--bootstrap-server", signed.address("OPEN"), "--topic", topic, "--command-config", str(config))
     subprocess.run(
         apache_kafka.java("org.apache.kafka.tools.ConsoleProducer", *how),

@@ -26,13 +26,13 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A node of Apache Kafka that knows ann by her password, for two seconds at a time."""
+    """Address of an Apache Kafka node with the user ann; connections must re-authenticate after two seconds."""
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka: {reason}")
     folder, port = tmp_path_factory.mktemp("sasl"), free_port(in_a_row=2)
     command = kafka_jars.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
-        # The last value of a property counts.
+        # The last value of a property applies.
         properties.write(
             f"listeners=SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}\n"
             f"advertised.listeners=SASL_PLAINTEXT://127.0.0.1:{port}\n"
@@ -62,12 +62,12 @@ def options(address: str, mechanism: str, password: str = "secret") -> dict[str,
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_records_go_there_and_back(secured: str, mechanism: str) -> None:
+def test_records_are_sent_and_read_beyond_the_session_lifetime(secured: str, mechanism: str) -> None:
     how, topic = options(secured, mechanism), f"t-{mechanism}"
     with KafkaAdminClient(**how) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
     with KafkaProducer(**how) as producer:
-        end = time.monotonic() + 3  # more than a connection is good for
+        end = time.monotonic() + 3  # longer than connections.max.reauth.ms
         number = 0
         while time.monotonic() < end:
             producer.send(topic, b"%d" % number).get(30)

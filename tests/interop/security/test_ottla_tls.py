@@ -1,4 +1,4 @@
-"""Our clients and Apache Kafka know each other by the stores that Java's keytool makes."""
+"""Mutual TLS between our clients and Apache Kafka, with key stores and trust stores made by Java's keytool."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stores(folder: Path, name: str, kind: str) -> None:
 
 @pytest.fixture(scope="module", params=["JKS", "PKCS12"])
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Options for a node of Apache Kafka that wants certificates of its clients."""
+    """Client options for an Apache Kafka node that requires client certificates."""
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka: {reason}")
     folder, kind = tmp_path_factory.mktemp("tls"), request.param
@@ -60,7 +60,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     port = free_port(in_a_row=2)
     command = kafka_jars.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
-        # The last value of a property counts.
+        # The last value of a property applies.
         properties.write(
             f"listeners=SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}\n"
             f"advertised.listeners=SSL://localhost:{port}\n"
@@ -99,7 +99,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         }
 
 
-def test_records_go_there_and_back(secured: dict[str, Any]) -> None:
+def test_records_are_sent_and_read_with_mutual_tls(secured: dict[str, Any]) -> None:
     with KafkaAdminClient(**secured) as admin:
         admin.create_topics([NewTopic("t", 1, 1)])
     with KafkaProducer(**secured) as producer:
@@ -115,14 +115,14 @@ def test_records_go_there_and_back(secured: dict[str, Any]) -> None:
     assert result == [b"%d" % i * 100 for i in range(1000)]
 
 
-def test_who_does_not_say_who_he_is_is_turned_away_at_once(secured: dict[str, Any]) -> None:
+def test_client_without_a_certificate_is_rejected_at_once(secured: dict[str, Any]) -> None:
     without_certificate = {key: value for key, value in secured.items() if "keystore" not in key}
     with KafkaProducer(**without_certificate, max_block_ms=60_000) as producer:
         with pytest.raises(SslAuthenticationError, match="CERTIFICATE"):
             producer.send("t", b"v")
 
 
-def test_a_broker_that_we_do_not_trust_is_not_spoken_to(secured: dict[str, Any]) -> None:
+def test_client_does_not_connect_to_an_untrusted_broker(secured: dict[str, Any]) -> None:
     with KafkaProducer(**{**secured, "ssl_truststore_location": secured["ssl_keystore_location"]}) as producer:
         with pytest.raises(SslAuthenticationError, match=r"ssl\.truststore\.location"):
             producer.send("t", b"v")

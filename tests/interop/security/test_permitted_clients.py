@@ -1,4 +1,4 @@
-"""Every client on a listener with SASL where rules say what it may do: just enough of them, or none."""
+"""Every client on a SASL listener with an authorizer: with just enough ACLs, or none."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def access(broker: Broker, user: str) -> Access:
 
 @pytest.fixture
 def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
-    """A topic that ann may do nothing with."""
+    """A topic for which ann has no ACLs."""
     name = f"{request.node.name.partition('[')[0]}-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(**access(broker, "admin").python) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])
@@ -76,7 +76,9 @@ def allow(
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy.__name__)
-def test_a_rule_to_write_and_two_to_read_are_enough(copy: Copy, broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_client_needs_one_acl_to_produce_and_two_to_consume(
+    copy: Copy, broker: Broker, topic: str, tmp_path: Path
+) -> None:
     for operation, kind in (
         (ACLOperation.WRITE, ResourceType.TOPIC),
         (ACLOperation.READ, ResourceType.TOPIC),
@@ -118,7 +120,7 @@ def poll_until_assigned(consumer: KafkaConsumer) -> None:
     """An error from before the ACL was added may be raised once more."""
     end = time.monotonic() + TIMEOUT
     while not consumer.assignment():
-        assert time.monotonic() < end, "nothing was assigned"
+        assert time.monotonic() < end, "no partitions are assigned"
         with contextlib.suppress(errors.TopicAuthorizationFailedError):
             consumer.poll(timeout_ms=200)
 

@@ -1,4 +1,4 @@
-"""Every client on listeners with TLS and SASL, known by its certificate, by its password, or not asked."""
+"""Every client on listeners with TLS and SASL: authenticated by certificate, by password, or not at all."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ottla.errors import SaslAuthenticationFailedError, SslAuthenticationError
 pytestmark = pytest.mark.interop
 
 VALUES = [f"{i} " + "x" * 10_000 for i in range(200)]
-"""More than a record of TLS, and more than a buffer of the socket."""
-SPOKEN = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PROTOCOLS = ("MUTUAL", *SPOKEN)
+"""More than a TLS record and more than a socket buffer."""
+SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENERS = ("MUTUAL", *SECURITY_PROTOCOLS)
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-WAYS = [
+LOGINS = [
     ("SSL",),
     ("MUTUAL",),
     ("SASL_PLAINTEXT", "PLAIN"),
@@ -41,8 +41,9 @@ PASSWORD = "not-known,=1"
 @pytest.fixture(scope="module")
 def broker(identities: dict[str, Path]) -> Iterator[Broker]:
     options: dict[str, Any] = {
-        "listeners": ",".join(f"{name}://localhost:0" for name in (*PROTOCOLS, "PLAINTEXT")),
-        "listener.security.protocol.map": "MUTUAL:SSL,PLAINTEXT:PLAINTEXT," + ",".join(f"{p}:{p}" for p in SPOKEN),
+        "listeners": ",".join(f"{name}://localhost:0" for name in (*LISTENERS, "PLAINTEXT")),
+        "listener.security.protocol.map": "MUTUAL:SSL,PLAINTEXT:PLAINTEXT,"
+        + ",".join(f"{p}:{p}" for p in SECURITY_PROTOCOLS),
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": identities["server"],
@@ -65,7 +66,7 @@ def address(broker: Broker, listener: str) -> str:
     return next(f"localhost:{e.port}" for e in broker._node.endpoints if e.name == listener)
 
 
-@pytest.fixture(params=WAYS, ids="-".join)
+@pytest.fixture(params=LOGINS, ids="-".join)
 def access(request: pytest.FixtureRequest, broker: Broker, identities: dict[str, Path]) -> Access:
     listener, *mechanisms = request.param
     if mechanisms:
@@ -75,7 +76,7 @@ def access(request: pytest.FixtureRequest, broker: Broker, identities: dict[str,
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy.__name__)
-def test_records_go_there_and_back(copy: Copy, access: Access, tmp_path: Path) -> None:
+def test_client_produces_and_consumes_on_a_secured_listener(copy: Copy, access: Access, tmp_path: Path) -> None:
     topic = f"{copy.__name__}-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(**access.python, **access.pem) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
@@ -83,7 +84,9 @@ def test_records_go_there_and_back(copy: Copy, access: Access, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("key", [None, "stranger"])
-def test_who_is_not_known_is_turned_away_at_once(key: str | None, broker: Broker, identities: dict[str, Path]) -> None:
+def test_client_without_a_trusted_certificate_is_rejected_at_once(
+    key: str | None, broker: Broker, identities: dict[str, Path]
+) -> None:
     unknown = Access(address(broker, "MUTUAL"), "SSL", identities["server"], None if key is None else identities[key])
     with KafkaProducer(**unknown.python, **unknown.pem) as producer:
         with pytest.raises(SslAuthenticationError):
@@ -91,9 +94,7 @@ def test_who_is_not_known_is_turned_away_at_once(key: str | None, broker: Broker
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_who_does_not_know_his_password_is_turned_away(
-    mechanism: str, broker: Broker, identities: dict[str, Path]
-) -> None:
+def test_client_with_wrong_password_is_rejected(mechanism: str, broker: Broker, identities: dict[str, Path]) -> None:
     login = (mechanism, "ann", "wrong")
     unknown = Access(address(broker, "SASL_SSL"), "SASL_SSL", identities["server"], None, *login)
     with KafkaProducer(**unknown.python, **unknown.pem) as producer:
@@ -101,7 +102,7 @@ def test_who_does_not_know_his_password_is_turned_away(
             producer.send("t", b"v").get(30)
 
 
-def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:
+def test_fetch_of_many_megabytes_is_complete(access: Access) -> None:
     options: dict[str, Any] = {**access.python, **access.pem}
     topic, values = f"large-{uuid.uuid4().hex[:8]}", [os.urandom(900_000) for _ in range(40)]
     with KafkaProducer(**options) as producer:
@@ -117,14 +118,14 @@ def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:
         assert [next(consumer).value for _ in values] == values
 
 
-def test_kafkas_tool_reloads_certificates(broker: Broker, identities: dict[str, Path], tmp_path: Path) -> None:
+def test_kafka_configs_tool_reloads_certificates(broker: Broker, identities: dict[str, Path], tmp_path: Path) -> None:
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka's tools: {reason}")
     host, _, port = address(broker, "SSL").partition(":")
     store = tmp_path / "new.pem"
     option = "listener.name.ssl.ssl.keystore.location"
 
-    def shown() -> str:
+    def server_certificate() -> str:
         return ssl.get_server_certificate((host, int(port))).strip()
 
     def alter(*change: str) -> None:
@@ -132,14 +133,14 @@ def test_kafkas_tool_reloads_certificates(broker: Broker, identities: dict[str, 
         done = run_tool("kafka.admin.ConfigCommand", *how, "--alter", *change)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    before = shown()
+    before = server_certificate()
     store.write_text(identities["stranger"].read_text())
     alter("--add-config", f"{option}={store}")
     try:
-        assert shown() in identities["stranger"].read_text()
+        assert server_certificate() in identities["stranger"].read_text()
         store.write_text(identities["broker"].read_text())
         alter("--add-config", f"{option}={store}")
-        assert shown() in identities["broker"].read_text()
+        assert server_certificate() in identities["broker"].read_text()
     finally:
         alter("--delete-config", option)
-    assert shown() == before
+    assert server_certificate() == before

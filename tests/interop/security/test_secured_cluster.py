@@ -1,4 +1,4 @@
-"""Three brokers on ZooKeeper that know each other by their certificates, or by passwords."""
+"""Three brokers on ZooKeeper that authenticate each other by certificates, passwords or tokens."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path
     made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, options)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
-            # the last value of a property counts
+            # the last value of a property applies
             properties.write(SECURED[how].format(port=broker.port, key=identities["broker"]))
     made.start_zookeeper()
     try:
         if how.startswith("SCRAM"):
-            let_in(made, how)
+            create_credentials(made, how)
         made.start(*made.brokers)
         yield made
     finally:
@@ -82,8 +82,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path
         made.send_zookeeper(signal.SIGKILL)
 
 
-def let_in(cluster: LocalCluster, mechanism: str) -> None:
-    """Make the password of the brokers known before the first of them starts, as Kafka's documentation has it."""
+def create_credentials(cluster: LocalCluster, mechanism: str) -> None:
+    """Create the brokers' SCRAM credentials before the first of them starts, as described in Kafka's documentation."""
     kafka_or_skip(WITH_ZOOKEEPER)
     user = ("--alter", "--entity-type", "users", "--entity-name", "broker")
     password = ("--add-config", f"{mechanism}=[password=secret]")
@@ -94,7 +94,7 @@ def let_in(cluster: LocalCluster, mechanism: str) -> None:
 
 @pytest.fixture
 def options(cluster: LocalCluster, identities: dict[str, Path], how: str) -> dict[str, Any]:
-    """Return client configs; only the brokers have a certificate or a known password."""
+    """Return client configs; clients use the certificate or the password of the brokers."""
     key = str(identities["broker"])
     servers = ",".join(f"localhost:{broker.port}" for broker in cluster.brokers)
     pem = {"ssl_cafile": key, "ssl_certfile": key, "ssl_keyfile": key}
@@ -110,7 +110,7 @@ def in_sync(admin: KafkaAdminClient, topic: str) -> list[set[int]]:
     return [set(p.isr) for p in admin.describe_topics([topic])[topic].partitions]
 
 
-def test_records_are_on_all_brokers_and_outlive_their_leader(cluster: LocalCluster, options: dict[str, Any]) -> None:
+def test_records_are_replicated_and_survive_leader_failover(cluster: LocalCluster, options: dict[str, Any]) -> None:
     topic = f"safe-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(**options) as admin, KafkaProducer(**options) as producer:
         admin.create_topics(

@@ -1,4 +1,4 @@
-"""ZooKeeper behind TLS that knows its clients by their certificates; its nodes are the brokers' own."""
+"""ZooKeeper with mutual TLS: znodes of brokers have ACLs, and untrusted servers are rejected."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def security(identities: dict[str, Path], name: str, trusted: str = "server") ->
     return Security(tls=True, key_store=str(identities[name]), trust_store=str(identities[trusted]), set_acl=True)
 
 
-async def opened(connect: str, how: Security) -> ZooKeeperMetadataStore:
-    registry = ZooKeeperMetadataStore(connect, session_timeout_ms=5_000, connection_timeout_ms=5_000, security=how)
-    await registry.open()
-    return registry
+async def open_store(connect: str, how: Security) -> ZooKeeperMetadataStore:
+    store = ZooKeeperMetadataStore(connect, session_timeout_ms=5_000, connection_timeout_ms=5_000, security=how)
+    await store.open()
+    return store
 
 
 def test_znodes_of_brokers_cannot_be_changed_by_others(connect: str, identities: dict[str, Path]) -> None:
     async def test() -> None:
-        broker = await opened(connect, security(identities, "broker"))
+        broker = await open_store(connect, security(identities, "broker"))
         await broker.multi(
             [Create("/open"), Create("/config"), Create("/config/users", b"secret"), Create("/consumers")]
         )
-        stranger = await opened(connect, security(identities, "stranger"))
+        stranger = await open_store(connect, security(identities, "stranger"))
         assert await stranger.get("/open") is not None
         for refused in (Set("/open", b"x"), Create("/open/below")):
             with pytest.raises(MetadataStoreError):
@@ -71,9 +71,9 @@ def test_znodes_of_brokers_cannot_be_changed_by_others(connect: str, identities:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_a_server_that_is_not_trusted_is_not_spoken_to(connect: str, identities: dict[str, Path]) -> None:
+def test_broker_does_not_connect_to_an_untrusted_zookeeper(connect: str, identities: dict[str, Path]) -> None:
     async def test() -> None:
         with pytest.raises(StartupError, match=r"zookeeper\.connect"):
-            await opened(connect, security(identities, "broker", trusted="stranger"))
+            await open_store(connect, security(identities, "broker", trusted="stranger"))
 
     asyncio.run(asyncio.wait_for(test(), 60))

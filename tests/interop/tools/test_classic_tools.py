@@ -1,4 +1,4 @@
-"""Tools of before Kafka 3, and people, who write into ZooKeeper themselves (`--zookeeper`): our broker follows."""
+"""Kafka tools before version 3, and manual changes, that write to ZooKeeper directly: our broker applies them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def partitions(admin: KafkaAdminClient, topic: str) -> int:
 
 
 def kafka_topics(zookeeper: ZooKeeperServer, *arguments: str) -> str:
-    """kafka-topics.sh of 0.8.2."""
+    """Run kafka-topics.sh of 0.8.2."""
     reason = maven.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -74,7 +74,7 @@ def kafka_topics(zookeeper: ZooKeeperServer, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_topics_tool_of_0_8_creates_alters_describes_and_deletes(
+def test_kafka_topics_tool_of_0_8_creates_alters_describes_and_deletes_topics(
     zookeeper: ZooKeeperServer, node: BrokerProcess, admin: KafkaAdminClient, tree: Any
 ) -> None:
     which = ("--topic", "visits")
@@ -88,7 +88,7 @@ def test_the_topics_tool_of_0_8_creates_alters_describes_and_deletes(
     eventually(lambda: retention(admin, "visits") == "5000")
     kafka_topics(zookeeper, "--alter", *which, "--config", "retention.ms=6000")
     eventually(lambda: retention(admin, "visits") == "6000")
-    # The tool knows no ids, and has written the topic without its own.
+    # The tool does not know topic IDs, and has written the topic without one.
     assert json.loads(tree.get("/brokers/topics/visits")[0])["topic_id"] == topic_id
     assert end(node.bootstrap, "visits", 1) == 1
     described = kafka_topics(zookeeper, "--describe", *which)
@@ -110,7 +110,7 @@ def retention(admin: KafkaAdminClient, topic: str) -> str:
     return str(admin.describe_configs([resource])[resource]["retention.ms"].value)
 
 
-def test_a_topic_written_by_hand_is_led_and_what_is_no_topic_is_passed_over(
+def test_topic_created_by_hand_gets_a_leader_and_invalid_znodes_are_ignored(
     node: BrokerProcess, admin: KafkaAdminClient, tree: Any
 ) -> None:
     tree.create("/brokers/topics/broken", b"not JSON")

@@ -28,7 +28,7 @@ SHARE_GROUPS = "consumer.group.ShareGroupCommand"
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """A broker with a topic, a share group, a consumer group and a classic one with a static member."""
+    """Run a broker with a topic, a share group, a consumer group and a classic group with a static member."""
     with Broker({"group.share.heartbeat.interval.ms": 200}) as broker:
         servers = broker.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
@@ -87,7 +87,7 @@ def servers() -> Iterator[str]:
         ("cluster", "ClusterTool", ("list-endpoints",)),
     ],
 )
-def test_output_is_kafkas(
+def test_ottla_tool_prints_the_output_of_kafkas_tool(
     servers: str, command: str, kafkas: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     connection = ("--bootstrap-server", servers)
@@ -95,7 +95,7 @@ def test_output_is_kafkas(
     theirs = run_tool(f"org.apache.kafka.tools.{kafkas}", *ordered)
     assert main([command, *ordered]) == theirs.returncode == 0
     ours = capsys.readouterr().out
-    if "--list" in arguments and command != "share-groups":  # Kafka's tools sort nothing
+    if "--list" in arguments and command != "share-groups":  # Kafka's tools do not sort their output
         assert sorted(ours.splitlines()) == sorted(theirs.stdout.splitlines())
     else:
         assert ours == theirs.stdout

@@ -1,4 +1,4 @@
-"""Our tools and Apache Kafka's of the same name, asked the same of the same broker, print the same, byte for byte."""
+"""Our tools and Apache Kafka's of the same name print the same bytes for the same arguments and the same broker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ottla.cli.main import main
 pytestmark = pytest.mark.interop
 
 Compare = Callable[..., str]
-"""(our command, Kafka's class, arguments, exit code) → what both printed."""
+"""(our command, Kafka's class, arguments, exit code) → the output of both."""
 NOON = 1_700_000_000_000
 
 
 @pytest.fixture
 def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
-    """Run both tools, and hold them to the same output and exit code; errors that are one line in Kafka, too."""
+    """Run both tools, and compare outputs and exit codes, and the errors of which Kafka prints a single line."""
 
     def run_both(command: str, kafkas: str, *arguments: str, code: int = 0) -> str:
         theirs = run_tool(f"org.apache.kafka.tools.{kafkas}", *arguments)
@@ -39,7 +39,7 @@ def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
 
 @pytest.fixture
 def visits(address: str) -> str:
-    """A topic of eleven partitions, of which 2 has records of noon, a second after, and half a second after."""
+    """Create a topic of eleven partitions; 2 has records of NOON, a second later and half a second later."""
     name = f"visits-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=address) as admin, KafkaProducer(bootstrap_servers=address) as producer:
         admin.create_topics([NewTopic(name, 11, 1, topic_configs={"retention.ms": "-1"})])
@@ -49,7 +49,7 @@ def visits(address: str) -> str:
 
 
 @pytest.mark.compatibility("Kafka's tools", "offsets", "GetOffsetShell, compared with ottla get-offsets")
-def test_ottla_get_offsets_says_what_kafkas_tool_says(address: str, visits: str, compare: Compare) -> None:
+def test_ottla_get_offsets_prints_the_output_of_kafka_get_offsets(address: str, visits: str, compare: Compare) -> None:
     at = ("get-offsets", "GetOffsetShell", "--bootstrap-server", address)
     assert f"{visits}:10:0\n{visits}:2:3\n" in compare(*at, "--exclude-internal-topics")
     for options, lines in (
@@ -65,7 +65,7 @@ def test_ottla_get_offsets_says_what_kafkas_tool_says(address: str, visits: str,
 @pytest.mark.compatibility(
     "Kafka's tools", "records, deleted", "DeleteRecordsCommand, compared with ottla delete-records"
 )
-def test_ottla_delete_records_says_what_kafkas_tool_says(
+def test_ottla_delete_records_prints_the_output_of_kafka_delete_records(
     address: str, visits: str, tmp_path: Path, compare: Compare
 ) -> None:
     file = tmp_path / "offsets.json"
@@ -90,30 +90,32 @@ def test_ottla_delete_records_says_what_kafkas_tool_says(
 @pytest.mark.compatibility(
     "Kafka's tools", "versions of APIs", "BrokerApiVersionsCommand, compared with ottla broker-api-versions"
 )
-def test_ottla_broker_api_versions_says_what_kafkas_tool_says(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ottla_broker_api_versions_prints_the_output_of_kafka_broker_api_versions(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     at = ("--bootstrap-server", address)
     theirs = run_tool("org.apache.kafka.tools.BrokerApiVersionsCommand", *at)
     assert main(["broker-api-versions", *at]) == theirs.returncode == 0
     ours = capsys.readouterr().out
     assert BRACKETS.sub("", ours) == BRACKETS.sub("", theirs.stdout)
     lines = zip(ours.splitlines(), theirs.stdout.splitlines(), strict=True)
-    assert {line.strip().partition("(")[0] for line, their in lines if line != their} <= {*OURS_ALONE, *THEIRS_ALONE}
+    assert {line.strip().partition("(")[0] for line, their in lines if line != their} <= {*OTTLA_ONLY, *KAFKA_ONLY}
 
 
 BRACKETS = re.compile(r" \[(usable: \d+|unusable: node too (new|old))\](?=,?$)", re.MULTILINE)
-"""What a client makes of the versions: ours speaks some that Kafka 4.3's does not, and the other way round."""
-OURS_ALONE = (
-    *("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"),  # gone from Kafka 4
+"""The versions that a client can use: our client and Kafka 4.3's support different ones."""
+OTTLA_ONLY = (
+    *("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"),  # removed in Kafka 4
     *("ApiVersions", "TxnOffsetCommit", "DeleteGroups"),  # the newest versions are Kafka 4.4's
 )
-THEIRS_ALONE = (
+KAFKA_ONLY = (
     *("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"),
     *("ReadShareGroupStateSummary", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
 )
 
 
 @pytest.mark.compatibility("Kafka's tools", "data directories", "LogDirsCommand, compared with ottla log-dirs")
-def test_ottla_log_dirs_says_what_kafkas_tool_says(
+def test_ottla_log_dirs_prints_the_output_of_kafka_log_dirs(
     address: str, visits: str, compare: Compare, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("--bootstrap-server", address, "--describe")
@@ -122,7 +124,7 @@ def test_ottla_log_dirs_says_what_kafkas_tool_says(
     for topic in (f"{visits}-too", "nowhere"):
         compare("log-dirs", "LogDirsCommand", *arguments, "--topic-list", topic)
     compare("log-dirs", "LogDirsCommand", *arguments, "--broker-list", "4711", code=1)
-    # Several partitions are in the order of Java's hash tables there.
+    # Kafka prints several partitions in the order of Java's hash tables.
     theirs = run_tool("org.apache.kafka.tools.LogDirsCommand", *arguments, "--topic-list", visits)
     assert main(["log-dirs", *arguments, "--topic-list", visits]) == theirs.returncode == 0
     ours = capsys.readouterr().out
@@ -132,14 +134,14 @@ def test_ottla_log_dirs_says_what_kafkas_tool_says(
 
 
 def parts(printed: str) -> list[str]:
-    """What the line of JSON consists of."""
+    """Return the sorted parts of the line of JSON."""
     return sorted(re.findall(r"[^{}\[\]]+", printed.splitlines()[2]))
 
 
 @pytest.mark.compatibility(
     "Kafka's tools", "offsets of groups", "ConsumerGroupCommand, compared with ottla consumer-groups"
 )
-def test_ottla_consumer_groups_resets_and_deletes_offsets_as_kafkas_tool(
+def test_ottla_consumer_groups_resets_and_deletes_offsets_as_kafka_consumer_groups(
     address: str, visits: str, tmp_path: Path, compare: Compare
 ) -> None:
     group = f"readers-of-{visits}"
@@ -160,7 +162,7 @@ def test_ottla_consumer_groups_resets_and_deletes_offsets_as_kafkas_tool(
     file = tmp_path / "plan.csv"
     file.write_text(exported.strip())
     compare(*at, "--reset-offsets", "--from-file", str(file), "--execute")
-    # the group has another offset left when both have deleted: without any, Kafka 3.9 forgets it
+    # the group still has an offset after both deletions: without any, Kafka 3.9 removes the group
     compare(*at, "--reset-offsets", "--topic", f"{visits}:3", "--to-latest", "--execute")
     delete = (*at, "--delete-offsets", "--topic")
     assert " 2          Successful" in compare(*delete, f"{visits}:2")

@@ -1,4 +1,4 @@
-"""Every tool that connects to a cluster names the cause of a mistake within two seconds, and what to set."""
+"""Every tool that connects to a cluster reports the cause of a connection mistake, and its fix, within two seconds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOOLS = {
     "verifiable-consumer": "--topic t --group-id g",
     "top": "--once",
 }
-"""The tools and their arguments, in places where they connect at once."""
+"""The tools, with arguments with which they connect at once."""
 GLOBAL_FIRST = ("transactions", "features")
 """Tools whose action comes after the address."""
 CAUSES = {
@@ -55,16 +55,16 @@ NO_MISTAKE = (
     ("features", "plaintext client, SASL listener"),
     ("broker-api-versions", "plaintext client, SASL listener"),
 )
-"""ApiVersions needs no login."""
+"""These send only ApiVersions, which needs no authentication."""
 CAUSE_SECONDS = 2.0
 LIMIT_SECONDS = 30.0
 ATTEMPTS = 3
-"""Another program may take the processor during one of them."""
+"""Another process may use the CPU during one of them."""
 
 
 @pytest.fixture(scope="module")
 def start_seconds() -> float:
-    """The time that a command takes on this machine before it does anything."""
+    """Time that a command takes to start on this machine."""
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "ottla", "topics", "--help"], check=True, capture_output=True)
     return time.monotonic() - began
@@ -78,7 +78,7 @@ def command(tool: str, servers: str, config: str) -> list[str]:
 
 
 def seconds_until_cause(tool: str, mistake: str, directory: Path) -> float:
-    """Run a tool until it names the cause, and return how long that took."""
+    """Run a tool until it reports the cause, and return how long that took."""
     with MISTAKES[mistake].server() as servers:
         config = properties(MISTAKES[mistake].configs, directory)
         pipe = subprocess.PIPE
@@ -108,6 +108,8 @@ def seconds_until_cause(tool: str, mistake: str, directory: Path) -> float:
 @pytest.mark.parametrize(
     ("tool", "mistake"), [(tool, cause) for tool in TOOLS for cause in CAUSES if (tool, cause) not in NO_MISTAKE]
 )
-def test_tool_names_the_cause_within_two_seconds(tool: str, mistake: str, tmp_path: Path, start_seconds: float) -> None:
+def test_tool_reports_the_cause_within_two_seconds(
+    tool: str, mistake: str, tmp_path: Path, start_seconds: float
+) -> None:
     limit = CAUSE_SECONDS + 2 * start_seconds
     assert any(seconds_until_cause(tool, mistake, tmp_path) < limit for _ in range(ATTEMPTS))

@@ -1,4 +1,4 @@
-"""Apache Kafka's DumpLogSegments reads our files without complaint, and `ottla dump-log` prints what it prints."""
+"""Apache Kafka's DumpLogSegments reads our files without errors, and `ottla dump-log` prints the same output."""
 
 import random
 from pathlib import Path
@@ -48,7 +48,7 @@ def append(log: Log, *rows: Any, codec: Any = 0, **options: Any) -> None:
 
 
 def fill(log: Log, rng: random.Random, count: int) -> None:
-    """Batches of all codecs, plain, idempotent and transactional, with what ends transactions."""
+    """Append batches of all codecs, plain, idempotent and transactional, and transaction markers."""
     sequence = 0
     for i in range(count):
         times = [NOW + i * 10 + rng.randrange(10) for _ in range(rng.randint(1, 8))]
@@ -67,7 +67,7 @@ def fill(log: Log, rng: random.Random, count: int) -> None:
 
 
 def fill_old(log: Log, rng: random.Random, count: int) -> None:
-    """Batches that messages of format 0 and 1 have room for."""
+    """Append batches that can be stored as messages of format 0 and 1."""
     for i in range(count):
         rows = [
             (NOW + i * 10 + rng.randrange(10), b"k%d" % rng.randrange(30), rng.choice([None, b"v%d" % i * 9]))
@@ -78,7 +78,7 @@ def fill_old(log: Log, rng: random.Random, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Logs as they are after a close, while they are written, after a kill and recovery, and after compaction."""
+    """Logs after a close, during writes, after a kill and recovery, and after compaction."""
     root = tmp_path_factory.mktemp("logs")
     clock = ManualClock(NOW)
 
@@ -124,7 +124,7 @@ OLD = ["format_0", "format_1", "adopted"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_logs_are_sound_to_kafka_and_printed_alike(directories: Any, name: Any) -> None:
+def test_dump_log_prints_logs_as_kafka_which_finds_no_errors(directories: Any, name: Any) -> None:
     outputs = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
     assert "isvalid: true" in outputs
     assert "isvalid: false" not in outputs
@@ -134,9 +134,9 @@ def test_logs_are_sound_to_kafka_and_printed_alike(directories: Any, name: Any) 
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_indexes_fit_their_logs(directories: Any, name: Any) -> None:
+def test_kafka_finds_no_mismatch_between_indexes_and_logs(directories: Any, name: Any) -> None:
     if name == "open":
-        pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")
+        pytest.skip("a running broker has zeros after the index entries, in Kafka as well")
     outputs = compare("--files", files(directories[name], ".index", ".timeindex"))
     for complaint in ("Mismatches", "Found timestamp", "not found", "out of order", "Exception"):
         assert complaint not in outputs
@@ -146,14 +146,14 @@ def test_indexes_fit_their_logs(directories: Any, name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_producer_snapshots_and_transaction_indexes_are_read(directories: Any, name: Any) -> None:
+def test_dump_log_prints_producer_snapshots_and_transaction_indexes_as_kafka(directories: Any, name: Any) -> None:
     outputs = compare("--files", files(directories[name], ".snapshot"))
     assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in outputs
-    if name != "compacted":  # what was rolled back is gone
+    if name != "compacted":  # compaction has removed the aborted records
         assert "lastStableOffset" in compare("--files", files(directories[name], ".txnindex"))
 
 
-def test_group_records_are_printed_alike(tmp_path: Path) -> None:
+def test_dump_log_prints_group_records_as_kafka(tmp_path: Path) -> None:
     log = open_log(tmp_path / "offsets", TopicPartition("__consumer_offsets", 0), LogConfig())
     key = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
     rows = [
@@ -180,7 +180,7 @@ def test_group_records_are_printed_alike(tmp_path: Path) -> None:
     compare("--offsets-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_transaction_records_are_printed_alike(tmp_path: Path) -> None:
+def test_dump_log_prints_transaction_records_as_kafka(tmp_path: Path) -> None:
     log = open_log(tmp_path / "state", TopicPartition("__transaction_state", 0), LogConfig())
     idle = Transaction("tx", 7, 0, timeout_ms=1000, update_ms=NOW)
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 2), TopicPartition("a", 3)})
@@ -193,7 +193,7 @@ def test_transaction_records_are_printed_alike(tmp_path: Path) -> None:
     compare("--transaction-log-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_old_message_formats_are_printed_alike(tmp_path: Path) -> None:
+def test_dump_log_prints_old_message_formats_as_kafka(tmp_path: Path) -> None:
     builder = BatchBuilder(bytearray(5000), 1, base_offset=42)
     for i in range(5):
         builder.append(NOW + i, b"k%d" % i, b"value")
@@ -204,7 +204,7 @@ def test_old_message_formats_are_printed_alike(tmp_path: Path) -> None:
     compare("--files", str(path))
 
 
-def test_damage_is_reported_alike(directories: Any, tmp_path: Path) -> None:
+def test_dump_log_reports_damaged_segments_as_kafka(directories: Any, tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     data = bytearray((directories["closed"] / path.name).read_bytes()[:5000])
     data[70] ^= 1

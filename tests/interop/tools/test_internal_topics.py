@@ -1,4 +1,4 @@
-"""Internal topics of Ottla and Apache Kafka, printed alike by the tools of both."""
+"""Internal topics of Ottla and Apache Kafka: the tools of both print the same output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORDS = 10
 
 
 class Cluster(NamedTuple):
-    """A broker, and a copy of its log directory after some use."""
+    """A broker's address, and a copy of its log directory with records in the internal topics."""
 
     address: str
     logs: Path
@@ -46,15 +46,15 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("broker")
     if request.param == "ottla":
         with Broker(data_dir=directory / "log") as broker:
-            yield used(broker.bootstrap_servers, directory)
+            yield fill_internal_topics(broker.bootstrap_servers, directory)
         return
     kafka_or_skip(request.param.removeprefix("kafka-"))
     with kafka(directory, free_port(in_a_row=2), kill=True) as address:
-        yield used(address, directory)
+        yield fill_internal_topics(address, directory)
 
 
-def used(address: str, directory: Path) -> Cluster:
-    """Groups of all kinds, and a transaction."""
+def fill_internal_topics(address: str, directory: Path) -> Cluster:
+    """Use groups of all types and a transaction, and copy the log directory."""
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic("t", 2, 1), NewTopic("u", 1, 1, topic_configs={"retention.ms": "7"})])
         share = ConfigResource(ConfigResourceType.GROUP, "share")
@@ -103,7 +103,7 @@ def read(consumer: Any) -> None:
         ("--share-group-state-decoder", "__share_group_state"),
     ],
 )
-def test_decoders_print_what_kafkas_print(decoder: str, topic: str, cluster: Cluster) -> None:
+def test_dump_log_decoders_print_the_output_of_kafkas(decoder: str, topic: str, cluster: Cluster) -> None:
     logs = [files(path, ".log") for path in sorted(cluster.logs.glob(f"{topic}-*")) if has_records(path)]
     printed = compare(decoder, "--files", ",".join(logs))
     assert '"data":{' in printed
@@ -114,7 +114,7 @@ def has_records(directory: Path) -> bool:
     return any(path.stat().st_size for path in directory.glob("*.log"))
 
 
-def test_metadata_of_kafkas_controllers_is_printed_alike(cluster: Cluster) -> None:
+def test_dump_log_prints_the_kraft_metadata_log_as_kafka(cluster: Cluster) -> None:
     metadata = cluster.logs / "__cluster_metadata-0"
     if not metadata.exists():
         pytest.skip("Ottla has no metadata log")
@@ -135,7 +135,7 @@ def test_metadata_of_kafkas_controllers_is_printed_alike(cluster: Cluster) -> No
         (f"{FORMATTERS}group.share.ShareGroupStateMessageFormatter", "__share_group_state"),
     ],
 )
-def test_formatters_print_what_kafkas_print(
+def test_console_consumer_formatters_print_the_output_of_kafkas(
     formatter: str, topic: str, cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     reading = ("--bootstrap-server", cluster.address, "--topic", topic, "--from-beginning", "--timeout-ms", "2000")
@@ -149,7 +149,7 @@ def test_formatters_print_what_kafkas_print(
 
 
 def lines(output: str) -> list[str]:
-    """The printed records, without those about the groups of the tools."""
-    separate = output.replace('}{"key":', '}\n{"key":').splitlines()  # Kafka's formatters print no line ends
+    """Return the printed records, without those about the groups of the tools."""
+    separate = output.replace('}{"key":', '}\n{"key":').splitlines()  # Kafka's formatters print no newlines
     groups = ((line, json.loads(line)["key"]["data"].get("group", "")) for line in separate)
     return sorted(line for line, group in groups if not group.startswith(OWN_GROUPS))

@@ -1,4 +1,4 @@
-"""The rows of docs/kafka-commands.md run: each with the exit code and the output that the page promises."""
+"""The commands of docs/kafka-commands.md run, with the exit codes and the outputs described there."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ NOT_RUN = (
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Start the brokers, and return what the letters of commands stand for."""
+    """Start the brokers, and return the replacements of the placeholders in commands."""
     folder = tmp_path_factory.mktemp("commands")
     (folder / "login.properties").write_text(LOGIN)
     (folder / "topics.json").write_text('{"version": 1, "topics": [{"topic": "moved"}]}')
@@ -300,7 +300,7 @@ def page_rows() -> list[str]:
     return [cell for cell in cells if cell != "command"]
 
 
-def test_every_row_of_the_page_is_run_or_says_why_not() -> None:
+def test_every_row_of_the_page_is_run_or_excluded() -> None:
     rows, names = page_rows(), (*ROWS, *NOT_RUN)
     assert [row for row in rows if not row.startswith(names)] == []
     assert [name for name in names if not any(row.startswith(name) for row in rows)] == []

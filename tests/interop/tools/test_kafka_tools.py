@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools, unchanged, against our broker."""
+"""Apache Kafka's command-line tools, unmodified, against our broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tool(bootstrap: str, name: str, *arguments: str) -> str:
     "topics, records, groups",
     "TopicCommand, ConsoleProducer, ConsoleConsumer, GetOffsetShell, ConsumerGroupCommand",
 )
-def test_topics_records_and_groups_are_what_the_tools_say(bootstrap: str) -> None:
+def test_kafka_tools_create_topics_transfer_records_and_describe_groups(bootstrap: str) -> None:
     topic = group = f"java-{uuid.uuid4().hex[:8]}"
     assert f"Created topic {topic}." in tool(
         bootstrap, "TopicCommand", "--create", "--topic", topic, "--partitions", "3"
@@ -52,7 +52,7 @@ def test_topics_records_and_groups_are_what_the_tools_say(bootstrap: str) -> Non
 
 
 @pytest.mark.compatibility("Kafka's tools", "throughput", "ProducerPerformance, ConsumerPerformance")
-def test_javas_producer_and_consumer_move_a_hundred_thousand_records(bootstrap: str) -> None:
+def test_kafka_perf_test_tools_transfer_a_hundred_thousand_records(bootstrap: str) -> None:
     topic = f"perf-{uuid.uuid4().hex[:8]}"
     load = ("--topic", topic, "--num-records", "100000")
     sent = tool(bootstrap, "ProducerPerformance", *load, "--record-size", "100", "--throughput", "-1")
@@ -62,7 +62,7 @@ def test_javas_producer_and_consumer_move_a_hundred_thousand_records(bootstrap: 
 
 
 @pytest.mark.compatibility("Kafka's tools", "options, quotas, passwords", "ConfigCommand, compared with ottla configs")
-def test_ottla_configs_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ottla_configs_prints_the_output_of_kafka_configs(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"configs-{uuid.uuid4().hex[:8]}"
     tool(bootstrap, "TopicCommand", "--create", "--topic", name, "--config", "retention.ms=5000")
     at = ("--bootstrap-server", bootstrap)

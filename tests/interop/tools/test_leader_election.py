@@ -1,4 +1,4 @@
-"""`ottla leader-election` with three brokers: the preferred replica leads again."""
+"""`ottla leader-election` with three brokers: the preferred replica becomes the leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ eventually = partial(until_found, seconds=60.0)
 TOPIC = "visits"
 
 
-def test_the_preferred_replica_leads_again_and_kafkas_tool_sees_it(
+def test_preferred_leader_election_prints_the_output_of_kafka_leader_election(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Cluster(tmp_path, PEERS["ottla"]) as cluster:
@@ -34,7 +34,7 @@ def test_the_preferred_replica_leads_again_and_kafkas_tool_sees_it(
             first, second, third = sorted(node.id for node in admin.describe_cluster().nodes)
             admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [first, second, third]})])
             eventually(lambda: leader(admin) == first)
-            # A new order of the same brokers: another one is preferred, and the old one goes on to lead.
+            # With a new order of the same replicas another one is preferred, but the leader does not change.
             admin.alter_partition_reassignments({TopicPartition(TOPIC, 0): [second, first, third]})
             eventually(lambda: not admin.list_partition_reassignments())
             assert leader(admin) == first

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.interop
 
 SECONDS = 120.0
 SYNC_DISTANCE = 25
-"""Offsets that a group at 100 of 300 may be behind: an eighth of its lag (docs/mirroring.md)."""
+"""How much too low the translated offset of a group at 100 of 300 may be: 1/8 of its lag (docs/mirroring.md)."""
 
 
 def create(address: str, topic: str, partitions: int = 2, **configs: str) -> None:
@@ -51,7 +51,7 @@ def send(address: str, topic: str, first: int, count: int) -> None:
 
 
 def rows(address: str, topic: str) -> list[tuple[object, ...]]:
-    """Partition, timestamp, key, value and headers of all records."""
+    """Return partition, timestamp, key, value and headers of all records."""
     try:
         records = whole_topic(address, topic, 2, isolation_level="read_committed")
     except KafkaError:  # the topic does not exist yet
@@ -94,7 +94,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("direction", ["from Apache Kafka", "to Apache Kafka"])
-def test_topic_goes_between_apache_kafka_and_ottla_exactly_once(kafka: str, direction: str) -> None:
+def test_topic_is_mirrored_between_kafka_and_ottla_exactly_once(kafka: str, direction: str) -> None:
     topic = direction.replace(" ", "-")
     with Broker() as broker:
         address = broker.bootstrap_servers
@@ -115,24 +115,24 @@ def test_topic_goes_between_apache_kafka_and_ottla_exactly_once(kafka: str, dire
             with mirroring(properties):
                 wait_for_copy(source, topic, target, f"A.{topic}")
             ((remote, committed),) = admin.list_consumer_group_offsets(f"g-{topic}").items()
-            exact = translated(target, topic)
+            exact = translated_offset(target, topic)
             assert remote == TopicPartition(f"A.{topic}", 0)
-            # Which offset syncs are left depends on the sizes of the copied batches. Earlier is allowed, later is not.
+            # Which offset syncs exist depends on the sizes of the batches. Only lower offsets are allowed.
             assert exact - SYNC_DISTANCE <= committed.offset <= exact
             resource = ConfigResource(ConfigResourceType.TOPIC, f"A.{topic}")
             entries = admin.describe_configs([resource])[resource]
         assert (entries["retention.ms"].value, entries["max.message.bytes"].value) == ("7654321", "2000000")
 
 
-def translated(target: str, topic: str) -> int:
-    """The offset of the 101st record of partition 0 at the target, or one less if a marker comes before it."""
+def translated_offset(target: str, topic: str) -> int:
+    """Return the offset of the 101st record of partition 0 at the target, or one less if it follows a marker."""
     records = [r for r in whole_topic(target, f"A.{topic}", 2) if r.partition == 0]
     return records[99].offset + 1 if records[100].offset != records[99].offset + 1 else records[100].offset
 
 
 @contextmanager
 def mirror_maker_2(properties: dict[str, str], directory: Path) -> Iterator[None]:
-    """Kafka's own MirrorMaker 2 in dedicated mode."""
+    """Run Kafka's MirrorMaker 2 in dedicated mode."""
     libs = java_libs("connect-mirror", apache_kafka.VERSION)
     file = directory / "mm2.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
@@ -148,7 +148,7 @@ def mirror_maker_2(properties: dict[str, str], directory: Path) -> Iterator[None
         apache_kafka.wait_for_end(process)
 
 
-def test_mirror_maker_2_and_ottla_continue_for_each_other(tmp_path: Path) -> None:
+def test_mirror_maker_2_and_ottla_continue_each_others_mirroring(tmp_path: Path) -> None:
     with Broker() as a, Broker() as b:
         source, target = a.bootstrap_servers, b.bootstrap_servers
         create(source, "visits")

@@ -1,4 +1,4 @@
-"""Our measuring tools say what Apache Kafka's say, line by line; only the numbers are others."""
+"""Our performance tools print the same lines as Apache Kafka's, except for the numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def shape(text: str) -> list[str]:
-    """The lines, with each number as how many places it has."""
+    """Return the lines, with each number replaced by the length of its fraction."""
     return [NUMBER.sub(lambda match: f"<{len(match[1] or '')}>", line) for line in text.splitlines()]
 
 
@@ -47,7 +47,7 @@ def topic() -> str:
         ("--payload-file", "words.txt", "--payload-delimiter", "[,;]", "--throughput", "-1"),
     ],
 )
-def test_ottla_producer_perf_test_says_what_kafkas_tool_says(
+def test_ottla_producer_perf_test_prints_the_output_of_kafka_producer_perf_test(
     broker: Broker, topic: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "words.txt"
@@ -57,10 +57,10 @@ def test_ottla_producer_perf_test_says_what_kafkas_tool_says(
     theirs = run_tool("org.apache.kafka.tools.ProducerPerformance", *request)
     assert theirs.returncode == 0, theirs.stdout + theirs.stderr
     main(["producer-perf-test", *request])
-    said = capsys.readouterr().out
-    assert shape(said) == shape(theirs.stdout)
+    output = capsys.readouterr().out
+    assert shape(output) == shape(theirs.stdout)
     if options[0] == "--payload-file":
-        assert said.splitlines()[:2] == theirs.stdout.splitlines()[:2]
+        assert output.splitlines()[:2] == theirs.stdout.splitlines()[:2]
 
 
 @pytest.mark.compatibility("Kafka's tools", "measuring", "wrong use, compared with ottla producer-perf-test")
@@ -76,7 +76,7 @@ def test_ottla_producer_perf_test_says_what_kafkas_tool_says(
         ("--command-config", "a", "--producer.config", "a"),
     ],
 )
-def test_what_kafkas_producer_perf_test_refuses_ours_refuses(topic: str, wrong: tuple[str, ...]) -> None:
+def test_ottla_producer_perf_test_rejects_arguments_that_kafkas_rejects(topic: str, wrong: tuple[str, ...]) -> None:
     at = ("--bootstrap-server", "127.0.0.1:1", "--topic", topic)
     usual = (*at, "--num-records", "10", "--record-size", "10", "--throughput", "-1")
     assert run_tool("org.apache.kafka.tools.ProducerPerformance", *usual, *wrong).returncode == 1
@@ -93,7 +93,7 @@ def test_what_kafkas_producer_perf_test_refuses_ours_refuses(topic: str, wrong: 
         ("--num-records", "1000", "--date-format", "EEE d MMM yy, hh:mm a 'o''clock' SSSS Z D"),
     ],
 )
-def test_ottla_consumer_perf_test_says_what_kafkas_tool_says(
+def test_ottla_consumer_perf_test_prints_the_output_of_kafka_consumer_perf_test(
     broker: Broker, topic: str, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -1,4 +1,4 @@
-"""`ottla reassign-partitions` with three brokers, ours and Apache Kafka's: moves held back, called off and let go."""
+"""`ottla reassign-partitions` with three brokers of Ottla and Apache Kafka: throttles, cancellation and rollback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 eventually = partial(until_found, seconds=60.0)
 RECORDS, RECORD_BYTES = 40, 100_000
-"""More than one fetch of a follower takes (replica.fetch.max.bytes), so that a throttle has something to hold back."""
+"""More than one fetch of a follower returns (replica.fetch.max.bytes), so that the throttle has an effect."""
 
 Tool = Callable[..., Any]
 
@@ -54,9 +54,9 @@ def tool(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Tool:
     def call(*arguments: str, code: int = 0) -> Any:
         capsys.readouterr()
         command = ["reassign-partitions", "--bootstrap-server", cluster.bootstrap, *arguments, "--json"]
-        actual, said = main(command), capsys.readouterr()
-        assert actual == code, said.err
-        return said.err if code else json.loads(said.out)
+        actual, captured = main(command), capsys.readouterr()
+        assert actual == code, captured.err
+        return captured.err if code else json.loads(captured.out)
 
     return call
 
@@ -84,7 +84,7 @@ def status(tool: Tool, file: str) -> str:
     return actual
 
 
-def test_a_throttled_move_is_listed_called_off_and_let_go(
+def test_throttled_reassignment_is_listed_cancelled_and_completed(
     cluster: Cluster, admin: KafkaAdminClient, tool: Tool, tmp_path: Path
 ) -> None:
     admin.create_topics([NewTopic("held", replica_assignments={0: [1, 2]})])
@@ -121,7 +121,7 @@ def test_a_throttled_move_is_listed_called_off_and_let_go(
     eventually(lambda: not throttles(admin, "held"))
 
 
-def test_a_proposal_moves_topics_off_a_broker_and_its_rollback_back(
+def test_generated_reassignment_moves_replicas_off_a_broker_and_back(
     cluster: Cluster, admin: KafkaAdminClient, tool: Tool, tmp_path: Path
 ) -> None:
     before = [(1, 2), (2, 3), (3, 1)]

@@ -19,7 +19,7 @@ from ottla.net.ports import free_port
 pytestmark = pytest.mark.interop
 
 LINES = 3
-"""Output to compare: the start and two reports."""
+"""The compared output: the first line and two reports."""
 THEIRS = "org.apache.kafka.tools.ReplicaVerificationTool"
 
 
@@ -35,7 +35,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def output(command: list[str]) -> list[str]:
-    """The first lines of a tool that does not end, without their times."""
+    """Return the first lines of a tool that does not end, without their times."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(LINES)]
@@ -45,7 +45,7 @@ def output(command: list[str]) -> list[str]:
 
 
 @pytest.mark.compatibility("Kafka's tools", "replicas", "ReplicaVerificationTool, with ottla replica-verification")
-def test_both_tools_report_the_same(cluster: str, tmp_path: Path) -> None:
+def test_ottla_replica_verification_prints_the_output_of_kafkas_tool(cluster: str, tmp_path: Path) -> None:
     kafka_or_skip(WITH_ZOOKEEPER)
     with KafkaAdminClient(bootstrap_servers=cluster) as admin:
         replicas = len(admin.describe_cluster().nodes)

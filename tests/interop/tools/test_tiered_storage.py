@@ -1,4 +1,4 @@
-"""Kafka's tools and classes on a tiered topic of which most records are only in the object store."""
+"""Kafka's tools and classes with a tiered topic, most of whose records are only in the object store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interop
 
 RECORDS = 100
 LOCAL = 98
-"""The first offset that is on the broker's disk: less than a tenth of the records."""
+"""The first local offset: less than a tenth of the records are on the broker's disk."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredTopic]:
         yield topic
 
 
-def test_kafkas_offset_shell_and_ours_list_the_same_offsets(
+def test_ottla_get_offsets_lists_the_tiered_offsets_as_kafka_get_offsets(
     tiered: TieredTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = ("--bootstrap-server", tiered.broker.bootstrap_servers, "--topic", "t")
@@ -46,7 +46,7 @@ def test_kafkas_offset_shell_and_ours_list_the_same_offsets(
         assert capsys.readouterr().out == kafkas.stdout
 
 
-def test_kafkas_console_consumer_reads_what_is_only_in_the_store(tiered: TieredTopic) -> None:
+def test_kafka_console_consumer_reads_records_that_are_only_in_the_store(tiered: TieredTopic) -> None:
     done = run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", tiered.broker.bootstrap_servers,
         "--topic", "t", "--from-beginning", "--max-messages", str(RECORDS), "--timeout-ms", "30000",
@@ -54,7 +54,7 @@ def test_kafkas_console_consumer_reads_what_is_only_in_the_store(tiered: TieredT
     assert [int(line[:6]) for line in done.stdout.splitlines()] == list(range(RECORDS)), done.stderr
 
 
-def test_metadata_is_printed_as_by_kafkas_tool(tiered: TieredTopic, tmp_path: Path) -> None:
+def test_dump_log_prints_remote_log_metadata_as_kafka(tiered: TieredTopic, tmp_path: Path) -> None:
     printed = ""
     for number in range(2):
         copy = tmp_path / f"__remote_log_metadata-{number}"
@@ -64,7 +64,7 @@ def test_metadata_is_printed_as_by_kafkas_tool(tiered: TieredTopic, tmp_path: Pa
     assert printed.count("state=COPY_SEGMENT_STARTED") == printed.count("state=COPY_SEGMENT_FINISHED") == LOCAL // 7
 
 
-def test_kafkas_metadata_manager_reads_our_topic(tiered: TieredTopic, tmp_path: Path) -> None:
+def test_kafkas_remote_log_metadata_manager_reads_our_topic(tiered: TieredTopic, tmp_path: Path) -> None:
     version = "3.9.2"
     reason = apache_kafka.missing(version)
     if reason:

@@ -1,4 +1,4 @@
-"""Our verifiable producer and consumer print the same events as Apache Kafka's for the same work, except for times."""
+"""Our verifiable producer and consumer print the same events as Apache Kafka's, except for times."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ottla.cli.main import main
 
 pytestmark = pytest.mark.interop
 
-OTHER_EACH_TIME = ("timestamp", "avg_throughput", "message")
-"""Fields. Texts of errors, too: the clients find their own words."""
+IGNORED_FIELDS = ("timestamp", "avg_throughput", "message")
+"""Fields that are not compared. `message` is the text of an error, which differs between the clients."""
 ONE = {"max.message.bytes": "200"}
 
 
 def events(printed: str) -> list[Any]:
-    """The lines, without what differs each time, such as the order of fields in Kafka's: that of Java's reflection."""
-    lines = printed.rstrip("\n").split("\n")  # values have other separators of lines
+    """Return the events without ignored fields and the order of fields, which in Kafka is that of Java's reflection."""
+    lines = printed.rstrip("\n").split("\n")  # splitlines() would also split at other separators in values
     return [json.loads(line, object_hook=_without_times) if line.startswith("{") else line for line in lines]
 
 
 def _without_times(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: "…" if name in OTHER_EACH_TIME else value for name, value in event.items()}
+    return {name: "…" if name in IGNORED_FIELDS else value for name, value in event.items()}
 
 
 @pytest.fixture
 def topics(address: str) -> list[str]:
-    """Two that are alike, of one partition each, so that records come in order; batches of 200 bytes are allowed."""
+    """Create two equal topics of one partition each, so that records are in order, with batches up to 200 bytes."""
     names = [f"verified-{uuid.uuid4().hex[:8]}" for _ in range(2)]
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(name, 1, 1, topic_configs=ONE) for name in names])
@@ -51,7 +51,7 @@ def topics(address: str) -> list[str]:
         ("--max-messages", "1", "--value-prefix", "7", "--producer.config", "small.properties"),
     ],
 )
-def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
+def test_ottla_verifiable_producer_prints_the_events_of_kafkas_tool(
     address: str, topics: list[str], options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = tmp_path / "small.properties"
@@ -66,7 +66,7 @@ def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
 
 @pytest.fixture
 def visits(address: str, topics: list[str]) -> str:
-    """A topic with eight records in one batch."""
+    """Send eight records in one batch, and return the topic."""
     with KafkaProducer(bootstrap_servers=address) as producer:
         values = [b"\xffz\xc3", 'ä"\n\u2028'.encode(), *(b"%d" % number for number in range(6))]
         producer.send_batch(topics[0], values=values, keys=[b"k", *[None] * 7]).get(timeout=10)
@@ -83,7 +83,7 @@ def visits(address: str, topics: list[str]) -> str:
         ("--max-messages", "0", "--assignment-strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor"),
     ],
 )
-def test_ottla_verifiable_consumer_says_what_kafkas_tool_says(
+def test_ottla_verifiable_consumer_prints_the_events_of_kafkas_tool(
     address: str, visits: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = tmp_path / "few.properties"
@@ -93,7 +93,7 @@ def test_ottla_verifiable_consumer_says_what_kafkas_tool_says(
 
 
 @pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableConsumer with group.protocol=consumer")
-def test_ottla_verifiable_consumer_is_a_member_of_a_new_group_as_kafkas(
+def test_ottla_verifiable_consumer_with_consumer_protocol_prints_the_events_of_kafkas_tool(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = f"verified-{uuid.uuid4().hex[:8]}"
@@ -105,7 +105,7 @@ def test_ottla_verifiable_consumer_is_a_member_of_a_new_group_as_kafkas(
 
 
 def kafkas(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a tool in a JVM of its own, as it prints events in shutdown hooks. Skips the test where it cannot be had."""
+    """Run a tool in its own JVM, since it prints events in shutdown hooks. Skip the test if Kafka is not available."""
     if reason := apache_kafka.missing():
         pytest.skip(reason)
     command = apache_kafka.java(f"org.apache.kafka.tools.{tool}", *arguments)
