@@ -1,4 +1,4 @@
-"""What a client was seen to do against our broker, noted for docs/compatibility.md. For the conftest of a folder."""
+"""Records for docs/compatibility.md what clients did with our broker. Imported by the conftest modules of folders."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scripts import apache_kafka, compatibility_page, spark_jars
 
 @pytest.fixture
 def compatibility(request: pytest.FixtureRequest) -> Callable[[str, str, str, list[str]], None]:
-    """Note what a client has done here: (client, version, subject, what it checked)."""
+    """Return a function that records what a client did: (client, version, subject, what it checked)."""
 
-    def note(client: str, version: str, subject: str, checked: list[str]) -> None:
+    def record(client: str, version: str, subject: str, checked: list[str]) -> None:
         request.node.user_properties.append(("compatibility", (client, version, subject, checked)))
 
-    return note
+    return record
 
 
 VERSIONS: dict[str, Callable[[], str]] = {
@@ -30,25 +30,25 @@ VERSIONS: dict[str, Callable[[], str]] = {
 
 
 @pytest.fixture(autouse=True)
-def note_marked(request: pytest.FixtureRequest) -> None:
-    """`@pytest.mark.compatibility(client, subject, what)`: passing says that the client did `what`."""
+def record_marked(request: pytest.FixtureRequest) -> None:
+    """`@pytest.mark.compatibility(client, subject, what)`: if the test passes, the client did `what`."""
     for mark in request.node.iter_markers("compatibility"):
         client, subject, what = mark.args
         request.node.user_properties.append(("compatibility", (client, VERSIONS[client](), subject, [what])))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect what the tests noted, in the process that sees all workers' reports."""
+    """Collect the records of the tests, in the process that gets the reports of all workers."""
     if report.when == "call" and report.passed:
-        noted: list[Any] = [reported for name, reported in report.user_properties if name == "compatibility"]
-        if noted:
-            _noted[report.nodeid] = noted
+        records: list[Any] = [reported for name, reported in report.user_properties if name == "compatibility"]
+        if records:
+            _records[report.nodeid] = records
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what was seen to work."""
-    if _noted and not hasattr(session.config, "workerinput"):
-        compatibility_page.save([reported for _, noted in sorted(_noted.items()) for reported in noted])
+    """Write the records to docs/compatibility.md."""
+    if _records and not hasattr(session.config, "workerinput"):
+        compatibility_page.save([reported for _, records in sorted(_records.items()) for reported in records])
 
 
-_noted: dict[str, list[list[Any]]] = {}
+_records: dict[str, list[list[Any]]] = {}

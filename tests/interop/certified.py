@@ -1,4 +1,4 @@
-"""Keys and certificates for tests with TLS, made by openssl: each signs itself."""
+"""Self-signed keys and certificates for TLS tests, made with openssl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def identity(folder: Path, name: str) -> Path:
-    """Key and certificate of a name in one PEM file, for this machine."""
+    """Return a PEM file with the key and the certificate of `name`, valid for this machine."""
     key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "cert", "both"))
     subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]

@@ -1,4 +1,4 @@
-"""A broker for the interop tests, with six partitions by default as kcat cannot ask for a number, and a ZooKeeper."""
+"""Brokers and a ZooKeeper. Topics have six partitions by default, since kcat cannot create topics with a number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from scripts import apache_kafka
 from tests.compatible import compatibility as compatibility
-from tests.compatible import note_marked as note_marked
 from tests.compatible import pytest_runtest_logreport as pytest_runtest_logreport
 from tests.compatible import pytest_sessionfinish as pytest_sessionfinish
+from tests.compatible import record_marked as record_marked
 from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
@@ -27,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """Its jars come with PySpark: files that ask for it skip where that is missing."""
+    """Start a ZooKeeper. Its jars come with PySpark: test modules that use it are skipped if PySpark is missing."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as started:
         yield started
 
@@ -39,7 +39,7 @@ def bootstrap(broker: Broker) -> str:
 
 @pytest.fixture(scope="session", params=["ottla", "kafka-3.9.2", "kafka-4.3.1"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker of each kind that our clients have to work with: every test that asks for it runs with all of them."""
+    """Address of a broker of each kind that our clients support: a test that uses it runs with each of them."""
     if request.param == "ottla":
         yield request.getfixturevalue("bootstrap")
         return

@@ -1,4 +1,4 @@
-"""Files of logs, printed by Kafka's DumpLogSegments and by `ottla dump-log`."""
+"""Segment files printed by Kafka's DumpLogSegments and by `ottla dump-log`."""
 
 from __future__ import annotations
 

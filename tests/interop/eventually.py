@@ -1,4 +1,4 @@
-"""Waiting for what others bring about."""
+"""Waiting for a condition."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ STEP_SECONDS = 0.05
 
 
 def eventually(condition: Callable[[], object], seconds: float) -> None:
-    """Return when something holds; a test that waits for longer has failed."""
+    """Return when the condition holds; fail the test if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "the condition does not hold in time"
         time.sleep(STEP_SECONDS)

@@ -1,4 +1,4 @@
-"""Members of consumer groups (KIP-848) in threads, and brokers that notice quickly when one is gone."""
+"""Members of consumer groups (KIP-848) in threads, and configs of brokers that detect a failed member quickly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = {
 
 
 class Member:
-    """A consumer of librdkafka's on a thread of its own."""
+    """A librdkafka consumer in a thread."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, protocol: str = "consumer") -> None:
         confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -70,7 +70,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def shared(*members: Member) -> bool:
-    """Whether every partition has one reader and the shares are even."""
+    """Return whether every partition has one owner and the assignment is balanced."""
     sizes = [len(m.partitions) for m in members]
     owned = set().union(*(m.partitions for m in members))
     return sum(sizes) == len(owned) == PARTITIONS and max(sizes) - min(sizes) <= 1

@@ -1,4 +1,4 @@
-"""Java clients of every age, from Maven, running the scenarios in `java/`."""
+"""Java clients of many versions, from Maven, running the scenarios in `java/`."""
 
 import subprocess
 import uuid
@@ -19,7 +19,7 @@ Record = Callable[[str, str, str, list[str]], None]
 
 @cache
 def _jars(artifact: str, version: str) -> Path | str:
-    """The folder with the jars, or why it cannot be had."""
+    """Return the folder with the jars, or why it is not available."""
     reason = maven.missing()
     if reason is not None:
         return reason
@@ -30,7 +30,7 @@ def _jars(artifact: str, version: str) -> Path | str:
 
 
 def java_libs(artifact: str, version: str) -> Path:
-    """The folder with the jars. Skips where there is no Maven."""
+    """Return the folder with the jars. Skip the test if there is no Maven."""
     libs = _jars(artifact, version)
     if isinstance(libs, str):
         pytest.skip(f"Java clients: {libs}")
@@ -38,12 +38,12 @@ def java_libs(artifact: str, version: str) -> Path:
 
 
 def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
-    """Compile a scenario against that version, run it, and return what it checked. Skips where there is no Maven."""
+    """Compile a scenario against that version, run it, and return what it checked. Skip the test without Maven."""
     return checked_by(java_command(artifact, version, scenario, *arguments, with_=("Check", *with_)))
 
 
 def java_command(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
-    """How to run a program in `java/`, compiled against that version. Skips where there is no Maven."""
+    """Return the command of a program in `java/`, compiled against that version. Skip the test without Maven."""
     libs = java_libs(artifact, version)
     sources = [SOURCES / f"{name}.java" for name in (*with_, scenario)]
     try:

@@ -1,4 +1,4 @@
-"""Kafka's console consumer as a member of a group that our consumers are in, too."""
+"""Kafka's console consumer as a member of a group, beside our consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts import apache_kafka
 
 
 class JavaMember:
-    """What it has read, by lines. `setting` is an option of Java's consumer, `name=value`."""
+    """The console consumer and the lines that it prints. `setting` is a config of Java's consumer, `name=value`."""
 
     def __init__(self, bootstrap: str, topic: str, setting: str, folder: Path) -> None:
         self.output = folder / f"java-{setting}.out"

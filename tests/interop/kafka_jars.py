@@ -1,4 +1,4 @@
-"""Apache Kafka's own classes, for tests that let Kafka judge us."""
+"""Runs Apache Kafka's nodes, tools and other classes, for tests that compare Ottla with Kafka."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def _missing() -> str | None:
 
 
 def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a class of Kafka's to its end, with its output as text. Skips the test where it cannot be had."""
+    """Run a class of Kafka to its end, and capture its output. Skip the test if Kafka is not available."""
     reason = _missing()
     if reason:
         pytest.skip(f"Apache Kafka's tools: {reason}")
@@ -45,13 +45,13 @@ def prepare_node(
 
 
 def node(properties: Path, version: str = apache_kafka.VERSION) -> list[str]:
-    """The command that runs a node with this configuration."""
+    """Return the command that runs a node with this configuration."""
     return apache_kafka.java("kafka.Kafka", str(properties), version=version, heap=_node_jvm(version))
 
 
 @cache
 def _node_jvm(version: str) -> tuple[str, ...]:
-    """Options of a node's JVM, with an archive of the classes that it loads: it starts in half the time (JEP 350)."""
+    """Return a node's JVM options, with an archive of its classes, which halves the startup time (JEP 350)."""
     archive = apache_kafka.class_archive(version)
     with maven.locked(f"kafka-{version}-archive"):
         if not archive.exists():
@@ -69,7 +69,7 @@ def _node_jvm(version: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apache_kafka.VERSION) -> Iterator[str]:
-    """A running node on the data in `directory`; its address."""
+    """Run a node on the data in `directory`, and yield its address."""
     if not (directory / "log").exists():
         prepare_node(directory, port, version)
     command = node(directory / "server.properties", version)
@@ -79,7 +79,7 @@ def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apac
 
 @contextlib.contextmanager
 def server(command: list[str], port: int, out: Path, *, kill: bool = False) -> Iterator[None]:
-    """A process that is up when its port answers."""
+    """Run a process, and wait until its port accepts connections."""
     with out.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 on a ZooKeeper that others use too."""
+"""Apache Kafka 3.9 on a shared ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITH_ZOOKEEPER = "3.9.2"
 def kafka_on_zookeeper(
     directory: Path, connect: str, configs: Mapping[str, object] = MappingProxyType({}), port: int = 0
 ) -> Iterator[str]:
-    """A broker with these further configs; the address of its PLAINTEXT listener, by default on a free port."""
+    """Run a broker with additional configs, and yield its PLAINTEXT listener's address, by default with a free port."""
     port = port or free_port(in_a_row=2)
     settings = {
         "broker.id": 0,

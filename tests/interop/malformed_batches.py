@@ -1,4 +1,4 @@
-"""A corpus of malformed batches: every field of every format wrong in turn, plain and in each codec."""
+"""A corpus of malformed batches: each field of each format is invalid in turn, uncompressed and with each codec."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.records.crc import crc32c
 from ottla.records.varint import append_varlong
 
 NOW = 0
-"""Stands for the time of the test in a case; `Case.data` puts it in."""
+"""Placeholder for the time of the test; `Case.data` fills it in."""
 PRODUCER = 10_000_000_001
-"""Stands for a producer id that the broker has allocated."""
+"""Placeholder for a producer id that the broker has allocated."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 V2_VERSION = 8
 OLD_VERSION = 2
@@ -55,7 +55,7 @@ def record(
     length: int | bytes | None = None,
     tail: bytes = b"",
 ) -> bytes:
-    """One record of format 2; each part can be given as other bytes than it should be."""
+    """Encode a record of format 2; each part can be replaced with other bytes."""
     body = bytes([attributes])
     body += varint(time_delta) if isinstance(time_delta, int) else time_delta
     body += varint(delta) if offset_delta is None else offset_delta
@@ -73,13 +73,13 @@ def three() -> list[bytes]:
 
 @dataclass(frozen=True)
 class V2:
-    """A batch of format 2 whose every field can be wrong; the CRC is right unless `crc_xor` is set."""
+    """A batch of format 2 in which every field can be invalid; the CRC is correct unless `crc_xor` is set."""
 
     records: list[bytes] = field(default_factory=three)
     codec: str = "none"
     base_offset: int = 0
     length: int = 0
-    """Added to the right length."""
+    """Added to the correct length."""
     magic: int = 2
     attributes: int = 0
     codec_id: int | None = None
@@ -90,9 +90,9 @@ class V2:
     count: int | None = None
     crc_xor: int = 0
     damage: Callable[[bytes], bytes] | None = None
-    """What happens to the (compressed) records."""
+    """Applied to the (compressed) records."""
     tail: bytes = b""
-    """Behind the batch."""
+    """Bytes after the batch."""
 
     def encode(self, now: int, producer_id: int = -1) -> bytes:
         payload = bytes(compression.compress(compression.CODEC_IDS[self.codec], b"".join(self.records)))
@@ -120,7 +120,7 @@ class V2:
 
 @dataclass(frozen=True)
 class Old:
-    """A message of format 0 or 1; with `inner` its value is a compressed set of messages."""
+    """A message of format 0 or 1; with `inner`, its value is a compressed message set."""
 
     magic: int = 1
     key: bytes | None = b"k"
@@ -163,7 +163,7 @@ class Old:
 
 @dataclass(frozen=True)
 class Case:
-    """What is sent to one partition; `topic` is one of TOPICS."""
+    """The data sent to one partition; `topic` is one of TOPICS."""
 
     name: str
     parts: tuple[V2 | Old | bytes, ...]
@@ -188,7 +188,7 @@ def flip(at: int) -> Callable[[bytes], bytes]:
 
 
 def with_broken(second: bytes) -> list[bytes]:
-    """Three records of which the second is not right."""
+    """Return three records, of which the second is invalid."""
     return [record(0), second, record(2)]
 
 
@@ -240,7 +240,7 @@ RECORDS: dict[str, list[bytes]] = {
     "records are random bytes": [bytes((i * 7919 + 13) % 251 for i in range(300))],
     "records are zeros": [bytes(300)],
 }
-"""Records that are wrong, or odd, in any codec."""
+"""Invalid or unusual records, used with every codec."""
 
 COUNTS = {
     "count one too high": {"count": 4},
@@ -261,7 +261,7 @@ COUNTS = {
     "no records": {"records": []},
     "no records, count three": {"records": [], "count": 3},
 }
-"""Headers that do not fit their records, in any codec."""
+"""Headers that do not match their records, used with every codec."""
 
 HEADERS: dict[str, V2] = {
     "magic 0": V2(magic=0),
@@ -358,7 +358,7 @@ CODEC_CASES: dict[str, V2] = {
 
 
 def inner(magic: int, count: int = 3, **wrong: object) -> tuple[Old, ...]:
-    """Messages of a compressed set; the second has what is wrong."""
+    """Return the messages of a compressed set; the fields in `wrong` are those of the second one."""
     return tuple(Old(magic, offset=i, **(wrong if i == 1 else {})) for i in range(count))  # type: ignore[arg-type]
 
 
@@ -449,7 +449,7 @@ def old_cases() -> Iterator[tuple[str, tuple[V2 | Old | bytes, ...]]]:
 
 
 def cases() -> list[Case]:
-    """All of them."""
+    """Return all cases for the current versions of Produce."""
     actual = [Case(f"header: {name}", (batch,)) for name, batch in HEADERS.items()]
     actual += [Case(f"codec: {name}", (batch,)) for name, batch in CODEC_CASES.items()]
     for codec in CODECS:
@@ -498,5 +498,5 @@ def cases() -> list[Case]:
 
 
 def old_format_cases() -> list[Case]:
-    """What Apache Kafka 4 does not take any more at all: requests of version 2 and what is in them."""
+    """Return the cases of Produce version 2, which Apache Kafka 4 no longer serves."""
     return [Case(name, parts, version=OLD_VERSION) for name, parts in old_cases()]

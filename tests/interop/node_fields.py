@@ -1,4 +1,4 @@
-"""Nodes of ZooKeeper made comparable, of one run and of another."""
+"""Comparison of the znodes of two runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OURS_ONLY = {"log_dirs", "cordoned_log_dirs"}
 
 
 def comparable(value: bytes | None, of_one_run: Collection[str]) -> Any:
-    """What a node holds, without the values of the fields that differ from run to run."""
+    """Return the content of a znode, without the values of the fields that differ from run to run."""
     if not value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Members of 0.8's groups in ZooKeeper, ours and Java's, that note what they read."""
+"""Members of 0.8's groups in ZooKeeper, ours and Java's, that record the messages they read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def seen(actual: MessageAndMetadata) -> Seen:
 
 
 class JavaMember:
-    """Kafka 0.8.2's high-level consumer in a process of its own."""
+    """Kafka 0.8.2's high-level consumer in its own process."""
 
     def __init__(self, options: Mapping[str, str], topic: str, folder: Path, threads: int = 1) -> None:
         self.output = folder / f"{options['consumer.id']}.out"
@@ -70,7 +70,7 @@ class JavaMember:
         return [(int(partition), int(offset), message) for partition, offset, message in fields]
 
     def close(self) -> None:
-        """Have it leave in order."""
+        """Shut down cleanly, so that the member leaves the group."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(30)

@@ -20,7 +20,7 @@ QUICK = ("-gcflags=all=-N -l", "-ldflags=-s -w")
 
 @cache
 def _go_program() -> Path | str:
-    """The program built from `go/`, or why it cannot be had."""
+    """Return the program built from `go/`, or why it is not available."""
     if shutil.which("go") is None:
         return "go is not on the PATH"
     target = CACHE / "go" / "interop"
@@ -37,7 +37,7 @@ def _go_program() -> Path | str:
 
 @cache
 def _node_modules() -> Path | str:
-    """The folder with kafkajs, or why it cannot be had."""
+    """Return the folder with kafkajs, or why it is not available."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             return f"{program} is not on the PATH"
@@ -56,19 +56,18 @@ def _node_modules() -> Path | str:
 
 
 def go_version(module: str) -> str:
-    """The version of a module that the program is built with."""
+    """Return the version of a module that the Go program is built with."""
     lines = (HERE / "go" / "go.mod").read_text().split()
     return lines[lines.index(module) + 1].lstrip("v")
 
 
 def kafkajs_version() -> str:
-    """The version of kafkajs."""
     document: str = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]["kafkajs"]
     return document
 
 
 def run_go(scenario: str, bootstrap: str, name: str) -> list[str]:
-    """Run a scenario of the Go program; what it checked. Skips where there is no Go."""
+    """Run a scenario of the Go program, and return what it checked. Skip the test if there is no Go."""
     program = _go_program()
     if isinstance(program, str):
         pytest.skip(f"Go clients: {program}")
@@ -76,7 +75,7 @@ def run_go(scenario: str, bootstrap: str, name: str) -> list[str]:
 
 
 def run_kafkajs(bootstrap: str, topic: str) -> list[str]:
-    """Run the scenario of kafkajs; what it checked. Skips where there is no Node.js."""
+    """Run the scenario of kafkajs, and return what it checked. Skip the test if there is no Node.js."""
     modules = _node_modules()
     if isinstance(modules, str):
         pytest.skip(f"kafkajs: {modules}")

@@ -1,4 +1,4 @@
-"""Other people's clients behind one face, so that one scenario tests the broker with each of them."""
+"""Third-party clients behind one interface, so that one scenario tests the broker with each of them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Member(Protocol):
 
 
 class Client(Protocol):
-    """What a scenario needs of a client."""
+    """The interface of a client in a scenario."""
 
     name: str
 
     @staticmethod
     def missing() -> str | None:
-        """Why this client cannot be used here, or None."""
+        """Return why this client is not available, or None."""
 
     @staticmethod
     def version() -> str:
-        """Which version of it is used here."""
+        """Return the installed version of the client."""
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None: ...
 
@@ -49,16 +49,16 @@ class Seen:
 
     def __init__(self) -> None:
         self.values: list[str] = []
-        self._news = threading.Condition()
+        self._added = threading.Condition()
 
     def add(self, value: str) -> None:
-        with self._news:
+        with self._added:
             self.values.append(value)
-            self._news.notify_all()
+            self._added.notify_all()
 
     def wait(self, count: int, seconds: float = TIMEOUT) -> bool:
-        with self._news:
-            return self._news.wait_for(lambda: len(self.values) >= count, seconds)
+        with self._added:
+            return self._added.wait_for(lambda: len(self.values) >= count, seconds)
 
 
 def module_missing(name: str) -> str | None:
@@ -85,7 +85,7 @@ class Kcat:
         return kcat_version()
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
-        # kcat has no call for it: asking for a topic's metadata creates it
+        # kcat cannot create topics: a metadata request creates it automatically
         subprocess.run(
             ["kcat", "-b", bootstrap, "-L", "-t", topic, "-X", "allow.auto.create.topics=true"],
             check=True,
@@ -119,7 +119,7 @@ class _KcatMember:
 
 
 class _ThreadMember:
-    """A member whose poll loop runs on a thread."""
+    """A member that polls in a thread."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -127,7 +127,7 @@ class _ThreadMember:
         self._thread.start()
 
     def _loop(self) -> None:
-        raise AssertionError("a member has a loop")
+        raise AssertionError("a subclass must implement _loop")
 
     def close(self) -> None:
         self._stop.set()
@@ -248,9 +248,9 @@ class _KafkaPythonMember(_ThreadMember):
             auto_offset_reset="earliest",
             heartbeat_interval_ms=500,
         )
-        # A leader that does not know the topic assigns nothing and joins once more when it learns of it. That second
-        # round is lost for good where a poll's timeout falls into it, as kafka-python 3.0 asks again whether it has
-        # to join, and not whether it is joining: so it knows the topic before it polls.
+        # A group leader without metadata of the topic assigns no partitions, and joins again once it has them. That
+        # second rebalance never completes if a poll times out during it, since kafka-python 3.0 checks again whether
+        # it has to join, but not whether it is joining. So the metadata are fetched before the first poll.
         assert consumer.partitions_for_topic(topic)
         while not self._stop.is_set():
             for records in consumer.poll(100).values():

@@ -1,4 +1,4 @@
-"""Other people's clients on listeners with TLS and SASL: each brings records in and reads them, by its own options."""
+"""Clients on listeners with TLS and SASL: each produces records and consumes them, with its own configs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Copy = Callable[["Access", str, Sequence[str], Path], list[str]]
 
 
 class Access(NamedTuple):
-    """How a broker is to be spoken to. Files are PEM; `key` has the client's certificate as well."""
+    """Address and credentials for a listener. Files are PEM; `key` contains the client's certificate as well."""
 
     bootstrap: str
     protocol: str
@@ -31,7 +31,7 @@ class Access(NamedTuple):
     user: str = ""
     password: str = ""
     by_token: bool = False
-    """Whether user and password are the id and the HMAC of a delegation token."""
+    """Whether user and password are the ID and the HMAC of a delegation token."""
 
     @property
     def librdkafka(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class Access(NamedTuple):
 
     @property
     def pem(self) -> dict[str, Any]:
-        """kafka-python's options of TLS."""
+        """TLS options of kafka-python."""
         files: dict[str, Any] = {"ssl_cafile": str(self.ca)} if self.protocol.endswith("SSL") else {}
         if self.key is not None:
             files |= {"ssl_certfile": str(self.key), "ssl_keyfile": str(self.key)}

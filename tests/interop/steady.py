@@ -1,4 +1,4 @@
-"""A topic that is written to all the time, for tests of groups that change while they read."""
+"""A topic that is written to continuously, for tests of groups that rebalance while they read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.client.admin.topics.topics import NewTopic
 
 
 def new_topic(bootstrap: str, partitions: int, prefix: str = "steady") -> str:
-    """A new topic's name."""
+    """Create a topic, and return its name."""
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions, 1)])
@@ -20,7 +20,7 @@ def new_topic(bootstrap: str, partitions: int, prefix: str = "steady") -> str:
 
 
 def number(i: int) -> bytes:
-    """The i-th value as a decimal number."""
+    """Return the i-th value, a decimal number."""
     return b"%d" % i
 
 
@@ -28,7 +28,7 @@ def number(i: int) -> bytes:
 def sending(
     bootstrap: str, topic: str, partitions: int, pause: float, value_of: Callable[[int], bytes] = number
 ) -> Iterator[list[bytes]]:
-    """Values that keep being sent to all partitions in turns, `pause` seconds apart, until the end of the block."""
+    """Send values to all partitions in turn, `pause` seconds apart, until the end of the block; yield them."""
     values: list[bytes] = []
     stop = threading.Event()
 

@@ -44,7 +44,7 @@ class WordCount:
             instance.wait()
 
     def start(self, guarantee: str = "exactly_once_v2") -> subprocess.Popen[bytes]:
-        """Start an instance with a state directory of its own."""
+        """Start an instance with its own state directory."""
         state = self._directory / f"state-{len(self._instances)}"
         arguments = ("count", self.servers, self.topic, self.output, guarantee, str(state), "streams")
         command = java_command("kafka-streams", self._version, "WordCount", *arguments, with_=("Check",))
@@ -54,7 +54,7 @@ class WordCount:
         return instance
 
     def stop(self, instance: subprocess.Popen[bytes]) -> None:
-        """End an instance in order: it leaves the group."""
+        """Stop an instance, which leaves the group."""
         instance.terminate()
         instance.wait(30)
 
@@ -72,7 +72,7 @@ class WordCount:
                 producer.send(self.topic, " ".join(words).encode(), partition=n % self._partitions)
 
     def counts(self) -> tuple[dict[str, int], int]:
-        """Return the last committed count of each word, and how many counts were not one more than the one before."""
+        """Return the last committed count of each word, and how many counts were not one more than the previous one."""
         last: dict[str, int] = {}
         repeated = 0
         with KafkaConsumer(

@@ -1,4 +1,4 @@
-"""Three brokers on a real ZooKeeper: the example of 0.8 as it was written, and Apache Kafka's tools of then and now."""
+"""Three brokers on a real ZooKeeper: the example of 0.8, Kafka's tools and clients, failover, and reassignment."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def in_sync(admin: KafkaAdminClient, topic: str) -> list[set[int]]:
 
 
 def tool(cluster: LocalCluster, name: str, *arguments: str, text: str | None = None) -> str:
-    """A tool of Apache Kafka 3.9."""
+    """Run a tool of Apache Kafka 3.9 and return its output."""
     kafka_or_skip(WITH_ZOOKEEPER)
     arguments = ("--bootstrap-server", cluster.bootstrap_servers, *arguments)
     if text is None:
@@ -94,7 +94,7 @@ def tool(cluster: LocalCluster, name: str, *arguments: str, text: str | None = N
     return done.stdout
 
 
-def test_page_visits_as_it_was_written(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_visits_example_of_0_8_runs_unmodified(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
     zookeeper = ("--zookeeper", cluster.zookeeper_connect)
     created = ["create-topic", "--topic", "page_visits", "--replica", "3", *zookeeper, "--partition", "5"]
     assert ottla(created) == 0
@@ -109,7 +109,7 @@ def test_page_visits_as_it_was_written(cluster: LocalCluster, capsys: pytest.Cap
         assert len(consumer.partitions_for_topic("page_visits") or ()) == 5
 
 
-def test_tools_of_kafka_3_9_create_fill_read_move_and_rebalance(
+def test_tools_of_kafka_3_9_create_write_read_reassign_and_elect(
     cluster: LocalCluster, tmp_path: Path, compatibility: Record
 ) -> None:
     topic = f"tools-{uuid.uuid4().hex[:8]}"
@@ -138,7 +138,7 @@ def test_tools_of_kafka_3_9_create_fill_read_move_and_rebalance(
     compatibility("Kafka's tools", WITH_ZOOKEEPER, "three brokers", tools)
 
 
-def test_the_consumer_of_0_8_2_goes_on_when_its_leader_dies(
+def test_consumer_of_0_8_2_continues_after_leader_failover(
     cluster: LocalCluster, admin: KafkaAdminClient, tmp_path: Path, compatibility: Record
 ) -> None:
     topic = f"old-{uuid.uuid4().hex[:8]}"
@@ -160,7 +160,7 @@ def test_the_consumer_of_0_8_2_goes_on_when_its_leader_dies(
     compatibility("Java", "0.8.2.2", "three brokers", ["high-level consumer across a failover"])
 
 
-def test_a_broker_stops_in_order_without_an_error_at_an_idempotent_producer(
+def test_controlled_shutdown_causes_no_error_in_idempotent_producer(
     cluster: LocalCluster, admin: KafkaAdminClient
 ) -> None:
     topic = f"rolling-{uuid.uuid4().hex[:8]}"
@@ -181,7 +181,7 @@ def test_a_broker_stops_in_order_without_an_error_at_an_idempotent_producer(
     assert values == Counter(range(300))
 
 
-def test_fifty_partitions_move_under_load_within_the_throttle(
+def test_reassignment_of_fifty_partitions_under_load_respects_the_throttle(
     cluster: LocalCluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
     topic, count, rate = f"move-{uuid.uuid4().hex[:8]}", 50, 1_000_000
@@ -200,11 +200,11 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
         sent: list[RecordMetadata] = []
         while any(len(p.replicas) != 2 for p in admin.describe_topics([topic])[topic].partitions):
             sent.append(producer.send(topic, b"%d" % len(sent), partition=len(sent) % count).get(30))
-            assert time.monotonic() - began < SECONDS, "the partitions do not arrive"
+            assert time.monotonic() - began < SECONDS, "the reassignment is not complete"
         took = time.monotonic() - began
         producer.flush(60)
     assert sent
-    assert 8 * count * len(value) / took < 1.2 * rate, "the throttle was not kept"
+    assert 8 * count * len(value) / took < 1.2 * rate, "the throttle was exceeded"
     tool(cluster, *command, "--verify")
     described = admin.describe_topics([topic])[topic].partitions
     assert [[int(getattr(r, "id", r)) for r in p.replicas] for p in described] == [[2, p % 2] for p in range(count)]
@@ -214,7 +214,7 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
     assert result == Counter({value: 8 * count}) + Counter(b"%d" % number for number in range(len(sent)))
 
 
-def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
+def test_inter_broker_requests_of_clients_are_rejected(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
     topic = f"refused-{uuid.uuid4().hex[:8]}"
     admin.create_topics([NewTopic(topic, replica_assignments={0: [0, 1, 2]})])
 
@@ -241,7 +241,7 @@ def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin
     eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}])
 
 
-def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
+def test_consumer_is_redirected_to_the_replica_in_its_rack(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
     topic = f"rack-{uuid.uuid4().hex[:8]}"
     admin.create_topics([NewTopic(topic, replica_assignments={0: [0, 1, 2]})])
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:

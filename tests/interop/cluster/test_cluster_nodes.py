@@ -1,4 +1,4 @@
-"""Three brokers leave the same nodes in ZooKeeper as three of Apache Kafka 3.9, through all that happens to them."""
+"""The znodes of three brokers equal those of three of Apache Kafka 3.9, after each step of a cluster's life."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ eventually = partial(until_found, seconds=SECONDS)
 OF_ONE_RUN = {"topic_id", "id"}
 """Fields whose values differ from run to run."""
 LEFT_OUT = ("/config/groups", "/config/client-metrics", "/feature", "/migration", "/cluster/secret")
-"""Those that Kafka has without ZooKeeper only, or for the way there, and the secret of our brokers."""
+"""Znodes for the migration to KRaft or of features that Kafka has with KRaft only, and the secret of our brokers."""
 STOPPED = 3
-"""A broker that is not the controller: that is the first, at either peer."""
+"""A broker that is not the controller, which is the first broker with either peer."""
 EPHEMERAL = ("/brokers/ids/1", "/brokers/ids/2", "/brokers/ids/3", "/controller")
 
 
-def test_the_nodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
+def test_znodes_of_three_brokers_equal_those_of_apache_kafka(tmp_path: Path) -> None:
     reason = PEERS["kafka"].missing()
     if reason is not None:
         pytest.skip(reason)
@@ -57,7 +57,7 @@ def test_the_nodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
 
 
 def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
-    """The tree after each step."""
+    """Return the znodes after each step."""
     directory.mkdir()
     with Cluster(directory, PEERS[peer]).started_in_turn() as cluster:
         tree = ZooKeeperTree(str(cluster.tree))
@@ -75,10 +75,10 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
             seen["topics"] = nodes(cluster, tree)
             cluster.brokers[STOPPED].end(signal.SIGTERM)
             eventually(lambda: tree.missing()[:1] == [f"broker {STOPPED}"])
-            seen["one stopped in order"] = nodes(cluster, tree)
+            seen["after a controlled shutdown"] = nodes(cluster, tree)
             cluster.brokers[STOPPED].start()
             eventually(lambda: not tree.missing())
-            seen["there again"] = nodes(cluster, tree)
+            seen["after the restart"] = nodes(cluster, tree)
             admin.alter_partition_reassignments({TopicPartition("t", 0): [2, 3], TopicPartition("t", 1): [3, 1]})
             eventually(lambda: not admin.list_partition_reassignments())
             seen["moved"] = nodes(cluster, tree)
@@ -96,5 +96,5 @@ def nodes(cluster: Cluster, tree: ZooKeeperTree) -> dict[str, Any]:
 
 def sorted_isr(fields: Any) -> Any:
     if isinstance(fields, dict) and "isr" in fields:
-        fields["isr"] = sorted(fields["isr"])  # in which order replicas come back depends on who asks first
+        fields["isr"] = sorted(fields["isr"])  # the order in which replicas rejoin depends on which one fetches first
     return fields

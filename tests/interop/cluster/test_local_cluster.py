@@ -1,4 +1,4 @@
-"""`ottla cluster`: three brokers that outlive the command, one killed, one more added, all down and up again."""
+"""`ottla cluster`: three brokers that outlive the command, a killed broker, an added one, and a restart of all."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ottla.cli.main import main
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-WHOLE_SECONDS = 60.0
+HEALTHY_SECONDS = 60.0
 
 
 class Cluster:
-    """The command, on a directory of the test's own."""
+    """Runs `ottla cluster` on a directory of the test."""
 
     def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._directory = directory
@@ -38,8 +38,8 @@ class Cluster:
         document: dict[str, Any] = json.loads(self("status", "--format", "json")[1])
         return document
 
-    def wait_until_whole(self) -> dict[str, Any]:
-        deadline = time.monotonic() + WHOLE_SECONDS
+    def wait_until_healthy(self) -> dict[str, Any]:
+        deadline = time.monotonic() + HEALTHY_SECONDS
         while self("status")[0] != 0:
             assert time.monotonic() < deadline, self.status()
             time.sleep(0.2)
@@ -69,15 +69,17 @@ def read(servers: list[str], count: int) -> list[bytes]:
         return [next(consumer).value for _ in range(count)]
 
 
-def test_status_reports_paused_brokers_and_asks_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_reports_paused_brokers_and_queries_the_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cluster("up", "--base-port", "0", "--zookeeper-port", "0")[0] == 0
-    controller = cluster.wait_until_whole()["controller"]
+    controller = cluster.wait_until_healthy()["controller"]
     assert cluster("kill", str(controller), "--signal", "STOP")[0] == 0
     status = cluster.status()
     assert [broker["id"] for broker in status["brokers"] if broker["paused"]] == [controller]
-    assert status["error"] is None  # another one has answered
+    assert status["error"] is None  # another broker has responded
     assert "paused" in cluster("status")[1]
-    with monkeypatch.context() as patch:  # one that hangs is not known beforehand
+    with monkeypatch.context() as patch:  # as if the paused broker were not recognized
         patch.setattr(LocalCluster, "is_paused", lambda *_: False)
         assert [cluster.status()["error"] for _ in range(3)] == [None] * 3
     assert cluster("start", str(controller))[0] == 1
@@ -85,16 +87,16 @@ def test_status_reports_paused_brokers_and_asks_others(cluster: Cluster, monkeyp
         cluster("kill", str(number), "--signal", "STOP")
     status = cluster.status()
     assert "paused" in status["error"]
-    assert any(broker["registered"] for broker in status["brokers"])  # ZooKeeper knows them while their sessions last
+    assert any(broker["registered"] for broker in status["brokers"])  # registered until their sessions expire
     for number in (0, 1, 2):
         assert cluster("kill", str(number), "--signal", "CONT")[0] == 0
-    cluster.wait_until_whole()
+    cluster.wait_until_healthy()
 
 
 @pytest.mark.parametrize("store", [(), ("--zookeeper-port", "0")], ids=["embedded", "zookeeper"])
 def test_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster, store: tuple[str, ...]) -> None:
     assert cluster("up", "--base-port", "0", *store)[0] == 0
-    status = cluster.wait_until_whole()
+    status = cluster.wait_until_healthy()
     assert status["controller"] in (0, 1, 2)
     servers = bootstrap(status)
     send(servers, b"1")
@@ -102,10 +104,10 @@ def test_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster, sto
     send(servers, b"2")
     assert cluster("status")[0] == 1
     assert cluster("start", str(status["controller"]))[0] == 0
-    cluster.wait_until_whole()
+    cluster.wait_until_healthy()
     assert cluster("add", "--rack", "b")[0] == 0
-    assert len(cluster.wait_until_whole()["brokers"]) == 4
+    assert len(cluster.wait_until_healthy()["brokers"]) == 4
     assert cluster("down")[0] == 0
     assert cluster("up")[0] == 0
-    cluster.wait_until_whole()
+    cluster.wait_until_healthy()
     assert read(servers, 2) == [b"1", b"2"]

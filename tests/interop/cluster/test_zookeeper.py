@@ -1,4 +1,4 @@
-"""The registry on a real ZooKeeper: what every registry does, and what only sessions and lost connections bring."""
+"""The metadata store on a real ZooKeeper: the scenarios of every store, session expiry, and lost connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SESSION_MS = 1_500
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeperServer, request: pytest.FixtureRequest) -> str:
-    """A chroot of the test's own."""
+    """Return a connect string with a chroot of the test."""
     return f"{zookeeper.connect}/{request.node.name.replace('[', '-').replace(']', '')}"
 
 
@@ -43,87 +43,89 @@ def run(
     test: Callable[[ZooKeeperMetadataStore], Awaitable[None]], connect: str, session_timeout_ms: int = SESSION_MS
 ) -> None:
     async def inner() -> None:
-        registry = ZooKeeperMetadataStore(connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10_000)
-        await registry.open()
+        store = ZooKeeperMetadataStore(connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10_000)
+        await store.open()
         try:
-            await test(registry)
+            await test(store)
         finally:
-            await registry.close()
+            await store.close()
 
     asyncio.run(asyncio.wait_for(inner(), 60))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_it_is_a_registry(scenario: Callable[[MetadataStore], Awaitable[None]], connect: str) -> None:
+def test_zookeeper_store_passes_metadata_store_scenario(
+    scenario: Callable[[MetadataStore], Awaitable[None]], connect: str
+) -> None:
     run(scenario, connect)
 
 
-def test_ephemeral_nodes_go_with_the_session(connect: str) -> None:
-    async def mine(registry: ZooKeeperMetadataStore) -> None:
-        await registry.multi([Create("/mine", b"", ephemeral=True), Create("/kept")])
+def test_ephemeral_znodes_are_deleted_with_the_session(connect: str) -> None:
+    async def mine(store: ZooKeeperMetadataStore) -> None:
+        await store.multi([Create("/mine", b"", ephemeral=True), Create("/kept")])
 
-    async def later(registry: ZooKeeperMetadataStore) -> None:
-        assert await registry.get("/mine") is None
-        assert await registry.get("/kept") is not None
+    async def later(store: ZooKeeperMetadataStore) -> None:
+        assert await store.get("/mine") is None
+        assert await store.get("/kept") is not None
 
     run(mine, connect)
     run(later, connect)
 
 
-def test_expired_session_and_its_watches_are_notified(connect: str) -> None:
-    async def test(registry: ZooKeeperMetadataStore) -> None:
+def test_session_expiry_calls_watches_and_new_session_callback(connect: str) -> None:
+    async def test(store: ZooKeeperMetadataStore) -> None:
         renewed, changed = asyncio.Event(), asyncio.Event()
 
         async def make_again() -> None:
-            await registry.multi([Create("/me", b"again", ephemeral=True)])
+            await store.multi([Create("/me", b"again", ephemeral=True)])
             renewed.set()
 
-        registry.on_new_session(make_again)
-        before = registry.session_id
-        await registry.multi([Create("/me", b"first", ephemeral=True)])
-        await registry.get("/me", changed.set)
-        assert registry.session is not None
-        await registry.end_session(registry.session)
+        store.on_new_session(make_again)
+        before = store.session_id
+        await store.multi([Create("/me", b"first", ephemeral=True)])
+        await store.get("/me", changed.set)
+        assert store.session is not None
+        await store.end_session(store.session)
         await renewed.wait()
         await changed.wait()
-        assert registry.session_id != before
-        assert (await registry.get("/me") or ())[:2] == (b"again", 0)
+        assert store.session_id != before
+        assert (await store.get("/me") or ())[:2] == (b"again", 0)
 
     run(test, connect)
 
 
-def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
-    async def test(registry: ZooKeeperMetadataStore) -> None:
+def test_ending_an_ended_session_does_not_end_the_new_one(connect: str) -> None:
+    async def test(store: ZooKeeperMetadataStore) -> None:
         renewed = asyncio.Event()
 
         async def on_new_session() -> None:
             renewed.set()
 
-        registry.on_new_session(on_new_session)
-        removed = registry.session
+        store.on_new_session(on_new_session)
+        removed = store.session
         assert removed is not None
-        await registry.end_session(removed)
+        await store.end_session(removed)
         await renewed.wait()
-        remaining = registry.session
-        await registry.multi([Create("/kept", ephemeral=True)])
-        await registry.end_session(removed)
-        assert await registry.get("/kept") is not None
-        assert registry.session == remaining
+        remaining = store.session
+        await store.multi([Create("/kept", ephemeral=True)])
+        await store.end_session(removed)
+        assert await store.get("/kept") is not None
+        assert store.session == remaining
 
     run(test, connect)
 
 
-def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: ZooKeeperServer, connect: str) -> None:
-    """Killed and restarted under a stream of writes with versions: each is done once, though answers are lost."""
+def test_writes_are_applied_once_through_server_restarts(zookeeper: ZooKeeperServer, connect: str) -> None:
+    """The server is killed during conditional writes: each is applied once, although responses are lost."""
 
-    async def test(registry: ZooKeeperMetadataStore) -> None:
-        await registry.multi([Create("/n", b"0")])
+    async def test(store: ZooKeeperMetadataStore) -> None:
+        await store.multi([Create("/n", b"0")])
         done = 0
 
         async def write() -> None:
             nonlocal done
             while done < 300:
-                await registry.multi([Set("/n", b"%d" % (done + 1), done), Create(f"/n/{done}")])
+                await store.multi([Set("/n", b"%d" % (done + 1), done), Create(f"/n/{done}")])
                 done += 1
 
         writing = asyncio.create_task(write())
@@ -132,48 +134,48 @@ def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: ZooKeeperServer, 
             await asyncio.to_thread(zookeeper.kill)
             await asyncio.to_thread(zookeeper.start)
         await writing
-        assert (await registry.get("/n") or ())[:2] == (b"300", 300)
-        assert len(await registry.children("/n")) == 300
+        assert (await store.get("/n") or ())[:2] == (b"300", 300)
+        assert len(await store.children("/n")) == 300
 
     run(test, connect, session_timeout_ms=30_000)
 
 
 @pytest.mark.parametrize("write", [Create("/n/new", b"x"), Set("/n", b"1", 0), Delete("/n/old")], ids=str)
-def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
+def test_applied_write_is_not_repeated_after_its_response_is_lost(
     write: Operation, connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(registry: ZooKeeperMetadataStore) -> None:
-        await registry.multi([Create("/n"), Create("/n/old")])
+    async def test(store: ZooKeeperMetadataStore) -> None:
+        await store.multi([Create("/n"), Create("/n/old")])
         answers = []
-        check = registry._check
+        check = store._check
 
         def lose(operations: Sequence[Operation], actual: Sequence[object]) -> None:
             answers.append(actual)
             check(operations, actual)
             raise ConnectionLostError("n")
 
-        monkeypatch.setattr(registry, "_check", lose)
-        await registry.multi([write])
+        monkeypatch.setattr(store, "_check", lose)
+        await store.multi([write])
         assert len(answers) == 1
 
     run(test, connect)
 
 
-def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: ZooKeeperServer, connect: str) -> None:
-    async def test(registry: ZooKeeperMetadataStore) -> None:
+def test_unresponsive_server_causes_a_timeout(zookeeper: ZooKeeperServer, connect: str) -> None:
+    async def test(store: ZooKeeperMetadataStore) -> None:
         assert zookeeper.pid is not None
         os.kill(zookeeper.pid, signal.SIGSTOP)
-        # until all of its threads have stopped one may still answer
+        # until all of its threads have stopped, one may still respond
         await asyncio.to_thread(os.waitid, os.P_PID, zookeeper.pid, os.WSTOPPED)
         try:
             with pytest.raises(MetadataStoreTimeoutError, match="does not answer"):
-                await registry.get("/x")
+                await store.get("/x")
         finally:
             os.kill(zookeeper.pid, signal.SIGCONT)
-        await registry.multi([Create("/x")])
+        await store.multi([Create("/x")])
         with pytest.raises(NodeExistsError):
-            await registry.multi([Create("/x")])
-        await registry.multi([Delete("/x")])
+            await store.multi([Create("/x")])
+        await store.multi([Delete("/x")])
 
     run(test, connect)
 
@@ -182,18 +184,18 @@ def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: ZooKeeperSer
     "command",
     ["topics --list", "create-topic --topic visits", "console-consumer --topic visits --timeout-ms 2000"],
 )
-def test_tools_do_not_make_a_cluster_of_a_mistyped_path(
+def test_tools_do_not_create_a_missing_chroot(
     command: str, zookeeper: ZooKeeperServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command.split(), "--zookeeper", f"{zookeeper.connect}/nope/there"]) == 1
-    said = capsys.readouterr().err
-    assert f"ZooKeeper at {zookeeper.connect} has no cluster below /nope/there" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"ZooKeeper at {zookeeper.connect} has no cluster below /nope/there" in error
+    assert error.count("\n") == 1
     with ZkClient(zookeeper.connect) as zk:
         assert "nope" not in zk.children("/")
 
 
-def test_no_server_is_an_error_that_names_address_and_option(tmp_path: Path) -> None:
+def test_missing_server_is_reported_with_address_and_config(tmp_path: Path) -> None:
     async def open_it() -> None:
         await ZooKeeperMetadataStore("127.0.0.1:1/kafka", connection_timeout_ms=300).open()
 

@@ -136,7 +136,7 @@ def context(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Browse
 
 
 def opened_page(context: BrowserContext, url: str) -> tuple[Page, list[str]]:
-    """Return a page at the overview, and what its console reports."""
+    """Return a page at the overview, and the errors of its console."""
     page, messages = context.new_page(), list[str]()
     page.on("console", lambda message: messages.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: messages.append(str(error)))

@@ -61,7 +61,7 @@ def test_page_shows_the_cluster(console: ConsoleBrowser, path: str, content: str
     assert content in console.text(path)
 
 
-def test_page_of_acls_says_that_there_is_no_authorizer(console: ConsoleBrowser) -> None:
+def test_acls_page_reports_that_there_is_no_authorizer(console: ConsoleBrowser) -> None:
     assert "The brokers have no authorizer" in console.text("/acls")
 
 
@@ -79,7 +79,7 @@ def test_topic_is_altered_purged_and_deleted(console: ConsoleBrowser) -> None:
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share"])
-def test_offsets_of_a_group_are_reset_as_the_preview_says(console: ConsoleBrowser, servers: str, kind: str) -> None:
+def test_offsets_of_a_group_are_reset_as_previewed(console: ConsoleBrowser, servers: str, kind: str) -> None:
     tp, group = TopicPartition(TOPIC, 0), f"{kind}-group"
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         if kind == "share":

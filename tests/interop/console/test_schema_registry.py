@@ -23,7 +23,7 @@ SCHEMA = {
 }
 
 
-def registered(registry: FakeRegistry, client: Any, subject: str, schema: Any) -> None:
+def register(registry: FakeRegistry, client: Any, subject: str, schema: Any) -> None:
     """Register a schema in the client's registry in memory, and serve it by HTTP."""
     schema_id = client.register_schema(subject, schema)
     answer = {"schema": schema.schema_str, "schemaType": schema.schema_type}
@@ -37,7 +37,7 @@ def avro(registry: FakeRegistry, topic: str) -> bytes:
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     client: Any = SchemaRegistryClient.new_client({"url": "mock://avro"})
-    registered(registry, client, f"{topic}-value", Schema(json.dumps(SCHEMA), "AVRO"))
+    register(registry, client, f"{topic}-value", Schema(json.dumps(SCHEMA), "AVRO"))
     serializer = AvroSerializer(client, json.dumps(SCHEMA))
     data = serializer({"page": "/avro", "n": 7}, SerializationContext(topic, MessageField.VALUE))
     assert isinstance(data, bytes)
@@ -71,7 +71,7 @@ def test_protobuf_of_confluents_serializer_is_shown_as_json(ottla_broker: Broker
     serializer = module.ProtobufSerializer(message_class, client, {"use.deprecated.format": False})
     with schema_registry() as registry, KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         schema = Schema(base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
-        registered(registry, client, f"{ottla_topic}-value", schema)
+        register(registry, client, f"{ottla_topic}-value", schema)
         context = SerializationContext(ottla_topic, MessageField.VALUE)
         producer.send(ottla_topic, serializer(message_class(page="/protobuf"), context)).get(10)
         with open_console(ottla_broker.bootstrap_servers, schema_registry=registry.url) as browser:

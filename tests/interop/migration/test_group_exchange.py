@@ -1,4 +1,4 @@
-"""Groups in `__consumer_offsets`: Apache Kafka takes up what we wrote, and we what it wrote."""
+"""Groups in `__consumer_offsets`: Apache Kafka loads the groups that we wrote, and we load Kafka's."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def log_of(log_dir: LogDir, group: str) -> Log:
     return log_dir.logs[TopicPartition(CONSUMER_OFFSETS, partition_of(group, OFFSETS_PARTITIONS))]
 
 
-def loaded(log: Log, image: ClusterImage) -> GroupCoordinator:
-    """A coordinator that has read a partition of the log."""
+def load_coordinator(log: Log, image: ClusterImage) -> GroupCoordinator:
+    """Return a coordinator that has replayed a partition's log."""
     coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     for header, data in log.batches_from(log.log_start_offset):
         for record in [] if header.is_control else decode_records(data, 0, header):
@@ -88,8 +88,8 @@ def image_of(topic_id: uuid.UUID, *others: str) -> ClusterImage:
     return ClusterImage("c", topics=topics, names={each: name for name, each in ids.items()})
 
 
-def ours(image: ClusterImage) -> list[CoordinatorRecord]:
-    """The records of a group of two members, one of whom waits for what the other has yet to give up."""
+def our_consumer_group(image: ClusterImage) -> list[CoordinatorRecord]:
+    """Return the records of a group of two members, one of which waits for partitions that the other has to revoke."""
     coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     records: list[CoordinatorRecord] = []
     for member in ("first", "second"):
@@ -107,8 +107,8 @@ def ours(image: ClusterImage) -> list[CoordinatorRecord]:
     return records
 
 
-def our_streams(image: ClusterImage) -> list[CoordinatorRecord]:
-    """The records of a streams group of two members, one of whom waits for the other, which has to close tasks."""
+def our_streams_group(image: ClusterImage) -> list[CoordinatorRecord]:
+    """Return the records of a streams group of two members, one of which waits until the other closes tasks."""
     config = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
     coordinator = GroupCoordinator(BrokerConfig(config), SYSTEM_CLOCK, lambda: image)
     records: list[CoordinatorRecord] = []
@@ -137,8 +137,8 @@ def append(log: Log, records: list[CoordinatorRecord]) -> None:
     log.high_watermark = log.log_end_offset
 
 
-def append_as_kafka_reads_it(directory: Path, records: list[CoordinatorRecord]) -> None:
-    """Append records of the group `ours` to the log of Kafka's broker, whose tool has to decode all of them."""
+def append_and_dump(directory: Path, records: list[CoordinatorRecord]) -> None:
+    """Append records of the group `ours` to the log of Kafka's broker, and check that Kafka's tool decodes them."""
     with LogDir.open(directory, broker_id=1) as log_dir:
         log_dir.load(lambda tp: CONFIG)
         log = log_of(log_dir, "ours")
@@ -149,7 +149,7 @@ def append_as_kafka_reads_it(directory: Path, records: list[CoordinatorRecord]) 
     assert "Could not decode" not in dumped
 
 
-def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
+def test_groups_are_loaded_from_kafkas_log_and_by_kafka_from_ours(tmp_path: Path) -> None:
     port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
@@ -159,7 +159,7 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         try:
             until(lambda: len(new.partitions) == len(old.partitions) == 3, "the members do not read")
             described = members(bootstrap, "new")
-            # as a crash would leave it: with members in the groups
+            # as after a crash: with members in the groups
             shutil.copytree(tmp_path / "log", tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
         finally:
             new.close()
@@ -169,24 +169,24 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         topic_id = log_dir.logs[TopicPartition(TOPIC, 0)].topic_id
         assert topic_id is not None
         image = image_of(znodes.uuid_of(topic_id))
-        group = loaded(log_of(log_dir, "new"), image).by_id["new"]
+        group = load_coordinator(log_of(log_dir, "new"), image).by_id["new"]
         assert isinstance(group, ConsumerGroup)
         (member,) = group.members.values()
         assert (group.epoch, member.epoch, member.regex) == (group.target_epoch, group.epoch, f"(^{TOPIC}.*)")
         assert member.id in described
         assert len(member.assigned) == 3
         assert group.regexes[member.regex].topics == {TOPIC}
-        classic = loaded(log_of(log_dir, "old"), image).by_id["old"]
+        classic = load_coordinator(log_of(log_dir, "old"), image).by_id["old"]
         assert isinstance(classic, ClassicGroup)
         assert len(classic.members) == 1
-    append_as_kafka_reads_it(tmp_path / "log", ours(image))
+    append_and_dump(tmp_path / "log", our_consumer_group(image))
     with kafka(tmp_path, port) as bootstrap:
         actual = members(bootstrap, "ours")
     assert re.search(rf"first\s+/127.0.0.1\s+client\s+3\s+1\s+{TOPIC}:0,1,2\s+2\s", actual), actual
     assert re.search(r"second\s+/127.0.0.1\s+client\s+0\s+2\s", actual), actual
 
 
-def test_streams_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
+def test_streams_groups_are_loaded_from_kafkas_log_and_by_kafka_from_ours(tmp_path: Path) -> None:
     port = free_port(in_a_row=2)
     internal = ("ours-words-repartition", "ours-counts-changelog")
     with kafka(tmp_path, port) as bootstrap:
@@ -200,7 +200,7 @@ def test_streams_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         topic_id = log_dir.logs[TopicPartition(TOPIC, 0)].topic_id
         assert topic_id is not None
         image = image_of(znodes.uuid_of(topic_id), *internal)
-        group = loaded(log_of(log_dir, "new"), image).by_id["new"]
+        group = load_coordinator(log_of(log_dir, "new"), image).by_id["new"]
         assert isinstance(group, StreamsGroup)
         (member,) = group.members.values()
         assert (group.epoch, group.target_epoch) == (described.group_epoch, described.target_assignment_epoch)
@@ -209,7 +209,7 @@ def test_streams_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         assert dict(by_subtopology(member.assigned, TaskRole.ACTIVE)) == thread.tasks
         assert group.topology is not None
         assert [*group.topology.subtopologies] == ["0", "1"]
-    append_as_kafka_reads_it(tmp_path / "log", our_streams(image))
+    append_and_dump(tmp_path / "log", our_streams_group(image))
     with kafka(tmp_path, port) as bootstrap, KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         ours = admin.describe_streams_groups(["ours"])["ours"]
     assert (ours.state, ours.group_epoch, ours.target_assignment_epoch, ours.topology_epoch) == ("Reconciling", 3, 3, 0)

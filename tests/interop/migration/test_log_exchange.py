@@ -1,6 +1,6 @@
-"""One data directory, used by Apache Kafka and by us in turn: each takes up what the other wrote.
+"""One data directory, used by Apache Kafka and Ottla in turn: each reads and continues the logs of the other.
 
-CI lets Kafka end one way and then the other; `OTTLA_EXCHANGES=all` tries every way.
+In CI Kafka is first killed and then stopped; `OTTLA_EXCHANGES=all` tests all four combinations.
 """
 
 import os
@@ -33,7 +33,7 @@ TOPIC = "exchange"
 TP = TopicPartition(TOPIC, 0)
 Row = tuple[bytes | None, bytes | None]
 SEGMENT_BYTES = 1 << 20
-"""The least that Apache Kafka allows."""
+"""The minimum that Apache Kafka allows."""
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
 ENDINGS = [(True, False), (False, True), (False, False), (True, True)]
 if os.environ.get("OTTLA_EXCHANGES") != "all":
@@ -41,7 +41,7 @@ if os.environ.get("OTTLA_EXCHANGES") != "all":
 
 
 def produce(bootstrap: str, seed: int, count: int) -> list[Row]:
-    """Records in transactions, every third of them rolled back, with all codecs; those that count."""
+    """Send records in transactions, of which every third is aborted, with all codecs; return the committed records."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     rng = random.Random(seed)
     remaining: list[Row] = []
@@ -72,7 +72,7 @@ def produce(bootstrap: str, seed: int, count: int) -> list[Row]:
 
 
 def consume(bootstrap: str, count: int) -> list[Row]:
-    """All committed records of the partition from its start."""
+    """Return all committed records of the partition from its start."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": "read_committed"}
@@ -89,7 +89,7 @@ def consume(bootstrap: str, count: int) -> list[Row]:
 
 
 def committed(log: Log) -> list[Row]:
-    """What a read_committed consumer gets from our log."""
+    """Return the records that a read_committed consumer reads from our log."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
     result: list[Row] = []
     for header, data in log.batches_from(0):
@@ -103,7 +103,7 @@ def committed(log: Log) -> list[Row]:
 
 
 def append_ours(log: Log, seed: int, count: int) -> list[Row]:
-    """Two transactions through our log."""
+    """Append the batches and the marker of a transaction to our log."""
     rng = random.Random(seed)
     rows: list[Row] = [(b"ours-%d-%d" % (seed, i), rng.randbytes(rng.randrange(3000))) for i in range(count)]
     epoch = log.leader_epochs.latest
@@ -128,14 +128,14 @@ def _kafka_or_skip() -> None:
 
 
 @pytest.mark.parametrize("kills", ENDINGS, ids=str)
-def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, bool]) -> None:
-    """Both times Kafka is stopped or killed."""
+def test_log_written_by_kafka_and_ottla_in_turn_loses_no_record(tmp_path: Path, kills: tuple[bool, bool]) -> None:
+    """`kills`: whether Kafka is killed or stopped, the first and the second time."""
     port = free_port(in_a_row=2)
     with kafka(tmp_path, port, kill=kills[0]) as bootstrap:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs={"segment.bytes": str(SEGMENT_BYTES)})])
         expected = produce(bootstrap, 1, 150)
-        # Kafka answers a commit before its marker is in the log; a kill in between would leave the transaction open
+        # Kafka responds to a commit before the marker is in the log; a kill in between would leave the transaction open
         assert consume(bootstrap, len(expected)) == expected
 
     with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
@@ -171,7 +171,7 @@ def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, 
 
     with kafka(tmp_path, port) as bootstrap:
         records = consume(bootstrap, len(expected))
-    assert records == expected, "no key is there twice, so compaction keeps all that was committed"
+    assert records == expected, "compaction removed a record, although all keys are distinct"
 
 
 def states_in(log_dir: LogDir) -> dict[str, Transaction]:
@@ -199,8 +199,8 @@ def append_state(log_dir: LogDir, transaction: Transaction) -> None:
     log.high_watermark = log.log_end_offset
 
 
-def test_transactional_ids_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
-    """Kafka finishes a transaction whose end we have decided."""
+def test_transaction_state_written_by_kafka_and_ottla_in_turn_is_loaded(tmp_path: Path) -> None:
+    """Kafka completes a transaction that we have prepared to abort."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:

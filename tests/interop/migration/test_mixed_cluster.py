@@ -1,6 +1,6 @@
-"""Our brokers and Apache Kafka's 3.9 in one cluster on one ZooKeeper, either as controller, replicating both ways.
+"""Brokers of Ottla and Apache Kafka 3.9 in one cluster on one ZooKeeper: either is controller, leader and follower.
 
-Takes a minute of two cores, so it runs where OTTLA_MIXED_CLUSTER is set.
+Takes a minute of two cores, so it runs only if OTTLA_MIXED_CLUSTER is set.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ COUNT = 600
 @pytest.mark.parametrize(
     ("kinds", "victim"),
     [(("ottla", "kafka", "ottla"), 2), (("kafka", "ottla", "ottla"), 2)],
-    ids=["ours is the controller", "theirs is the controller"],
+    ids=["ottla is the controller", "kafka is the controller"],
 )
-def test_both_kinds_lead_follow_and_come_back(
+def test_ottla_and_kafka_brokers_replicate_each_other_and_recover_from_a_kill(
     kinds: tuple[str, ...], victim: int, tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
 ) -> None:
     reason = PEERS["kafka"].missing()

@@ -1,6 +1,6 @@
-"""A whole node changes hands: Apache Kafka opens what we wrote, and we open what it wrote, with all that is in it.
+"""The data directory of a whole node moves from Ottla to Apache Kafka and back: records, groups, transactions, configs.
 
-CI lets one version of Kafka stop and kills the other; `OTTLA_EXCHANGES=all` does both with both.
+CI stops one version of Kafka and kills the other; `OTTLA_EXCHANGES=all` does both with both.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ottla.zookeeper_server import ZooKeeperServer
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 ENDINGS = [(WITH_ZOOKEEPER, False), (apache_kafka.VERSION, True)]
-"""Versions, and whether they are killed."""
+"""Versions of Kafka, and whether the node is killed."""
 if os.environ.get("OTTLA_EXCHANGES") == "all":
     ENDINGS = list(itertools.product((WITH_ZOOKEEPER, apache_kafka.VERSION), (False, True)))
 Record = Callable[[str, str, str, list[str]], None]
 
 
-class Work:
-    """What clients do on a node, and what has to be found on the next one."""
+class Workload:
+    """The requests of clients on a node, and the data expected on the next one."""
 
     def __init__(self) -> None:
         self.rdkafka: Any = pytest.importorskip("confluent_kafka")
@@ -55,8 +55,8 @@ class Work:
         for done in admin.alter_user_scram_credentials([change]).values():
             done.result(30)
 
-    def go_on(self, bootstrap: str) -> None:
-        """A round of records in all codecs, transactions committed, rolled back and left open, and group offsets."""
+    def run_round(self, bootstrap: str) -> None:
+        """Send records in all codecs, commit, abort and leave open transactions, and commit group offsets."""
         self.rounds += 1
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             producer = self.rdkafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
@@ -66,7 +66,7 @@ class Work:
         for number in range(4):
             producer.begin_transaction()
             self.send(producer, f"tx{number}", 50, counts=number % 2 == 0)
-            # librdkafka may ask to roll back before the partitions are in the transaction: Kafka refuses that, for good
+            # librdkafka may abort before the partitions are in the transaction, which is a fatal error with Kafka
             assert producer.flush(30) == 0
             if number % 2 == 0:
                 producer.commit_transaction(30)
@@ -110,8 +110,8 @@ class Work:
         )
 
     def check(self, bootstrap: str) -> list[str]:
-        """See that all of it is there; what was seen."""
-        self.transactional(bootstrap, "left-open")  # its fence ends what was left open
+        """Check all data, and return what was checked."""
+        self.transactional(bootstrap, "left-open")  # fences the producer, which aborts the open transaction
         consumer = self.consumer(bootstrap, "steady-group")
         partitions = [self.rdkafka.TopicPartition("t", p) for p in range(3)]
         committed = {tp.partition: (tp.offset, tp.metadata) for tp in consumer.committed(partitions, 30)}
@@ -124,7 +124,7 @@ class Work:
         consumer.close()
         assert len(values) == len(set(values)) == len(self.values)
         assert set(values) == self.values
-        self.check_options(bootstrap)
+        self.check_configs(bootstrap)
         producer = self.transactional(bootstrap, "steady")
         producer.begin_transaction()
         self.rounds += 1
@@ -139,7 +139,7 @@ class Work:
             "SCRAM",
         ]
 
-    def check_options(self, bootstrap: str) -> None:
+    def check_configs(self, bootstrap: str) -> None:
         admin = self.admin.AdminClient({"bootstrap.servers": bootstrap})
         resource = self.admin.ConfigResource(self.admin.ConfigResource.Type.TOPIC, "t")
         options = admin.describe_configs([resource])[resource].result(30)
@@ -156,21 +156,21 @@ def ours(data: Path) -> Iterator[str]:
         yield node.bootstrap_servers
 
 
-def test_a_node_goes_from_us_to_kafka_on_zookeeper_and_back(tmp_path: Path, compatibility: Record) -> None:
+def test_node_moves_from_ottla_to_kafka_on_zookeeper_and_back(tmp_path: Path, compatibility: Record) -> None:
     kafka_or_skip(WITH_ZOOKEEPER)
     pytest.importorskip("kazoo")
     pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
-    data, work = tmp_path / "data", Work()
+    data, work = tmp_path / "data", Workload()
     with ours(data) as bootstrap:
         work.set_up(bootstrap)
-        work.go_on(bootstrap)
+        work.run_round(bootstrap)
     with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
         connect = f"{zookeeper.connect}/kafka"
         assert ottla(["registry", "export", "--data", str(data), "--zookeeper", connect]) == 0
         with kafka_on_zookeeper(tmp_path, connect) as bootstrap:
             seen = work.check(bootstrap)
             compatibility("Apache Kafka", WITH_ZOOKEEPER, "takes over our data directory (ZooKeeper)", seen)
-            work.go_on(bootstrap)
+            work.run_round(bootstrap)
         (data / "registry.sqlite").unlink()
         assert ottla(["registry", "import", "--data", str(data), "--zookeeper", connect]) == 0
     with ours(data) as bootstrap:
@@ -179,18 +179,18 @@ def test_a_node_goes_from_us_to_kafka_on_zookeeper_and_back(tmp_path: Path, comp
 
 
 @pytest.mark.parametrize(("version", "kill"), ENDINGS)
-def test_a_node_goes_from_kafka_without_zookeeper_to_us_and_back(
+def test_node_moves_from_kafka_on_kraft_to_ottla_and_back(
     tmp_path: Path, compatibility: Record, version: str, kill: bool
 ) -> None:
     kafka_or_skip(version)
-    port, work = free_port(in_a_row=2), Work()
+    port, work = free_port(in_a_row=2), Workload()
     with kafka(tmp_path, port, kill=kill, version=version) as bootstrap:
         work.set_up(bootstrap)
-        work.go_on(bootstrap)
+        work.run_round(bootstrap)
         work.check(bootstrap)
     with ours(tmp_path / "log") as bootstrap:
         seen = work.check(bootstrap)
         compatibility("Apache Kafka", version, "its data directory is taken over (KRaft)", seen)
-        work.go_on(bootstrap)
+        work.run_round(bootstrap)
     with kafka(tmp_path, port, version=version) as bootstrap:
         compatibility("Apache Kafka", version, "takes its own back after us (KRaft)", work.check(bootstrap))

@@ -1,4 +1,4 @@
-"""One broker on a real ZooKeeper: its nodes are those of Apache Kafka 3.9, and it outlives crashes of either."""
+"""One broker on a real ZooKeeper: its znodes equal those of Apache Kafka 3.9, and it survives crashes of either."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def read(bootstrap: str, count: int) -> list[bytes]:
         return [next(consumer).value for _ in range(count)]
 
 
-def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_killed_broker_registers_again_after_session_expiry(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "killed", tmp_path) as node:
         send(node.bootstrap, b"1", b"2")
         node.kill()
         (tmp_path / "zookeeper-session").unlink()  # as if Kafka had run here
-        node.start()  # the nodes of the run before are there until their session ends
+        node.start()  # the ephemeral znodes of the killed process exist until their session expires
         send(node.bootstrap, b"3")
         assert read(node.bootstrap, 3) == [b"1", b"2", b"3"]
         assert node.stop() == 0
 
 
-def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_killed_broker_restarts_without_waiting_for_session_expiry(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     session_ms = 60_000
     with broker(zookeeper, "at-once", tmp_path, session_ms) as node:
         send(node.bootstrap, b"1")
@@ -76,7 +76,7 @@ def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: ZooKe
         assert not (tmp_path / "zookeeper-session").exists()
 
 
-def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_second_start_on_a_locked_directory_leaves_the_registration(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "again", tmp_path) as node, ZkClient(f"{zookeeper.connect}/again") as zk:
         before = zk.run(zk.registry.get("/brokers/ids/0"))
         with pytest.raises(AssertionError, match=r"log\.dirs: .* in use"):
@@ -85,18 +85,18 @@ def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: ZooKeepe
         assert zk.run(zk.registry.get("/brokers/ids/0")) == before
 
 
-def test_a_second_broker_with_the_same_id_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_second_broker_with_the_same_id_is_rejected(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "twice", tmp_path / "a") as node:
         with pytest.raises(AssertionError, match=r"/brokers/ids/0 belongs to another running broker.*broker\.id"):
             broker(zookeeper, "twice", tmp_path / "b").start()
         send(node.bootstrap, b"1")
 
 
-def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_topics_can_be_created_after_a_zookeeper_outage(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "away", tmp_path) as node:
         send(node.bootstrap, b"1")
         zookeeper.kill()
-        send(node.bootstrap, b"2")  # nothing has to be agreed on for that
+        send(node.bootstrap, b"2")  # needs no metadata change
         zookeeper.start()
         with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
             eventually(lambda: creates(admin, "made-later"), SECONDS)
@@ -116,7 +116,7 @@ def creates(admin: KafkaAdminClient, topic: str) -> bool:
     return True
 
 
-def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
+def test_metadata_import_from_a_missing_chroot_is_an_error(
     zookeeper: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connect = f"{zookeeper.connect}/nowhere"
@@ -125,16 +125,16 @@ def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
 
 
 @pytest.mark.slow
-def test_the_nodes_are_those_of_apache_kafka(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_znodes_of_one_broker_equal_those_of_apache_kafka(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     reason = apache_kafka.missing(WITH_ZOOKEEPER)
     if reason is not None:
         pytest.skip(reason)
     with broker(zookeeper, "ours", tmp_path / "ours") as node:
-        use(node.bootstrap)
+        change_metadata(node.bootstrap)
         ours = fields(zookeeper, "ours")
     (tmp_path / "theirs").mkdir()
     with kafka_on_zookeeper(tmp_path / "theirs", f"{zookeeper.connect}/theirs") as bootstrap:
-        use(bootstrap)
+        change_metadata(bootstrap)
         theirs = fields(zookeeper, "theirs")
     for path in LEFT_OUT:
         ours.pop(path, None)
@@ -143,16 +143,16 @@ def test_the_nodes_are_those_of_apache_kafka(zookeeper: ZooKeeperServer, tmp_pat
 
 
 LEFT_OUT = (
-    "/cluster/secret",  # by which our brokers recognise each other
-    "/config/groups",  # Kafka has these without ZooKeeper only
+    "/cluster/secret",  # our brokers authenticate each other with it
+    "/config/groups",  # Kafka has these with KRaft only
     "/config/client-metrics",
-    "/feature",  # absent means the highest levels; Kafka 3.9 knows none here
+    "/feature",  # if absent, features have their highest level; Kafka 3.9 has none with ZooKeeper
 )
-IN_WORK = "/admin/delete_topics/"
+PENDING_DELETIONS = "/admin/delete_topics/"
 
 
-def use(bootstrap: str) -> None:
-    """What leaves its marks in the tree: topics with options and without, options of a broker and of a client."""
+def change_metadata(bootstrap: str) -> None:
+    """Create topics with and without configs, add partitions, delete a topic, and alter a config of a broker."""
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic("plain", 2, 1), NewTopic("tuned", 1, 1, topic_configs={"retention.ms": "1000"})])
         admin.create_partitions({"plain": 3})
@@ -162,9 +162,9 @@ def use(bootstrap: str) -> None:
 
 
 def fields(zookeeper: ZooKeeperServer, chroot: str) -> dict[str, Any]:
-    """The tree when everything is done, without what differs from run to run."""
+    """Return the znodes after all deletions are complete, without the fields that differ from run to run."""
     deadline = time.monotonic() + 30
-    while any(path.startswith(IN_WORK) for path in read_tree(f"{zookeeper.connect}/{chroot}")):
+    while any(path.startswith(PENDING_DELETIONS) for path in read_tree(f"{zookeeper.connect}/{chroot}")):
         assert time.monotonic() < deadline, "a topic is still being deleted"
         time.sleep(0.05)
     return {path: comparable(value, OF_ONE_RUN) for path, value in read_tree(f"{zookeeper.connect}/{chroot}").items()}

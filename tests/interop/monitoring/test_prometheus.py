@@ -191,7 +191,7 @@ def spark_page() -> Iterator[str]:
 
 
 def work(servers: list[str]) -> None:
-    """Give every counter something to count: records, a group that commits, a request that fails."""
+    """Run clients so that every counter increases: records, a group that commits, a request that fails."""
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic("visits", 3, 3, topic_configs={"flush.messages": "1"})])
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -210,7 +210,7 @@ def work(servers: list[str]) -> None:
 
 
 def queries() -> list[tuple[str, str, str]]:
-    """Return dashboard, panel and query of all panels, with the choices of the dashboards made."""
+    """Return dashboard, panel and query of all panels, with the variables of the dashboards replaced."""
     choices = {"$job": "kafka", "$instance": ".*", "$topic": ".*", "$group": ".*", "$query": ".*"}
     choices["$__rate_interval"] = "5s"
     result = []

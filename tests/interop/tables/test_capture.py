@@ -1,4 +1,4 @@
-"""`ottla capture`: tables of PostgreSQL and the Iceberg tables of their topics are equal, also if it is killed."""
+"""`ottla capture`: tables of PostgreSQL equal the Iceberg tables of their topics, even if processes are killed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-class World:
+class CaptureScenario:
     """A database, a broker, and the tables of its topics."""
 
     def __init__(self, database: str, broker: Broker, name: str, *tables: str) -> None:
@@ -92,12 +92,12 @@ class World:
                 connection.execute(statement)
 
     def capture(self) -> int:
-        """Capture everything that has been committed, by a process that begins and ends."""
+        """Capture everything that has been committed, in a process that starts and ends."""
         with service.opened(self.options) as capture:
             return capture.run_once()
 
     def leftovers(self) -> list[tuple[Any, ...]]:
-        """Return the slots and the publication of the name."""
+        """Return the slots and the publication of the capture."""
         name = f"'ottla_{self.options.name}%'"
         return [
             *self.expected(f"pg_replication_slots where slot_name like {name}", "slot_name"),
@@ -117,8 +117,8 @@ class World:
         return sorted((tuple(map(comparable, row)) for row in rows), key=str)
 
 
-def test_all_types_and_kinds_of_changes_arrive(database: str, broker: Broker) -> None:
-    world = World(database, broker, "kinds", "kinds")
+def test_changes_of_every_kind_and_type_are_captured(database: str, broker: Broker) -> None:
+    world = CaptureScenario(database, broker, "kinds", "kinds")
     world.sql(TYPES)
     insert = "insert into kinds values "
     world.sql(
@@ -127,7 +127,7 @@ def test_all_types_and_kinds_of_changes_arrive(database: str, broker: Broker) ->
         " '1 day 2 hours', 'x')",
         insert + "(2, '', " + ", ".join(["null"] * 16) + ")",
     )
-    assert world.capture() == 2, "rows of the snapshot"
+    assert world.capture() == 2, "the snapshot is incomplete"
     assert world.capture() == 0
     assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
     large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
@@ -140,7 +140,7 @@ def test_all_types_and_kinds_of_changes_arrive(database: str, broker: Broker) ->
     with psycopg.connect(database) as connection:
         connection.execute("delete from kinds")
         connection.rollback()
-    # 2 inserts, 1 update; no row has the keys 3 and 4 any more; 2 records for the new key; 1 delete
+    # 2 inserts, 1 update; no row has the keys 3 and 4 now; 2 records for the new key; 1 delete
     assert world.capture() == 3 + 0 + 2 + 1
     assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
     (record,) = (r for r in whole_topic(world.servers, TOPIC, 1) if r.key == b'{"id":30,"part":"large"}')
@@ -149,8 +149,8 @@ def test_all_types_and_kinds_of_changes_arrive(database: str, broker: Broker) ->
     assert re.fullmatch(rb"[0-9A-F]+/[0-9A-F]+", headers["__lsn"] or b"")
 
 
-def test_truncate_and_values_that_columns_do_not_have(database: str, broker: Broker) -> None:
-    world = World(database, broker, "cut", "cut", "other")
+def test_truncate_and_unsupported_values_are_captured(database: str, broker: Broker) -> None:
+    world = CaptureScenario(database, broker, "cut", "cut", "other")
     world.sql("create table cut (id int primary key, x double precision)", "create table other (id int primary key)")
     world.sql("insert into cut select n, n from generate_series(1, 10) n", "insert into other values (1)")
     world.capture()
@@ -166,11 +166,13 @@ def test_truncate_and_values_that_columns_do_not_have(database: str, broker: Bro
     )
 
 
-def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_columns_and_full_replica_identity_are_captured(
+    database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
     # of this module only: the broker's threads sleep, too
     monkeypatch.setattr(service, "time", SimpleNamespace(sleep=waits.append))
-    world = World(database, broker, "grow", "grow")
+    world = CaptureScenario(database, broker, "grow", "grow")
     world.sql("create table grow (id int primary key, n int)", "alter table grow replica identity full")
     world.sql("insert into grow values (1, 1)")
     world.capture()
@@ -185,8 +187,8 @@ def test_new_columns_and_full_rows(database: str, broker: Broker, monkeypatch: p
     assert world.rows("grow.grow", "id, n, price, note") == world.expected("grow", "id, n, price, note")
 
 
-def test_columns_and_names_that_change_before_a_change_is_read(database: str, broker: Broker) -> None:
-    world = World(database, broker, "later", "later", "gone")
+def test_columns_and_tables_renamed_before_a_change_is_read_are_captured(database: str, broker: Broker) -> None:
+    world = CaptureScenario(database, broker, "later", "later", "gone")
     large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
     world.sql(
         "create table later (id int primary key, n int, large text)", "create table gone (like later including all)"
@@ -197,18 +199,18 @@ def test_columns_and_names_that_change_before_a_change_is_read(database: str, br
         world.sql("update later set n = 2", "update gone set n = 2")  # the WAL does not have the value of `large`
         world.sql('alter table later add column "a b" int', 'alter table later add column "N" int', "drop table gone")
         world.sql('update later set "a b" = 3, n = 3', "alter table later rename to later_on")
-        assert capture.step() == 2, "no row is left of the dropped table"
+        assert capture.step() == 2, "a row of the dropped table was captured"
     assert world.rows("later.later", "id, n, large") == [(1, 3, large)]
     assert json.loads(whole_topic(world.servers, "later.later", 1)[-1].value or b"")["a b"] == 3
 
 
-def test_other_encoding_short_timeout_and_inherited_table(database: str, broker: Broker) -> None:
+def test_table_with_other_encoding_short_timeout_and_inheritance_is_captured(database: str, broker: Broker) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("create database western encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
         connection.execute("create role clerk login replication")
         connection.execute("grant create on database western to clerk")
     other = database.removesuffix("postgres") + "western"
-    owner = World(other, broker, "western", "parent", "public.parent")
+    owner = CaptureScenario(other, broker, "western", "parent", "public.parent")
     owner.sql(
         "create table parent (id int primary key, t text)",
         "create table child (primary key (id)) inherits (parent)",
@@ -223,34 +225,34 @@ def test_other_encoding_short_timeout_and_inherited_table(database: str, broker:
         "alter table hidden force row level security",
     )
     clerk = other.replace("postgres@", "clerk@")
-    world = World(clerk, broker, "western", "parent", "public.parent")
-    assert world.capture() == 1, "rows of the child are in another table, and no table is copied twice"
+    world = CaptureScenario(clerk, broker, "western", "parent", "public.parent")
+    assert world.capture() == 1, "rows of the child table were captured, or a table was copied twice"
     owner.sql("insert into parent values (3, 'ü')", "insert into child values (4, 'ß')")
     assert world.capture() == 1
     assert world.rows("western.parent", "id, t") == [(1, "ä"), (3, "ü")]
     with pytest.raises(psycopg.Error, match="would be affected by row-level security"):
-        World(clerk, broker, "hidden", "hidden").capture()
+        CaptureScenario(clerk, broker, "hidden", "hidden").capture()
 
 
-def test_copy_of_rows_stops_and_begins_again(database: str, broker: Broker) -> None:
-    world = World(database, broker, "halt", "halt")
+def test_snapshot_that_is_stopped_starts_again(database: str, broker: Broker) -> None:
+    world = CaptureScenario(database, broker, "halt", "halt")
     world.sql("create table halt (id int primary key)", "insert into halt select generate_series(1, 5)")
     stopping = Event()
     stopping.set()
     with service.opened(world.options) as capture:
         capture.run(stopping)
-    assert world.leftovers() == [], "nothing has been sent that needs them"
+    assert world.leftovers() == [], "the slot or the publication still exists"
     assert world.capture() == 5
 
 
-def test_snapshot_that_is_killed_is_made_again(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_that_is_killed_starts_again(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     class KilledError(Exception):
-        """Stands for a kill -9."""
+        """Simulates a kill -9."""
 
     def killed(_source: PostgresSource, *_: int) -> None:
         raise KilledError
 
-    world = World(database, broker, "begun", "begun")
+    world = CaptureScenario(database, broker, "begun", "begun")
     world.sql("create table begun (id int primary key)", "insert into begun select generate_series(1, 5)")
     with monkeypatch.context() as patch:
         patch.setattr(PostgresSource, "end_snapshot", killed)
@@ -267,13 +269,13 @@ def test_snapshot_that_is_killed_is_made_again(database: str, broker: Broker, mo
         patch.setattr(PostgresSource, "advance", killed)
         with pytest.raises(KilledError):  # the records are committed, and the slot still has its old position
             capture.step()
-    assert world.capture() == 0, "nothing is sent again"
+    assert world.capture() == 0, "a record was sent again"
     assert_each_change_once(world.servers, "begun.begun")
     assert world.rows("begun.begun", "id") == world.expected("begun", "id")
 
 
-def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> None:
-    World(database, broker, "x").sql(
+def test_unsupported_tables_and_options_are_reported(database: str, broker: Broker) -> None:
+    CaptureScenario(database, broker, "x").sql(
         "create table keyless (id int)",
         'create table odd (id int primary key, "a b" int)',
         'create table cases (id int primary key, "N" int, n int)',
@@ -300,16 +302,16 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         "later": "its primary key is deferrable; run ALTER TABLE public.later REPLICA IDENTITY FULL",
     }.items():
         with pytest.raises(ConfigurationError, match=message):
-            World(database, broker, "bad", table).capture()
+            CaptureScenario(database, broker, "bad", table).capture()
     with pytest.raises(ConfigurationError, match=r"^--database: expected a URL such as postgresql://user@host/db$"):
-        World("postgres:/user:secret@host", broker, "x", "lost").capture()
+        CaptureScenario("postgres:/user:secret@host", broker, "x", "lost").capture()
     with pytest.raises(ConfigurationError, match=r"--table public.a b and public.a_b have the same topic twins.a_b"):
-        World(database, broker, "twins", "a b", "a_b").capture()
-    assert World(database, broker, "twins").leftovers() == []
-    world = World(database, broker, "lost", "lost")
+        CaptureScenario(database, broker, "twins", "a b", "a_b").capture()
+    assert CaptureScenario(database, broker, "twins").leftovers() == []
+    world = CaptureScenario(database, broker, "lost", "lost")
     world.capture()
     with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
-        World(database, broker, "lost", "lost", "more").capture()
+        CaptureScenario(database, broker, "lost", "lost", "more").capture()
     place = TopicPartition("lost.lost", 0)
     with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
         admin.alter_consumer_group_offsets("ottla_lost", {place: 1 << 60})
@@ -318,15 +320,15 @@ def test_what_cannot_be_captured_is_reported(database: str, broker: Broker) -> N
         admin.alter_consumer_group_offsets("ottla_lost", {place: 0})
     world.sql("alter table lost rename to moved")
     with pytest.raises(ConfigurationError, match="topic lost.moved does not exist, although the rows"):
-        World(database, broker, "lost", "moved").capture()
+        CaptureScenario(database, broker, "lost", "moved").capture()
     world.sql("alter table moved rename to lost")
     world.sql("select pg_drop_replication_slot('ottla_lost')")
     with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
         world.capture()
 
 
-def test_another_primary_key_is_reported(database: str, broker: Broker) -> None:
-    """Changes of rows have another key then: the old rows would stay in the table."""
+def test_changed_primary_key_is_reported(database: str, broker: Broker) -> None:
+    """Changed rows would have another key, and the old rows would stay in the table."""
     kinds = {
         "code": "alter table {0} drop constraint {0}_pkey, add primary key (code)",
         "renamed": "alter table {0} rename id to number",
@@ -334,7 +336,7 @@ def test_another_primary_key_is_reported(database: str, broker: Broker) -> None:
         "whole": "alter table {0} replica identity full, drop constraint {0}_pkey, add primary key (code)",
     }
     for name, change in kinds.items():
-        world = World(database, broker, name, name)
+        world = CaptureScenario(database, broker, name, name)
         world.sql(
             f"create table {name} (id int primary key, code text not null)", f"insert into {name} values (1, 'a')"
         )
@@ -351,7 +353,7 @@ def test_another_primary_key_is_reported(database: str, broker: Broker) -> None:
             world.capture()
 
 
-def test_capture_of_a_broker_that_hangs_ends_after_a_signal(database: str, tmp_path: Path) -> None:
+def test_capture_ends_after_a_signal_if_the_broker_hangs(database: str, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     with ExitStack() as stack:
         connection = stack.enter_context(psycopg.connect(database, autocommit=True))
@@ -377,7 +379,7 @@ def test_capture_of_a_broker_that_hangs_ends_after_a_signal(database: str, tmp_p
         assert [record.key for record in records] == [b'{"id":1}', b'{"id":2}']
 
 
-def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp_path: Path) -> None:
+def test_killed_capture_and_writer_lose_and_duplicate_no_change(database: str, tmp_path: Path) -> None:
     """Each record is in its topic once, and the tables are equal to the database."""
     choice, logs = random.Random(7), tmp_path / "logs"
     with ExitStack() as stack:
@@ -391,7 +393,7 @@ def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp
         for attempt in range(KILLS + 1):
             capture = start_capture(database, address, logs, "iceberg")
             stack.callback(capture.kill)
-            # The first one is killed while it copies the rows, and the others while they send changes.
+            # The first process is killed during the snapshot, and the others while they send changes.
             eventually(lambda: has_slot(connection, "ottla_shop%"), SECONDS)
             if attempt:
                 wait_for_capture(connection)
@@ -404,7 +406,7 @@ def test_killed_capture_and_writer_lose_and_duplicate_nothing(database: str, tmp
                 writer.kill()
                 writer = start_writer(address, logs)
                 stack.callback(writer.kill)
-        # A connection that is lost is opened again.
+        # A lost connection is opened again.
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s", [APPLICATION]
         )
@@ -431,7 +433,7 @@ def has_slot(connection: psycopg.Connection[Any], pattern: str) -> bool:
 
 
 def assert_each_change_once(address: str, topic: str) -> None:
-    """Changes are in the order of their transactions, without one that was sent again."""
+    """Check that changes are in the order of their transactions, and that none was sent twice."""
     changes = [
         (lsn_number(lsn.decode()), headers["__op"], record.key, record.value)
         for record in whole_topic(address, topic, 1, isolation_level="read_committed")
@@ -442,7 +444,7 @@ def assert_each_change_once(address: str, topic: str) -> None:
     assert [change for change, count in Counter(changes).items() if count > 1] == []
 
 
-def test_page_of_how_to_runs(database: str, broker: Broker, tmp_path: Path) -> None:
+def test_how_to_page_runs(database: str, broker: Broker, tmp_path: Path) -> None:
     run_page(
         "turn-a-postgresql-table-into-an-iceberg-table",
         broker.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""Tables in an S3 store that is slow and at times fails, with catalogs in PostgreSQL and by REST."""
+"""Tables in an S3 store that is slow and sometimes fails, with a PostgreSQL catalog and REST catalogs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REST_CATALOG = (
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The properties of the store; the environment has none of them."""
+    """Properties of the store, which are removed from the environment."""
     with s3_server(monkeypatch, seed=1):
         endpoint = os.environ["AWS_ENDPOINT"]
         for name in [name for name in os.environ if name.startswith("AWS_")]:
@@ -48,7 +48,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         }
 
 
-def test_delta_in_s3(broker: Broker, tmp_path: Path, s3: dict[str, str]) -> None:
+def test_delta_table_in_s3(broker: Broker, tmp_path: Path, s3: dict[str, str]) -> None:
     location = f"s3://{BUCKET}/delta"
     with table_world(
         broker,
@@ -65,7 +65,7 @@ def test_delta_in_s3(broker: Broker, tmp_path: Path, s3: dict[str, str]) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_iceberg_in_s3_with_a_catalog_in_postgresql(
+def test_iceberg_table_in_s3_with_a_postgresql_catalog(
     broker: Broker, tmp_path: Path, s3: dict[str, str], postgresql_url: str
 ) -> None:
     check_iceberg(broker, "postgresql", tmp_path, s3, postgresql_url.replace("postgresql:", "postgresql+psycopg:"))
@@ -73,7 +73,7 @@ def test_iceberg_in_s3_with_a_catalog_in_postgresql(
 
 @pytest.fixture(scope="module")
 def rest_catalog() -> Iterator[str]:
-    """The URL of Iceberg's own REST catalog, in Java."""
+    """URL of Iceberg's own REST catalog, in Java."""
     if reason := maven.missing():
         pytest.skip(reason)
     libs = maven.jars("iceberg-rest", *REST_CATALOG)
@@ -86,14 +86,14 @@ def rest_catalog() -> Iterator[str]:
         process.stdin.close()
 
 
-def test_iceberg_in_s3_with_a_rest_catalog(
+def test_iceberg_table_in_s3_with_a_rest_catalog(
     broker: Broker, tmp_path: Path, s3: dict[str, str], rest_catalog: str
 ) -> None:
     check_iceberg(broker, "rest", tmp_path, s3, rest_catalog)
 
 
 class VendingCatalog:
-    """A REST catalog that has one table, and sends credentials with it. A WSGI application."""
+    """A REST catalog with one table, which it returns with credentials. A WSGI application."""
 
     def __init__(self, metadata: str, location: str, credentials: dict[str, str]) -> None:
         self._metadata = json.loads(metadata)
@@ -113,7 +113,7 @@ class VendingCatalog:
         return [json.dumps(response).encode()]
 
 
-def test_spark_tasks_read_with_the_credentials_that_a_catalog_sends(
+def test_spark_tasks_read_with_the_credentials_of_the_catalog(
     broker: Broker, tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyspark")
@@ -152,7 +152,7 @@ def test_spark_tasks_read_with_the_credentials_that_a_catalog_sends(
 
 
 def check_iceberg(broker: Broker, name: str, directory: Path, properties: dict[str, str], catalog: str) -> None:
-    """Check a table in S3 with a catalog. `name`: of the topic."""
+    """Check a table in S3 with a catalog. `name` is the topic."""
     location = f"s3://{BUCKET}/{name}"
     configs: Any = {
         "format": "iceberg",

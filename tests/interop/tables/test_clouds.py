@@ -1,4 +1,4 @@
-"""Tables in Azure and Google Cloud Storage, by emulators that are slow and at times fail."""
+"""Tables in Azure and Google Cloud Storage, with emulators that are slow and sometimes fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server_of(store: str, monkeypatch: pytest.MonkeyPatch, directory: Path) -> A
 
 
 @pytest.mark.parametrize("store", URLS)
-def test_delta_in_a_cloud_by_its_variables(
+def test_delta_table_in_a_cloud_store_with_environment_variables(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     name, tables = f"delta-{store}", tmp_path / "tables"
@@ -42,7 +42,7 @@ def test_delta_in_a_cloud_by_its_variables(
 
 
 @pytest.mark.parametrize("store", URLS)
-def test_iceberg_in_a_cloud_by_properties(
+def test_iceberg_table_in_a_cloud_store_with_properties(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     name, tables = f"iceberg-{store}", tmp_path / "tables"
@@ -57,7 +57,7 @@ def test_iceberg_in_a_cloud_by_properties(
 
 
 def properties_of_environment() -> dict[str, str]:
-    """Return the properties that say what the variables of the environment do."""
+    """Return the properties that correspond to the environment variables."""
     if text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING"):
         return {"adls.connection-string": text}
     return {"gcs.service.host": os.environ["STORAGE_EMULATOR_HOST"]}

@@ -1,4 +1,4 @@
-"""Upserts into a table in a store that at times fails, compared with the log."""
+"""Upserts into a table in a store that sometimes fails, compared with the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla_tables.service import TableService
 
 
 def write_all(service: TableService) -> None:
-    """Write everything, again after errors of the store."""
+    """Write everything; retry after errors of the store."""
     for attempt in range(10):
         try:
             service.write_all()

@@ -1,4 +1,4 @@
-"""What the tests beside Spark's own Kafka connector share: one broker with all topics, and a job in both formats."""
+"""Fixtures of the comparison with Spark's Kafka connector: one broker with all topics, and jobs in both formats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.compatible import note_marked as note_marked
 from tests.compatible import pytest_runtest_logreport as pytest_runtest_logreport
 from tests.compatible import pytest_sessionfinish as pytest_sessionfinish
+from tests.compatible import record_marked as record_marked
 from tests.spark.connector.jobs import Jobs
 from tests.spark.connector.topics import filled
 
@@ -34,7 +34,7 @@ def ours(spark: SparkSession, broker: Broker) -> Jobs:
 
 @pytest.fixture
 def theirs(spark: SparkSession, broker: Broker, no_connector: str | None) -> Jobs:
-    """The same with Spark's connector; the test is skipped where that cannot be had."""
+    """The same jobs with Spark's connector; skip the test if that is not available."""
     if no_connector:
         pytest.skip(no_connector)
     return Jobs(spark, "kafka", broker.bootstrap_servers)
