@@ -1,6 +1,6 @@
 """A job for a cluster: `ottla spark-submit --master spark://… cluster_job.py ADDRESS TOPIC DATABASE FOLDER`.
 
-Writes what it saw into FOLDER/seen.json.
+Writes its results to FOLDER/seen.json.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _brief() -> Iterator[None]:
-    """A JVM of a minute or two never gets back what it would gain by optimizing. Longer runs set the variable."""
+def _first_compiler_only() -> Iterator[None]:
+    """Disable optimization, which does not pay off for a JVM of a minute or two. Longer runs set the variable."""
     from ottla.spark.session import FIRST_COMPILER_ONLY
 
     with pytest.MonkeyPatch.context() as patch:
@@ -31,13 +31,13 @@ def _brief() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def no_connector() -> str | None:
-    """Why the session does not know format("kafka"), or None."""
+    """Return why the session does not have format("kafka"), or None."""
     return spark_jars.missing()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, no_connector: str | None) -> Iterator["SparkSession"]:
-    """One session for all tests: starting one takes seconds. With Spark's own Kafka connector, where it can be had."""
+    """One session for all tests, since starting takes seconds; with Spark's Kafka connector if it is available."""
     pytest.importorskip("pyspark")
     from ottla.spark.session import local_session
 

@@ -1,6 +1,6 @@
 """The client of a Spark Connect server: `python -m tests.spark.connect_job REMOTE ADDRESS TOPIC FOLDER`.
 
-Prints what it saw as JSON.
+Prints its results as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
 
     spark = SparkSession.builder.remote(remote).getOrCreate()
     brokers = {"kafka.bootstrap.servers": address}
-    found_without_register = spark.read.format("ottla").options(**brokers, subscribe=topic).load().count()
+    rows_without_register = spark.read.format("ottla").options(**brokers, subscribe=topic).load().count()
     ottla.spark.register(spark)
     rows = spark.read.format("ottla").options(**brokers, subscribe=topic).load()
     stream = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
@@ -28,7 +28,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         query = query.option("checkpointLocation", str(Path(folder, name)))
         query.trigger(availableNow=True).start().awaitTermination()
 
-    assert "value" in stream.columns  # Planned in a Python worker, whose accumulators the listener must not be sent.
+    assert "value" in stream.columns  # Planned in a Python worker, whose accumulators must not be sent to the listener.
     with ottla.spark.monitor(spark, terminal=False) as monitor:
         copy(stream.select("key", "value"), "ottla", "topic", **brokers, topic=f"{topic}-copy")
         texts = stream.selectExpr("cast(value as string) as value")
@@ -45,7 +45,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         "refused": refused,
         "failed": failed,
         "again": again,
-        "found without register": found_without_register,
+        "rows without register": rows_without_register,
         "rows": rows.count(),
         "filtered": rows.where("partition = 0 and offset < 3").count(),
         "watched": json.loads(monitor.to_json())["queries"],
@@ -55,7 +55,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
 
 
 def written_and_failed(texts: Any, folder: Path, name: str, options: dict[str, str]) -> str:
-    """Write in foreachBatch, and fail behind that the first time; the error, or nothing."""
+    """Write in foreachBatch, and fail after the write the first time. Return the error, or an empty string."""
     url = f"sqlite:///{folder}/copy.db"
 
     def write(rows: Any, batch_id: int) -> None:

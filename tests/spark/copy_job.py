@@ -1,9 +1,9 @@
-"""A streaming query that copies a topic, to be killed: `python -m tests.spark.copy_job ADDRESS FROM TO CHECKPOINT`.
+"""A streaming query that copies a topic and is killed: `python -m tests.spark.copy_job ADDRESS FROM TO CHECKPOINT`.
 
-TO is a topic, or the URL of a database with a table `copy`. Two more arguments, MIN_PARTITIONS and HELD: so many tasks,
-of which the first ones, HELD of them, never come to write.
+TO is a topic, or the URL of a database with a table `copy`. Two optional arguments, MIN_PARTITIONS and
+BLOCKED: the number of tasks, and how many of them block before they write.
 
-Ends when all that was there at its start is copied.
+Ends when all records that existed at its start are copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from ottla.spark.environment.spark_versions import HAS_READ_LIMITS
 from ottla.spark.session import local_session
 
-# Of few rows, most of the time would go into compiling code for them.
+# For few rows, generating and compiling code would take most of the time.
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -25,10 +25,10 @@ QUICK = {
 }
 
 
-def holding(tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Passes rows on, but not those of the first tasks."""
+def block_first_tasks(tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that passes rows through, except in the first tasks, which block forever."""
 
-    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def block_or_pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -36,12 +36,14 @@ def holding(tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
             threading.Event().wait()
         yield from batches
 
-    return held
+    return block_or_pass
 
 
-def main(address: str, source: str, target: str, checkpoint: str, min_partitions: str = "1", held: str = "0") -> None:
-    # Who is held has a core of its own.
-    spark = local_session("copy", cores=2 + int(held), config=QUICK)
+def main(
+    address: str, source: str, target: str, checkpoint: str, min_partitions: str = "1", blocked: str = "0"
+) -> None:
+    # A blocked task occupies a core.
+    spark = local_session("copy", cores=2 + int(blocked), config=QUICK)
     rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", address)
@@ -55,8 +57,8 @@ def main(address: str, source: str, target: str, checkpoint: str, min_partitions
     if "://" in target:
         sink = ("ottla.sql", {"url": target, "dbtable": "copy"})
     copies = rows.selectExpr("cast(key as string) as key", "upper(cast(value as string)) as value")
-    if int(held):
-        copies = copies.mapInArrow(holding(int(held)), copies.schema)
+    if int(blocked):
+        copies = copies.mapInArrow(block_first_tasks(int(blocked)), copies.schema)
     query = (
         copies.writeStream.format(sink[0])
         .options(**sink[1])

@@ -1,7 +1,7 @@
-"""Runs of a pipeline that is killed again and again: driver, Python workers, broker.
+"""Runs of a pipeline while its driver, Python workers and broker are killed repeatedly.
 
-Input comes in portions, one before each run, so that there is always something to kill. A run whose driver dies is
-started again; a worker or broker that dies is Spark's or ours to get over within the run.
+Input is sent in portions, one before each run, so that every run has work. A run whose driver dies is started again;
+Spark and Ottla have to recover from the death of a worker or a broker within the run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from tests.crash.process import BrokerProcess
 
 RUN_SECONDS = 1200
-MOST_RUNS_PER_KILL = 2
+MAX_RUNS_PER_KILL = 2
 VICTIMS = ("driver", "jvm", "worker", "worker", "broker", "broker")
-"""What is killed, each as often as it stands here."""
+"""What is killed, with repetitions as weights."""
 
 
 class Run:
-    """`ottla pipeline run` as a process group of its own."""
+    """`ottla pipeline run` in its own process group."""
 
     def __init__(self, project: Path, address: str, *more: str, offsets: int | None = None) -> None:
         environment = {**os.environ, "OTTLA_PIPELINE_MAX_OFFSETS": str(offsets)} if offsets else {**os.environ}
@@ -42,7 +42,7 @@ class Run:
                 start_new_session=True,
             )
         self.running = threading.Event()
-        """Something is being computed."""
+        """Set when a flow of the pipeline is running."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -57,7 +57,7 @@ class Run:
         self.running.set()
 
     def members(self, name: str) -> list[int]:
-        """The processes of this run whose command line has `name` in it, but not our own child."""
+        """Return the processes of this run whose command line contains `name`, except our own child."""
         result = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self.process.pid:
@@ -70,7 +70,7 @@ class Run:
         return result
 
     def jvms(self) -> list[int]:
-        """Spark's JVM while it runs, without what it forks: for each file it calls chmod, by a helper of Java's."""
+        """Return Spark's JVM, without its forks: it calls chmod for each file, by a helper process of Java."""
         actual = self.members("java")
         return [pid for pid in actual if _parent(pid) not in (*actual, None)]
 
@@ -80,7 +80,7 @@ class Run:
         return code
 
     def kill(self) -> None:
-        """Client, JVM and workers."""
+        """Kill the client, the JVM and the workers."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -89,7 +89,7 @@ class Run:
 
 
 def _parent(pid: int) -> int | None:
-    """None for a process that has ended."""
+    """Return the parent of a process, or None if the process has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -97,7 +97,7 @@ def _parent(pid: int) -> int | None:
 
 
 class Killer:
-    """Kills a number of times, over as many runs as that takes."""
+    """Kills processes a number of times, over as many runs as necessary."""
 
     def __init__(self, project: Path, broker: BrokerProcess, dice: random.Random, kills: int) -> None:
         self.project, self.broker, self.dice = project, broker, dice
@@ -106,20 +106,20 @@ class Killer:
         self.done: list[str] = []
 
     def work(self, feed: Callable[[], None], **options: int) -> None:
-        """Feed, run and kill until all kills are done; the last run may or may not be complete."""
+        """Send input, run and kill until all kills are done; the last run may be incomplete."""
         runs = 0
         while self.left:
             runs += 1
-            assert runs <= MOST_RUNS_PER_KILL * (len(self.left) + len(self.done)), f"only {self.done} were killed"
+            assert runs <= MAX_RUNS_PER_KILL * (len(self.left) + len(self.done)), f"only {self.done} were killed"
             feed()
             run = Run(self.project, self.broker.bootstrap, "--master", "local[2,4]", **options)
             try:
-                self._disturb(run)
+                self._kill_during(run)
             finally:
                 run.kill()
 
-    def _disturb(self, run: Run) -> None:
-        """Kill until the driver was, or the run has ended."""
+    def _kill_during(self, run: Run) -> None:
+        """Kill until the driver has been killed, or the run has ended."""
         assert run.running.wait(RUN_SECONDS)
         while self.left:
             try:
@@ -136,7 +136,7 @@ class Killer:
                 return
 
     def kill(self, run: Run, victim: str) -> bool:
-        """False where there is none at the moment."""
+        """Kill the victim; return False if there is none at the moment."""
         if victim == "driver":
             run.kill()
         elif victim == "broker":
@@ -164,8 +164,8 @@ def complete(project: Path, address: str, *more: str, **options: int) -> None:
     assert code == 0, run.log.read_text()[-3000:]
 
 
-def forget_last_commits(project: Path) -> int:
-    """As if every stream had been killed after its last data and before its checkpoint; how many there are."""
+def delete_last_commits(project: Path) -> int:
+    """Delete the last commit of every stream, as if it had been killed before it; return the number of streams."""
     actual = 0
     for commits in (project / "pipeline-storage" / "_checkpoints").rglob("commits"):
         last = max((int(path.name) for path in commits.iterdir() if path.name.isdigit()), default=None)

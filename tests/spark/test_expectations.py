@@ -1,4 +1,4 @@
-"""Expectations in Spark: where rows go."""
+"""Expectations in Spark: the destinations of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = 120
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
-    """Rows as of a topic, whose `a`, `b` and `c` are true, false or null in every combination."""
+    """Rows as read from a topic, in which `a`, `b` and `c` have all combinations of true, false and null."""
 
     def of_three(digit: int) -> str:
         return f"element_at(array(true, false, cast(null as boolean)), cast(id div {3**digit} % 3 + 1 as int))"
@@ -35,7 +35,7 @@ def offsets(actual: DataFrame) -> list[int]:
     return sorted(r.offset for r in actual.select("offset").collect())
 
 
-def test_each_row_goes_one_way(rows: DataFrame) -> None:
+def test_each_row_has_one_destination(rows: DataFrame) -> None:
     from ottla_pipelines.expectations import Expectations, expect
 
     checks = Expectations(expect("a", "a", "dead_letter"), expect("b", "b", "drop"), expect("c", "c", "warn"))
@@ -46,7 +46,7 @@ def test_each_row_goes_one_way(rows: DataFrame) -> None:
     assert all(r.a and not r.b for r in dropped.collect())
 
 
-def test_a_dead_letter_keeps_its_bytes_and_says_why_and_from_where(rows: DataFrame) -> None:
+def test_dead_letter_has_the_record_bytes_reason_and_position(rows: DataFrame) -> None:
     from ottla_pipelines.expectations import Expectations, expect
 
     checks = Expectations(expect("first rule", "a", "dead_letter"), expect("second rule", "b", "dead_letter"))
@@ -65,10 +65,12 @@ def test_a_dead_letter_keeps_its_bytes_and_says_why_and_from_where(rows: DataFra
         },
     )
     assert letters[2].value == b"\x00\xff"
-    assert letters[2].headers[0].key == "__ottla.errors.message", "it had no headers"
+    assert letters[2].headers[0].key == "__ottla.errors.message", (
+        "the record without headers has more headers than those of the error"
+    )
 
 
-def test_every_row_is_counted_per_expectation(rows: DataFrame) -> None:
+def test_rows_are_counted_per_expectation(rows: DataFrame) -> None:
     from ottla_pipelines.expectations import Expectations, expect
 
     tally = Expectations(expect("a", "a"), expect("b", "b", "drop")).tally(rows).groupBy("name", "partition")
@@ -79,7 +81,7 @@ def test_every_row_is_counted_per_expectation(rows: DataFrame) -> None:
     assert sum(r["sum(unmet)"] for r in sums if r["name"] == "a") == ROWS * 2 // 3
 
 
-def test_a_row_that_must_not_be_ends_the_query(rows: DataFrame) -> None:
+def test_row_that_violates_a_fail_expectation_ends_the_query(rows: DataFrame) -> None:
     from ottla_pipelines.expectations import Expectations, expect
 
     fails = Expectations(expect("below 100", "offset < 100", "fail"))

@@ -1,4 +1,4 @@
-"""The first program of a newcomer: the lines of the README, on a machine without Java."""
+"""The program of the README's Spark section, on a machine without Java."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_COPIED = {"java", "javac", "jar"}
 
 
 def program() -> str:
-    """The Python of the README's part on Spark."""
+    """Return the Python code of the README's Spark section."""
     part = README.read_text().split("## Spark\n")[1].split("\n## ")[0]
     match = re.search(r"```python\n(.*?)```", part, re.DOTALL)
     assert match is not None
@@ -29,7 +29,7 @@ def program() -> str:
 
 @pytest.fixture
 def machine_without_java(tmp_path: Path) -> dict[str, str]:
-    """An environment that has every program but Java, and nothing else set."""
+    """Environment variables with a PATH of all programs except Java's."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for folder in (Path("/usr/bin"), Path("/bin")):
@@ -37,12 +37,12 @@ def machine_without_java(tmp_path: Path) -> dict[str, str]:
             link = programs / file.name
             if file.name not in NOT_COPIED and not link.is_symlink():
                 link.symlink_to(file)
-    # A JVM of half a minute never gets back what it would gain by optimizing.
+    # Optimization does not pay off for a JVM that runs half a minute.
     brief = f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC"
     return {"PATH": str(programs), "HOME": str(tmp_path), "LANG": "C.UTF-8", "JAVA_TOOL_OPTIONS": brief}
 
 
-def test_the_readme_counts_a_stream_without_a_java_on_the_machine(machine_without_java: dict[str, str]) -> None:
+def test_readme_program_counts_a_stream_without_java_installed(machine_without_java: dict[str, str]) -> None:
     text = program()
     assert len([line for line in text.splitlines() if line]) <= 11
     done = subprocess.run(

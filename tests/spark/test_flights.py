@@ -1,4 +1,4 @@
-"""The flight pipeline over made-up events, in micro-batches of any size, without a broker."""
+"""The flight pipeline with generated events, in micro-batches of any size, without a broker."""
 
 import datetime as dt
 import json
@@ -62,7 +62,7 @@ def flight(
 
 
 class Pipeline:
-    """Store, checkpoint and offsets of one run; `restart` forgets everything that is only in memory."""
+    """Store, checkpoint and offsets of one run; `restart` discards the state in memory."""
 
     def __init__(self, spark: "SparkSession", directory: Path) -> None:
         self.spark = spark
@@ -107,7 +107,7 @@ def pipeline(spark: "SparkSession", tmp_path: Path) -> Iterator[Pipeline]:
     made.store.close()
 
 
-def test_a_flight_gets_its_airline_its_plane_and_the_weather_of_its_hour(pipeline: Pipeline) -> None:
+def test_flight_is_joined_with_airline_plane_and_weather_of_its_hour(pipeline: Pipeline) -> None:
     events = [weather("EWR", 0, wind_speed=25.0), weather("JFK", 0), flight(1, "EWR", 0, delay=20), closing("EWR")]
     pipeline.run(*number(iter(events)))
     (row,) = pipeline.rows()
@@ -116,13 +116,13 @@ def test_a_flight_gets_its_airline_its_plane_and_the_weather_of_its_hour(pipelin
     assert row["scheduled"] == START + dt.timedelta(minutes=30)
 
 
-def test_the_day_is_local_also_when_the_clocks_change(pipeline: Pipeline) -> None:
+def test_day_is_local_across_a_clock_change(pipeline: Pipeline) -> None:
     # On 10 March 2013 New York went from UTC-5 to UTC-4: 04:30Z on the 10th and on the 11th are 23:30 and 00:30.
     pipeline.run(*number(iter([flight(1, "EWR", -1), flight(2, "EWR", 23), closing("EWR")])))
     assert [row["day"] for row in pipeline.rows()] == [dt.date(2013, 3, 9), dt.date(2013, 3, 11)]
 
 
-def test_a_flight_waits_until_its_hour_is_decided(pipeline: Pipeline) -> None:
+def test_flight_is_pending_until_its_hour_is_decided(pipeline: Pipeline) -> None:
     first, observed, later = number(iter([flight(1, "EWR", 3), weather("EWR", 2), weather("EWR", 3, precip=1.0)]))
     pipeline.run(first)
     assert pipeline.rows() == []
@@ -134,7 +134,7 @@ def test_a_flight_waits_until_its_hour_is_decided(pipeline: Pipeline) -> None:
     assert pipeline.store.state().pending == []
 
 
-def test_an_hour_without_weather_is_decided_by_a_later_hour_of_the_same_airport(pipeline: Pipeline) -> None:
+def test_hour_without_weather_is_decided_by_a_later_hour_of_the_airport(pipeline: Pipeline) -> None:
     events = [flight(1, "EWR", 3), flight(2, "JFK", 3), weather("JFK", 9), weather("EWR", 2), weather("EWR", 4)]
     waiting, other, *observed = number(iter(events))
     pipeline.run(waiting, other, observed[0], observed[1])
@@ -143,14 +143,14 @@ def test_an_hour_without_weather_is_decided_by_a_later_hour_of_the_same_airport(
     assert pipeline.classes() == {1: "unknown", 2: "unknown"}
 
 
-def test_the_end_of_the_replay_decides_the_rest(pipeline: Pipeline) -> None:
+def test_closing_event_decides_pending_flights(pipeline: Pipeline) -> None:
     pipeline.run(*number(iter([weather("EWR", 1), flight(1, "EWR", 1), flight(2, "EWR", 8, tailnum=None)])))
     assert pipeline.classes() == {1: "fair"}
     pipeline.run(*number(iter([closing("EWR")])))
     assert pipeline.classes() == {1: "fair", 2: "unknown"}
 
 
-def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline) -> None:
+def test_statistics_count_departed_and_cancelled_flights(pipeline: Pipeline) -> None:
     flights = [flight(1, "EWR", 0, delay=15), flight(2, "EWR", 0, delay=None), flight(3, "EWR", 0, delay=-4)]
     pipeline.run(*number(iter([weather("EWR", 0), *flights])))
     (row,) = pipeline.store.rows(DELAYS)
@@ -159,14 +159,16 @@ def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline) -> None
 
 
 @pytest.mark.parametrize("seed", range(repeats(1, 5)))
-def test_any_cut_into_micro_batches_and_any_kill_gives_the_same(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
+def test_results_do_not_depend_on_micro_batch_boundaries_or_kills(
+    pipeline: Pipeline, seed: int, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
-    events = list(number(made_events(chance)))
+    events = list(number(generated_events(chance)))
     queues: dict[tuple[str, int], list[Numbered]] = {}
     for e in events:
         queues.setdefault((e.topic, e.partition), []).append(e)
     while any(queues.values()):
-        # Each partition is read on its own: one may be far ahead of the others.
+        # Partitions are read independently: one may be far ahead of the others.
         batch = [q.pop(0) for q in queues.values() for _ in range(min(len(q), chance.randrange(12)))]
         if batch:
             run_with_kills(pipeline, batch, chance)
@@ -179,7 +181,7 @@ def test_any_cut_into_micro_batches_and_any_kill_gives_the_same(pipeline: Pipeli
     assert sum(read.records for read in pipeline.store.progress().values()) == len(events)
 
 
-def made_events(chance: random.Random) -> Iterator[Event]:
+def generated_events(chance: random.Random) -> Iterator[Event]:
     row = 0
     for n in range(12):
         for airport in ("EWR", "JFK"):
@@ -193,7 +195,7 @@ def made_events(chance: random.Random) -> Iterator[Event]:
 
 
 class KilledError(Exception):
-    """Stands for a kill -9 at the worst moment."""
+    """Simulates a kill -9 at the worst moment."""
 
 
 def run_with_kills(pipeline: Pipeline, batch: list[Numbered], chance: random.Random) -> None:

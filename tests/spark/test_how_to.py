@@ -18,7 +18,7 @@ PATHS = ('"numbers"', '"checkpoint"', '"payments-checkpoint"', "payments.db")
 """Relative to the directory in which the JVM was started, by an earlier test."""
 
 
-def test_pages_about_spark_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_how_to_pages_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     absolute = {path: path.replace(path.strip('"'), str(tmp_path / path.strip('"'))) for path in PATHS}
     with ottla.Broker() as broker:

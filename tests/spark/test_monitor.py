@@ -1,4 +1,4 @@
-"""Watching a session's streaming queries."""
+"""Monitoring the streaming queries of a session."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state_on_disk(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("state_on_disk")
-def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
+def test_monitor_reports_rates_lag_and_state_of_a_query(
     spark: SparkSession, address: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
@@ -79,7 +79,7 @@ def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
     assert row.state_rows == 7
 
 
-def test_a_query_of_sparks_own_connector_is_seen_as_well(
+def test_monitor_reports_a_query_of_sparks_kafka_connector(
     spark: SparkSession, no_connector: str | None, address: str, topic: str, tmp_path: Path
 ) -> None:
     if no_connector:
@@ -93,7 +93,7 @@ def test_a_query_of_sparks_own_connector_is_seen_as_well(
         assert (seen.status, seen.rows, seen.most_behind, seen.behind) == ("ended", RECORDS, {topic: 40}, {topic: 0})
 
 
-def test_a_query_that_fails_is_seen_with_its_error(spark: SparkSession, address: str, topic: str) -> None:
+def test_monitor_reports_the_error_of_a_failed_query(spark: SparkSession, address: str, topic: str) -> None:
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("ottla").options(**options).load()
     with ottla.spark.monitor(spark, terminal=False) as monitor:

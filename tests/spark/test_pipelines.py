@@ -1,4 +1,4 @@
-"""The declarative pipeline of page visits: every row accounted for, also when processes are killed.
+"""The declarative pipeline of page visits: every row is accounted for, even if processes are killed.
 
 CI runs the page visits once, small, with one kill. At length:
 
@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from tests.crash.process import BrokerProcess
 from tests.spark import visits_account
-from tests.spark.pipeline_kills import RUN_SECONDS, Killer, Run, complete, forget_last_commits
+from tests.spark.pipeline_kills import RUN_SECONDS, Killer, Run, complete, delete_last_commits
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.main import main
@@ -42,7 +42,7 @@ ROWS = int(os.environ.get("OTTLA_PIPELINE_ROWS", "3000"))
 KILLS = int(os.environ.get("OTTLA_PIPELINE_KILLS", "0"))
 QUICK = ("codegen.wholeStage=false", "codegen.factoryMode=NO_CODEGEN", "adaptive.enabled=false")
 QUICK_SETTINGS = [part for text in QUICK for part in ("--conf", f"spark.sql.{text}")]
-"""Of few rows, most of the time would go into compiling code for them."""
+"""For few rows, generating and compiling code would take most of the time."""
 STREAMS = 7
 """The flows of the page visits that have a checkpoint."""
 SEED = int(os.environ.get("OTTLA_PIPELINE_SEED", random.randrange(10**6)))
@@ -61,14 +61,14 @@ def project(tmp_path: Path, template: str) -> Path:
 
 
 def send(address: str, records: Iterable[tuple[str, int, bytes | None, bytes | None, int | None]]) -> None:
-    """topic, partition, key, value, timestamp."""
+    """Send records, each given as (topic, partition, key, value, timestamp)."""
     with KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=20) as producer:
         for topic, partition, key, value, timestamp_ms in records:
             producer.send(topic, value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
 
 
 def end_all_sessions(address: str) -> None:
-    """A visit of the day after in each partition moves the watermark past everybody's half hour."""
+    """Send a visit of the next day to each partition, which moves the watermark past the timeout of all sessions."""
     with KafkaConsumer(bootstrap_servers=address) as consumer:
         ends = consumer.end_offsets([TopicPartition(VISITS.name, p) for p in range(VISITS.partitions)])
     at = BEGIN + dt.timedelta(days=1, seconds=sum(ends.values()))
@@ -77,7 +77,7 @@ def end_all_sessions(address: str) -> None:
 
 
 def test_every_visit_is_accounted_for(tmp_path: Path, broker: BrokerProcess) -> None:
-    """Although a Python worker is killed meanwhile."""
+    """A Python worker is killed during the run."""
     at = project(tmp_path, "page-visits")
     spec = at / "spark-pipeline.yml"
     spec.write_text(spec.read_text().replace('shuffle.partitions: "2"', 'shuffle.partitions: "1"'))
@@ -102,8 +102,8 @@ def run_with_a_kill(at: Path, broker: BrokerProcess) -> float:
     return time.monotonic() - began
 
 
-def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerProcess) -> None:
-    """Left to itself, Spark's client would ask the port of a dead server for ten minutes."""
+def test_pipeline_run_ends_with_an_error_if_its_jvm_dies(tmp_path: Path, broker: BrokerProcess) -> None:
+    """By default, Spark's client would retry a dead server's port for ten minutes."""
     at = project(tmp_path, "empty")
     send(broker.bootstrap, (("events", 0, None, b"%d" % i, None) for i in range(1000)))
     run = Run(at, broker.bootstrap, "--master", "local[2,4]", offsets=10)
@@ -123,18 +123,18 @@ def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerPro
 
 
 @pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
-def test_killed_between_data_and_checkpoint_nothing_is_written_twice(tmp_path: Path, broker: BrokerProcess) -> None:
+def test_pipeline_killed_between_data_and_checkpoint_writes_no_row_twice(tmp_path: Path, broker: BrokerProcess) -> None:
     at = project(tmp_path, "page-visits")
     assert fill_visits(broker.bootstrap, seed=SEED, count=ROWS) == ROWS
     complete(at, broker.bootstrap, "--master", "local[2,4]")
-    assert forget_last_commits(at) == STREAMS
+    assert delete_last_commits(at) == STREAMS
     end_all_sessions(broker.bootstrap)
     complete(at, broker.bootstrap, "--master", "local[2,4]")
     print(f"seed {SEED}: {visits_account.check(broker.bootstrap, at)}")
 
 
 @pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
-def test_killed_page_visits_equal_what_the_log_says(tmp_path: Path, broker: BrokerProcess) -> None:
+def test_killed_page_visits_pipeline_equals_the_log(tmp_path: Path, broker: BrokerProcess) -> None:
     print(f"seed {SEED}")
     at = project(tmp_path, "page-visits")
     create_topics(broker.bootstrap, [VISITS])

@@ -43,11 +43,11 @@ def topic() -> str:
 
 
 def values_of(address: str, topic: str) -> list[Any]:
-    """What a read_committed consumer sees."""
+    """Return the records that a read_committed consumer reads."""
     return whole_topic(address, topic, PARTITIONS, isolation_level="read_committed")
 
 
-def test_a_batch_is_written_and_read_back(spark: SparkSession, address: str, topic: str) -> None:
+def test_batch_is_written_and_read_back(spark: SparkSession, address: str, topic: str) -> None:
     rows = spark.range(1000).selectExpr(
         "cast(id as string) as key",
         "concat('value ', id) as value",
@@ -69,7 +69,7 @@ def test_a_batch_is_written_and_read_back(spark: SparkSession, address: str, top
     assert len(actual) == 1000
 
 
-def test_wrong_writes_are_refused_before_anything_runs(spark: SparkSession, address: str, topic: str) -> None:
+def test_invalid_writes_are_rejected_before_the_job_runs(spark: SparkSession, address: str, topic: str) -> None:
     rows = spark.range(1).selectExpr("id as value")
     options = {"kafka.bootstrap.servers": address, "topic": topic}
     with pytest.raises(Exception, match="the column value is of type bigint"):
@@ -78,7 +78,7 @@ def test_wrong_writes_are_refused_before_anything_runs(spark: SparkSession, addr
         rows.write.format("ottla").options(**options).mode("overwrite").save()
 
 
-def test_in_foreach_batch_a_named_write_happens_once(
+def test_named_write_in_foreach_batch_is_done_once(
     spark: SparkSession, address: str, topic: str, tmp_path: Path
 ) -> None:
     with KafkaProducer(bootstrap_servers=address) as producer:
@@ -108,8 +108,8 @@ def test_in_foreach_batch_a_named_write_happens_once(
 RECORDS = int(os.environ.get("OTTLA_SINK_RECORDS", "6000"))
 
 
-def killed_and_resumed(command: list[str], written: Callable[[], int], folder: Path) -> None:
-    """Run a query to its end, after it was killed some times, each time a moment after it had written something."""
+def kill_and_resume(command: list[str], written: Callable[[], int], folder: Path) -> None:
+    """Kill a query KILLS times, each time shortly after it has written rows, and then run it to its end."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -136,7 +136,7 @@ def sent(address: str, topic: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sent")
-def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_path: Path) -> None:
+def test_killed_query_writes_every_record_once(address: str, topic: str, tmp_path: Path) -> None:
     target = f"{topic}-copy"
 
     def written() -> int:
@@ -144,7 +144,7 @@ def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_p
             return sum(consumer.end_offsets([TopicPartition(target, p) for p in range(PARTITIONS)]).values())
 
     command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
-    killed_and_resumed(command, written, tmp_path)
+    kill_and_resume(command, written, tmp_path)
     copies = values_of(address, target)
     assert Counter(r.value for r in copies) == Counter(b"ROW %d" % i for i in range(RECORDS))
     for key in range(100):
@@ -154,10 +154,8 @@ def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sent")
-def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
-    address: str, topic: str, tmp_path: Path
-) -> None:
-    """Otherwise rows would be stored twice without an error: those of tasks that no longer exist."""
+def test_killed_micro_batch_retried_with_fewer_tasks_is_rejected(address: str, topic: str, tmp_path: Path) -> None:
+    """Otherwise the rows of tasks that no longer exist would be stored twice without an error."""
     target = f"{topic}-copy"
     command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
     with KafkaAdminClient(bootstrap_servers=address) as admin:
@@ -169,7 +167,7 @@ def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
 
         log = tmp_path / "log"
         with log.open("ab") as output:
-            # Six tasks, of which the first three hold their rows back.
+            # Six tasks, of which the first three block before they write.
             process = subprocess.Popen([*command, "6", "3"], stdout=output, stderr=output, start_new_session=True)
             deadline = time.monotonic() + SECONDS
             while len(markers()) < 3:
@@ -193,17 +191,17 @@ def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sent")
-def test_a_killed_query_writes_every_row_once(address: str, topic: str, tmp_path: Path) -> None:
+def test_killed_query_writes_every_row_to_the_database_once(address: str, topic: str, tmp_path: Path) -> None:
     database = tmp_path / "copy.db"
 
     def rows(columns: str) -> list[tuple[str, ...]]:
         with contextlib.closing(sqlite3.connect(database, timeout=60)) as connection:
             try:
                 return connection.execute(f"select {columns} from copy").fetchall()
-            except sqlite3.OperationalError:  # not made yet
+            except sqlite3.OperationalError:  # not created yet
                 return []
 
     target = f"sqlite:///{database}"
     command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
-    killed_and_resumed(command, lambda: len(rows("key")), tmp_path)
+    kill_and_resume(command, lambda: len(rows("key")), tmp_path)
     assert Counter(rows("key, value")) == Counter((str(i % 100), f"ROW {i}") for i in range(RECORDS))

@@ -50,7 +50,7 @@ Send = Callable[..., None]
 
 @pytest.fixture
 def send(producer: KafkaProducer, topic: str) -> Send:
-    """Send numbered records, so many to each partition."""
+    """Return a function that sends the given numbers of numbered records to the partitions."""
     sent = [0] * PARTITIONS
 
     def send(*counts: int, timestamp_ms: int | None = None) -> None:
@@ -82,19 +82,19 @@ def values(frame: "DataFrame") -> set[str]:
     return {row["v"] for row in frame.selectExpr("cast(value as string) v").collect()}
 
 
-def named(partition: int, *offsets: int) -> set[str]:
+def values_of(partition: int, *offsets: int) -> set[str]:
     return {f"{partition}-{n}" for n in range(*offsets)}
 
 
-def test_a_batch_reads_every_record_once(load: Load, send: Send) -> None:
+def test_batch_reads_every_record_once(load: Load, send: Send) -> None:
     send(50, 30, 0)
     rows = load().collect()
     assert len(rows) == 80
-    assert {row["value"].decode() for row in rows} == named(0, 50) | named(1, 30)
+    assert {row["value"].decode() for row in rows} == values_of(0, 50) | values_of(1, 30)
     assert all(f"{r['partition']}-{r['offset']}" == r["value"].decode() for r in rows)
 
 
-def test_a_schema_names_the_columns_to_read(
+def test_schema_selects_the_columns(
     spark: "SparkSession", broker: Broker, topic: str, send: Send, tmp_path: Path
 ) -> None:
     send(20)
@@ -109,7 +109,7 @@ def test_a_schema_names_the_columns_to_read(
     assert [(offset, bytes(value)) for offset, value in written] == [tuple(row) for row in rows]
 
 
-def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer) -> None:
+def test_rows_have_the_columns_of_sparks_connector(load: Load, send: Send, topic: str, producer: KafkaProducer) -> None:
     send(1)
     producer.send(topic, None, key=None, partition=1, headers=[("h", b"\x00"), ("n", None)], timestamp_ms=5)
     producer.flush()
@@ -127,45 +127,45 @@ def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, pr
     assert (plain["topic"], plain["timestampType"]) == (topic, 0)
 
 
-def test_bounds_are_kept(load: Load, send: Send, topic: str) -> None:
+def test_starting_and_ending_offsets_bound_a_batch(load: Load, send: Send, topic: str) -> None:
     send(50, 30, 10)
     starting = f'{{"{topic}": {{"0": 10, "1": -2, "2": 10}}}}'
     ending = f'{{"{topic}": {{"0": 20, "1": -1, "2": 10}}}}'
-    assert values(load(startingOffsets=starting, endingOffsets=ending)) == named(0, 10, 20) | named(1, 30)
+    assert values(load(startingOffsets=starting, endingOffsets=ending)) == values_of(0, 10, 20) | values_of(1, 30)
 
 
-def test_times_are_bounds_as_well(load: Load, send: Send, topic: str) -> None:
+def test_starting_and_ending_timestamps_bound_a_batch(load: Load, send: Send, topic: str) -> None:
     send(50, 30, 10)
-    assert values(load(startingTimestamp="9000", endingTimestamp="20000")) == named(0, 9, 20) | named(1, 9, 20) | named(
+    assert values(load(startingTimestamp="9000", endingTimestamp="20000")) == values_of(0, 9, 20) | values_of(
+        1, 9, 20
+    ) | values_of(2, 9, 10)
+    late = load(startingTimestamp="29000", startingOffsetsByTimestampStrategy="latest")
+    assert values(late) == values_of(0, 29, 50) | values_of(1, 29, 30)
+    by_time = f'{{"{topic}": {{"0": 48000, "1": 29000, "2": 9000}}}}'
+    assert values(load(startingOffsetsByTimestamp=by_time)) == values_of(0, 48, 50) | values_of(1, 29, 30) | values_of(
         2, 9, 10
     )
-    late = load(startingTimestamp="29000", startingOffsetsByTimestampStrategy="latest")
-    assert values(late) == named(0, 29, 50) | named(1, 29, 30)
-    by_time = f'{{"{topic}": {{"0": 48000, "1": 29000, "2": 9000}}}}'
-    assert values(load(startingOffsetsByTimestamp=by_time)) == named(0, 48, 50) | named(1, 29, 30) | named(2, 9, 10)
 
 
-def test_assign_reads_only_what_it_names(load: Load, send: Send, topic: str) -> None:
+def test_assign_reads_only_the_given_partitions(load: Load, send: Send, topic: str) -> None:
     send(5, 5, 5)
-    assert values(load(assign=f'{{"{topic}": [0, 2]}}')) == named(0, 5) | named(2, 5)
+    assert values(load(assign=f'{{"{topic}": [0, 2]}}')) == values_of(0, 5) | values_of(2, 5)
 
 
-def test_a_pattern_is_searched_in_names(load: Load, send: Send, topic: str) -> None:
+def test_subscribe_pattern_matches_parts_of_topic_names(load: Load, send: Send, topic: str) -> None:
     send(5)
-    assert values(load(subscribePattern=topic[4:])) == named(0, 5)
+    assert values(load(subscribePattern=topic[4:])) == values_of(0, 5)
 
 
-def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Send) -> None:
+def test_min_partitions_splits_partitions_into_more_tasks(load: Load, send: Send) -> None:
     send(100, 100, 100)
     assert load().rdd.getNumPartitions() == PARTITIONS
     frame = load(minPartitions="6")
     assert frame.rdd.getNumPartitions() == 6
-    assert values(frame) == named(0, 100) | named(1, 100) | named(2, 100)
+    assert values(frame) == values_of(0, 100) | values_of(1, 100) | values_of(2, 100)
 
 
-def test_where_there_is_nothing_to_read_there_are_no_rows(
-    spark: "SparkSession", broker: Broker, load: Load, topic: str
-) -> None:
+def test_empty_topic_has_no_rows(spark: "SparkSession", broker: Broker, load: Load, topic: str) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
     assert load().collect() == []
@@ -174,18 +174,18 @@ def test_where_there_is_nothing_to_read_there_are_no_rows(
 
 
 @pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="filters are pushed down since Spark 4.1")
-def test_conditions_save_reading(load: Load, send: Send) -> None:
+def test_pushed_filters_bound_the_offsets_that_are_read(load: Load, send: Send) -> None:
     send(50, 30, 20)
     some = load(filterPushdown="true").where("partition = 1 and offset >= 25")
-    assert values(some) == named(1, 25, 30)
+    assert values(some) == values_of(1, 25, 30)
     assert some.rdd.getNumPartitions() == 1
     later = load(filterPushdown="true").where("timestamp >= timestamp '1970-01-01 00:00:40'")
-    assert values(later) == named(0, 40, 50)
+    assert values(later) == values_of(0, 40, 50)
     assert later.rdd.getNumPartitions() == 1
 
 
-def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send) -> None:
-    """Spark keeps one plan for all that is made of a DataFrame, and takes the conditions of the last one for it."""
+def test_pushed_filters_of_one_query_do_not_bound_another(load: Load, send: Send) -> None:
+    """Spark has one plan for all queries on a DataFrame, and applies the filters of the last one to it."""
     send(20, 20, 0)
     frame = load().select("partition", "offset")
     first = frame.where("partition = 0")
@@ -196,14 +196,14 @@ def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send) ->
     assert first.alias("a").join(few.alias("b"), expr("a.offset = b.offset")).count() == 5
 
 
-def test_log_directories_are_read_without_asking_the_broker(
+def test_log_directories_are_read_without_the_broker(
     spark: "SparkSession", broker: Broker, load: Load, send: Send, topic: str
 ) -> None:
     send(50, 30, 0)
     offline = spark.read.format("ottla").option("ottla.log.dirs", str(broker.data_dir)).option("subscribe", topic)
     deadline = time.monotonic() + 30
     while offline.load().count() < 80:
-        assert time.monotonic() < deadline, "the checkpoint does not come"
+        assert time.monotonic() < deadline, "the broker writes no checkpoint"
     assert offline.load().exceptAll(load()).count() == 0
 
 
@@ -216,9 +216,9 @@ def test_log_directories_are_read_without_asking_the_broker(
         ({"kafka.group.instance.id": "", "kafka.auto.offset.reset": "none"}, "kafka.auto.offset.reset"),
     ],
 )
-def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, str], message: str) -> None:
+def test_errors_name_the_invalid_option(load: Load, send: Send, options: dict[str, str], message: str) -> None:
     send(1)
-    with pytest.raises(Exception, match=message):  # Spark's own wrapping.
+    with pytest.raises(Exception, match=message):  # Spark wraps the error.
         load(**options).collect()
 
 
@@ -227,7 +227,7 @@ def test_unsupported_options_are_reported_at_load(load: Load) -> None:
         load(minPartitions="0")
 
 
-def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: str) -> None:
+def test_missing_offsets_fail_unless_fail_on_data_loss_is_false(load: Load, send: Send, topic: str) -> None:
     send(5, 5, 5)
     beyond = f'{{"{topic}": {{"0": 9, "1": -1, "2": -1}}}}'
     with pytest.raises(Exception, match=r"-0: it ends at 5, before the endingOffsets 9.*failOnDataLoss"):
@@ -236,7 +236,7 @@ def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: 
 
 
 class Stream:
-    """A query that collects what it reads, and can be started again on its checkpoint."""
+    """A streaming query that collects its rows, and can be restarted on its checkpoint."""
 
     def __init__(self, spark: "SparkSession", servers: str, topic: str, directory: Path) -> None:
         self.spark = spark
@@ -269,11 +269,11 @@ def stream(spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path) ->
 
 
 @needs_limits
-def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stream, send: Send) -> None:
+def test_available_now_reads_all_records_in_limited_micro_batches(stream: Stream, send: Send) -> None:
     send(100, 100, 100)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="100")
     assert [len(batch) for batch in stream.batches] == [99, 99, 99, 3]
-    assert stream.all == sorted(named(0, 100) | named(1, 100) | named(2, 100))
+    assert stream.all == sorted(values_of(0, 100) | values_of(1, 100) | values_of(2, 100))
 
 
 def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
@@ -285,29 +285,29 @@ def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broke
     assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
 
 
-def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send) -> None:
+def test_restarted_query_resumes_from_its_checkpoint(stream: Stream, send: Send) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     send(3, 2)
     stream.run(startingOffsets="earliest")
-    assert stream.batches[1] == sorted(named(0, 5, 8) | named(1, 2))
+    assert stream.batches[1] == sorted(values_of(0, 5, 8) | values_of(1, 2))
     stream.run(startingOffsets="earliest")
     assert len(stream.batches) == 2
 
 
-def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send: Send) -> None:
+def test_failed_micro_batch_is_retried_with_the_same_rows(stream: Stream, send: Send) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     send(5)
     stream.fail_in = 1
-    with pytest.raises(Exception, match="killed"):  # Spark's own wrapping.
+    with pytest.raises(Exception, match="killed"):  # Spark wraps the error.
         stream.run(startingOffsets="earliest")
     send(5)
     stream.run(startingOffsets="earliest")
-    assert stream.batches[1:] == [sorted(named(0, 5, 10)), sorted(named(0, 10, 15))]
+    assert stream.batches[1:] == [sorted(values_of(0, 5, 10)), sorted(values_of(0, 10, 15))]
 
 
-def test_latest_is_not_looked_up_again_after_a_crash_in_the_first_micro_batch(
+def test_latest_is_resolved_once_if_the_first_micro_batch_fails(
     stream: Stream, send: Send, spark: "SparkSession"
 ) -> None:
     send(5)
@@ -315,42 +315,42 @@ def test_latest_is_not_looked_up_again_after_a_crash_in_the_first_micro_batch(
     writer = frame.selectExpr("cast(value as string) v").writeStream.foreachBatch(stream._collect)
     stream.fail_in = 0
     query = writer.option("checkpointLocation", stream.checkpoint).start()
-    with pytest.raises(Exception, match="killed"):  # Spark's own wrapping.
+    with pytest.raises(Exception, match="killed"):  # Spark wraps the error.
         query.awaitTermination(60)
     send(2)
     stream.run(startingOffsets="latest")
-    assert stream.all == sorted(named(0, 5, 7))
+    assert stream.all == sorted(values_of(0, 5, 7))
 
 
-def test_a_new_partition_is_found_and_read_from_its_beginning(
+def test_new_partition_is_read_from_its_beginning(
     stream: Stream, send: Send, broker: Broker, producer: KafkaProducer, topic: str
 ) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_partitions({topic: PARTITIONS + 1})
-    # Asked for by number, the producer looks again until it is there.
+    # The producer refreshes its metadata until the given partition exists.
     producer.send(topic, b"new-0", partition=PARTITIONS).get(30)
     stream.run(startingOffsets="earliest")
     assert stream.batches[1:] == [["new-0"]]
 
 
-def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
+def test_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_topics([topic])
-    with pytest.raises(Exception, match=r"-0.*no longer exist.*failOnDataLoss"):  # Spark's own wrapping.
+    with pytest.raises(Exception, match=r"-0.*no longer exist.*failOnDataLoss"):  # Spark wraps the error.
         stream.run(startingOffsets="earliest")
 
 
-def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send) -> None:
+def test_ending_offsets_of_a_stream_are_rejected(stream: Stream, send: Send) -> None:
     send(1)
-    with pytest.raises(Exception, match="endingOffsets: a stream has no end"):  # Spark's own wrapping.
+    with pytest.raises(Exception, match="endingOffsets: a stream has no end"):  # Spark wraps the error.
         stream.run(endingOffsets="latest")
 
 
-def test_the_jvm_does_not_check_each_access_to_what_workers_have_read(spark: "SparkSession") -> None:
+def test_arrow_bounds_and_null_checks_are_disabled_in_the_jvm(spark: "SparkSession") -> None:
     assert spark._jvm is not None
     assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
     assert spark._jvm.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED is False

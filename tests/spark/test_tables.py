@@ -1,4 +1,4 @@
-"""format("ottla") with the option ottla.table: a table and the log after it, read as one."""
+"""format("ottla") with the option ottla.table: a table and the newer records of the log, read as one."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def read(spark: SparkSession, world: TableWorld, directory: Path, **options: str
     return reader.option("ottla.table.directory", str(directory)).options(**options).load(schema=schema)
 
 
-def test_reads_while_producing_and_flushing_are_exact_to_an_offset(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
+def test_concurrent_reads_see_every_offset_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "exact", tmp_path, format="iceberg", compact_files="3") as world:
         world.send(*(b"old %d" % i for i in range(1000)))
         world.write()
@@ -78,7 +76,7 @@ def test_reads_while_producing_and_flushing_are_exact_to_an_offset(
         assert values[1, 0] == b"50"
 
 
-def test_tasks_of_files_read_the_log_once_per_worker(
+def test_file_tasks_read_the_log_once_per_worker(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ottla.spark.options.options import read_options
@@ -114,7 +112,7 @@ def test_tasks_of_files_read_the_log_once_per_worker(
             rows = [row for task in partitions for batch in reader.read(task) for row in batch.to_pylist()]
             values = sorted((row["key"], row["value"]) for row in rows)
             assert values == [("k0", "0"), ("k1", "newer"), *((f"k{n}", f"{n}") for n in (3, 4, 5))]
-        assert len(reads) == 3, "the keys are remembered, and the rows are read with each query"
+        assert len(reads) == 3, "the keys are cached, and the rows are read by each query"
         world.send(b"newest", key=b"k3")
         partitions = reader.partitions()
         rows = [row for task in partitions for batch in reader.read(task) for row in batch.to_pylist()]

@@ -1,4 +1,4 @@
-"""Checkpoints of streaming queries: this version continues those of the earlier one, and the other way round.
+"""Checkpoints of streaming queries: this version continues those of the earlier one, and vice versa.
 
 One session runs both versions, because the data sources run in Spark's Python workers: the environment at the time of
 `register` decides which code they import.
@@ -42,7 +42,7 @@ def broker() -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def version_of(source: Path, spark: SparkSession) -> Iterator[None]:
-    """Run the data sources of this source."""
+    """Run the data sources with the code in `source`."""
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment["PYTHONPATH"] = str(source)
@@ -66,7 +66,7 @@ def imported_by_workers(spark: SparkSession) -> Path:
 
 
 def copy(spark: SparkSession, servers: str, directory: Path) -> None:
-    """Copy what is new in the topic `rows` to the topic `copies`, and to a database, as queries with checkpoints."""
+    """Copy new records of the topic `rows` to the topic `copies` and to a database, with checkpointed queries."""
     queries = []
     sinks = {
         "ottla": {"kafka.bootstrap.servers": servers, "topic": "copies"},
@@ -84,7 +84,7 @@ def copy(spark: SparkSession, servers: str, directory: Path) -> None:
         assert query.awaitTermination(SECONDS)
 
 
-def forget_last_commits(directory: Path) -> int:
+def delete_last_commits(directory: Path) -> int:
     """Remove the last commit of each query, as if Spark had been killed after its sinks had committed."""
     commits = list(directory.glob("checkpoint-*/commits"))
     for folder in commits:
@@ -95,7 +95,7 @@ def forget_last_commits(directory: Path) -> int:
 
 
 @pytest.mark.slow
-def test_checkpoint_of_the_earlier_version_continues_and_goes_back(
+def test_checkpoint_is_continued_after_upgrade_and_downgrade(
     spark: SparkSession, broker: Broker, earlier: Path, tmp_path: Path
 ) -> None:
     servers, values = broker.bootstrap_servers, []
@@ -111,5 +111,5 @@ def test_checkpoint_of_the_earlier_version_continues_and_goes_back(
         assert sorted(record.value.decode() for record in copies) == sorted(values)
         with contextlib.closing(sqlite3.connect(tmp_path / "copies.db")) as database:
             assert sorted(row[0] for row in database.execute("select value from copies")) == sorted(values)
-        # The next version repeats the last micro-batch, and finds its rows in the target.
-        assert forget_last_commits(tmp_path) == 2
+        # The next version retries the last micro-batch, whose rows are already in the target.
+        assert delete_last_commits(tmp_path) == 2

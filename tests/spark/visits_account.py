@@ -1,6 +1,6 @@
-"""The page visits, computed from the log in plain Python, against what the pipeline has written.
+"""Compares the output of the page visits pipeline with results computed from the log in plain Python.
 
-No Spark and nothing of the pipeline but the names of topics: the rules are written a second time.
+It uses neither Spark nor the pipeline's code, but implements the rules a second time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINE = re.compile(
 SESSION = ("visitor", "started", "ended", "visits", "entry_page", "exit_page", "referrer")
 HEADER_PREFIX = "__ottla.errors."
 TIMER = "monitor"
-"""The visitor whose last visit lets all other sessions end; his own stays open."""
+"""The visitor whose last visit ends all other sessions; the visitor's own session stays open."""
 
 
 class Visit(NamedTuple):
@@ -46,7 +46,7 @@ class Visit(NamedTuple):
 
 
 def visit_of(record: Any) -> Visit | str:
-    """A record as a visit, or why it is none."""
+    """Parse a record; return a visit, or the names of the violated expectations."""
     try:
         line = LINE.fullmatch(record.value.decode()) if record.value is not None else None
     except UnicodeDecodeError:
@@ -74,19 +74,19 @@ def visit_of(record: Any) -> Visit | str:
 
 
 def sessions_of(visits: list[Visit]) -> Counter[tuple[Any, ...]]:
-    """visitor, started, ended, visits, entry page, exit page, referrer."""
+    """Return the sessions as tuples of the fields in SESSION."""
     by_visitor: dict[str, list[Visit]] = defaultdict(list)
     for visit in sorted(visits):
         if not visit.is_bot and visit.visitor != TIMER:
             by_visitor[visit.visitor].append(visit)
     result: Counter[tuple[Any, ...]] = Counter()
-    for visitor, his in by_visitor.items():
-        while his:
-            latest, count = his[0].time, 1
-            while count < len(his) and his[count].time - latest < GAP:
-                latest = max(latest, his[count].time)
+    for visitor, remaining in by_visitor.items():
+        while remaining:
+            latest, count = remaining[0].time, 1
+            while count < len(remaining) and remaining[count].time - latest < GAP:
+                latest = max(latest, remaining[count].time)
                 count += 1
-            part, his = his[:count], his[count:]
+            part, remaining = remaining[:count], remaining[count:]
             referrer = next((v.referrer for v in part if v.referrer), None)
             result[visitor, min(v.time for v in part), latest, count, part[0].page, part[-1].page, referrer] += 1
     return result
@@ -98,15 +98,15 @@ def rows_of(project: Path, name: str) -> list[dict[str, Any]]:
 
 
 def check(address: str, project: Path) -> dict[str, int]:
-    """Compare everything. Returns the account; AssertionError where anything differs."""
+    """Compare all output of the pipeline, and return the counts. Raises AssertionError if anything differs."""
     records = whole_topic(address, "visits", PARTITIONS)
-    judged = {(r.partition, r.offset): visit_of(r) for r in records}
-    visits = [v for v in judged.values() if isinstance(v, Visit)]
+    parsed = {(r.partition, r.offset): visit_of(r) for r in records}
+    visits = [v for v in parsed.values() if isinstance(v, Visit)]
     check_visits(project, visits)
-    dead = check_dead_letters(address, records, judged)
+    dead = check_dead_letters(address, records, parsed)
     sessions = check_sessions(address, project, visits)
     check_views(project, visits)
-    check_quality(project, judged)
+    check_quality(project, parsed)
     written = [json.loads(r.value)["offset"] for r in read_committed(address, "parsed-visits")]
     assert Counter(written) == Counter(v.offset for v in visits)
     check_topic_tables(address, visits)
@@ -122,8 +122,8 @@ def check_visits(project: Path, visits: list[Visit]) -> None:
     assert result == Counter(map(tuple, visits)), difference(result, Counter(map(tuple, visits)))
 
 
-def check_dead_letters(address: str, records: list[Any], judged: dict[tuple[int, int], Visit | str]) -> int:
-    """Each record that is no visit is there once, with its bytes, its place and the reason."""
+def check_dead_letters(address: str, records: list[Any], parsed: dict[tuple[int, int], Visit | str]) -> int:
+    """Check that each record that is no visit is a dead letter once, with its bytes, its position and the reason."""
     result: Counter[tuple[Any, ...]] = Counter()
     for letter in read_committed(address, "dead-letters"):
         reported = {k.removeprefix(HEADER_PREFIX): v.decode() for k, v in letter.headers}
@@ -131,7 +131,7 @@ def check_dead_letters(address: str, records: list[Any], judged: dict[tuple[int,
         assert (reported["topic"], int(reported["timestamp"]) > 0) == ("visits", True)
     expected: Counter[tuple[Any, ...]] = Counter()
     for r in records:
-        reason = judged[r.partition, r.offset]
+        reason = parsed[r.partition, r.offset]
         if isinstance(reason, str):
             expected[r.partition, r.offset, r.key, r.value, reason] += 1
     assert result == expected, difference(result, expected)
@@ -164,7 +164,7 @@ def check_sessions(address: str, project: Path, visits: list[Visit]) -> int:
 
 
 def check_topic_tables(address: str, visits: list[Visit]) -> None:
-    """The Iceberg tables of the topics have a row per record, with the values of the log."""
+    """Check that the topics' Iceberg tables have a row per record, with the values of the log."""
     with TopicTables(address) as tables:
         written = {table.topic: (table.format, table.rows) for table in tables.write()}
         expected = sessions_of(visits)
@@ -204,17 +204,17 @@ def check_views(project: Path, visits: list[Visit]) -> None:
     }
 
 
-def check_quality(project: Path, judged: dict[tuple[int, int], Visit | str]) -> None:
-    """Every record was seen once by every expectation, and what was not met is counted."""
+def check_quality(project: Path, parsed: dict[tuple[int, int], Visit | str]) -> None:
+    """Check that every expectation has counted each record once, and its violations."""
     unmet = Counter[str]()
-    for v in judged.values():
+    for v in parsed.values():
         unmet.update(v.split(", ") if isinstance(v, str) else () if v.referrer else ("comes from somewhere",))
     rows = {r["name"]: (r["seen"], r["unmet"]) for r in rows_of(project, "quality")}
     for name in ("is a line of the log", "has a time"):
-        assert rows[name] == (len(judged), unmet[name]), name
-    # Whether a broken line has a referrer depends on the kind of damage; not checked here.
+        assert rows[name] == (len(parsed), unmet[name]), name
+    # Whether a malformed line has a referrer depends on the kind of damage, which is not checked here.
     seen, nowhere = rows["comes from somewhere"]
-    assert seen == len(judged)
+    assert seen == len(parsed)
     assert 0 <= nowhere - unmet["comes from somewhere"] <= unmet["has a time"]
 
 

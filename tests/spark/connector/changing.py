@@ -1,4 +1,4 @@
-"""A source between two micro-batches."""
+"""A topic that changes between two micro-batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ottla import KafkaProducer, NewTopic, TopicPartition
 from ottla.client.admin.admin import KafkaAdminClient
 
 
-class Changing:
-    """A topic that gets more."""
+class ChangingTopic:
+    """A topic that gets records and partitions, loses records, or is created again."""
 
     def __init__(self, address: str) -> None:
         self.name = f"s{uuid4().hex[:8]}"
@@ -40,12 +40,12 @@ class Changing:
             producer.send(f"{self.name}.more", b"new", timestamp_ms=5).get(30)
 
     def deleted(self) -> None:
-        """The first 25 records of each partition go, and 5 of them were not read."""
+        """Delete all but the last five records of each partition, some of them unread."""
         with KafkaAdminClient(bootstrap_servers=self.address) as admin:
             admin.delete_records({TopicPartition(self.name, p): self.sent - 5 for p in range(2)})
 
     def recreated(self) -> None:
-        """Another topic of this name, with fewer records."""
+        """Delete the topic, and create another one of this name with fewer records."""
         with KafkaAdminClient(bootstrap_servers=self.address) as admin:
             admin.delete_topics([self.name])
             admin.create_topics([NewTopic(self.name, self.partitions, 1)])

@@ -1,4 +1,4 @@
-"""Jobs whose text is the same for both connectors, and what is seen of them."""
+"""Jobs with the same code for both connectors, and their results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ QUERY_SECONDS = 60
 
 
 @dataclass
-class Seen:
-    """What a job has shown."""
+class JobResult:
+    """The result of a job."""
 
     schema: str = ""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -25,28 +25,28 @@ class Seen:
     batches: list[list[tuple[Any, ...]]] = field(default_factory=list)
     """Rows of each micro-batch that had any."""
     offsets: list[Any] = field(default_factory=list)
-    """The end of each micro-batch."""
+    """The end offsets of each micro-batch."""
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs in one of the formats."""
+    """Runs jobs with one of the formats."""
 
     spark: SparkSession
     format: str
     servers: str
 
-    def batch(self, options: Mapping[str, str], but: str = "") -> Seen:
-        """A batch read, without a column; in how many tasks, too."""
+    def batch(self, options: Mapping[str, str], but: str = "") -> JobResult:
+        """Read a batch, without the column `but`."""
         reader = self.spark.read.format(self.format).option("kafka.bootstrap.servers", self.servers)
         frame = reader.options(**options).load().drop(but)
         rows = frame.selectExpr(*columns(frame), "spark_partition_id()").collect()
         actual = sorted((plain(row) for row in rows), key=place)
-        return Seen(schema_of(frame), [row[:-1] for row in actual], len({row[-1] for row in actual}))
+        return JobResult(schema_of(frame), [row[:-1] for row in actual], len({row[-1] for row in actual}))
 
-    def stream(self, options: Mapping[str, str], checkpoint: Path) -> Seen:
-        """What a streaming query reads until it has all that is there, from its checkpoint on."""
-        seen = Seen()
+    def stream(self, options: Mapping[str, str], checkpoint: Path) -> JobResult:
+        """Run a streaming query from its checkpoint until it has read all available records."""
+        seen = JobResult()
 
         def collect(batch: DataFrame, _: int) -> None:
             rows = sorted((plain(row) for row in batch.selectExpr(*columns(batch)).collect()), key=place)
@@ -70,32 +70,32 @@ class Jobs:
         return seen
 
     def stream_of(self, options: Mapping[str, str]) -> DataFrame:
-        """The rows of `spark.readStream`."""
+        """Return the frame of `spark.readStream`."""
         reader = self.spark.readStream.format(self.format).option("kafka.bootstrap.servers", self.servers)
         return reader.options(**options).load()
 
     def write(self, frame: DataFrame, options: Mapping[str, str]) -> None:
-        """A batch write."""
+        """Write a batch."""
         writer = frame.write.format(self.format).option("kafka.bootstrap.servers", self.servers)
         writer.options(**options).mode("append").save()
 
     def write_stream(
         self, frame: DataFrame, options: Mapping[str, str], checkpoint: Path, mode: str = "append"
     ) -> StreamingQuery:
-        """A query that writes what is there."""
+        """Start a query that writes all available rows."""
         writer = frame.writeStream.format(self.format).option("kafka.bootstrap.servers", self.servers)
         writer = writer.options(**options).option("checkpointLocation", str(checkpoint)).outputMode(mode)
         return writer.trigger(availableNow=True).start()
 
 
 def offsets_in(checkpoint: Path) -> list[Any]:
-    """The end of each micro-batch in a checkpoint."""
+    """Return the end offsets of each micro-batch in a checkpoint."""
     files = sorted((f for f in (checkpoint / "offsets").glob("*") if f.name.isdigit()), key=lambda f: int(f.name))
     return [json.loads(f.read_text().splitlines()[-1]) for f in files]
 
 
 def columns(frame: DataFrame) -> list[str]:
-    """All columns, the timestamp as a number."""
+    """Return expressions of all columns, with the timestamp as a number."""
     return [f"unix_micros({name}) as {name}" if name == "timestamp" else name for name in frame.columns]
 
 
@@ -104,7 +104,7 @@ def schema_of(frame: DataFrame) -> str:
 
 
 def plain(row: Any) -> tuple[Any, ...]:
-    """A row as what can be compared."""
+    """Return a row with values that can be compared."""
     return tuple(_plain(value) for value in row)
 
 
@@ -117,5 +117,5 @@ def _plain(value: Any) -> Any:
 
 
 def place(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Topic, partition, offset."""
+    """Return topic, partition and offset of a row."""
     return row[2:5]

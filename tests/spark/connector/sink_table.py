@@ -1,4 +1,4 @@
-"""The table of writes that both connectors are asked to do. `{}` in a text stands for the topic."""
+"""The table of writes for both connectors. `{}` in a text is replaced with the topic."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ TOPIC = {"topic": "{}"}
 
 
 class Write(NamedTuple):
-    """Rows that both can write, and that are equal when they are read back, in their partitions, too."""
+    """Rows that both connectors write equally, and into the same partitions."""
 
     name: str
     sql: str
     options: Mapping[str, str] = TOPIC
 
 
-class Refused(NamedTuple):
-    """Rows that neither writes; our error has the words."""
+class InvalidWrite(NamedTuple):
+    """Rows that both connectors reject; our error contains `words`."""
 
     name: str
     words: tuple[str, ...]
@@ -57,31 +57,35 @@ WRITES = (
     ),
 )
 V = "select 'v' value from range(3)"
-REFUSED = (
-    Refused("no value", ("column value", "id"), "select id from range(3)"),
-    Refused("a number as value", ("column value", "bigint", "cast"), "select id value from range(3)"),
-    Refused("a number as key", ("column key", "int", "cast"), "select 1 key, 'v' value from range(3)"),
-    Refused("a number as topic", ("column topic", "int"), "select 1 topic, 'v' value from range(3)", {}),
-    Refused("a long partition", ("column partition", "bigint"), "select id partition, 'v' value from range(3)"),
-    Refused("texts as headers", ("column headers",), "select array('a') headers, 'v' value from range(3)"),
-    Refused("no topic", ("topic",), V, {}),
-    Refused("a row without topic", ("topic", "null"), "select cast(null as string) topic, 'v' value from range(3)", {}),
-    Refused("a topic that cannot be", ("a b",), V, {"topic": "a b"}),
-    Refused("a negative partition", ("partition", "-5"), "select -5 partition, 'v' value from range(3)"),
-    Refused("partition -1", ("partition", "-1"), "select -1 partition, 'v' value from range(3)"),
-    Refused(
+INVALID_WRITES = (
+    InvalidWrite("no value", ("column value", "id"), "select id from range(3)"),
+    InvalidWrite("a number as value", ("column value", "bigint", "cast"), "select id value from range(3)"),
+    InvalidWrite("a number as key", ("column key", "int", "cast"), "select 1 key, 'v' value from range(3)"),
+    InvalidWrite("a number as topic", ("column topic", "int"), "select 1 topic, 'v' value from range(3)", {}),
+    InvalidWrite("a long partition", ("column partition", "bigint"), "select id partition, 'v' value from range(3)"),
+    InvalidWrite("texts as headers", ("column headers",), "select array('a') headers, 'v' value from range(3)"),
+    InvalidWrite("no topic", ("topic",), V, {}),
+    InvalidWrite(
+        "a row without topic", ("topic", "null"), "select cast(null as string) topic, 'v' value from range(3)", {}
+    ),
+    InvalidWrite("a topic that cannot be", ("a b",), V, {"topic": "a b"}),
+    InvalidWrite("a negative partition", ("partition", "-5"), "select -5 partition, 'v' value from range(3)"),
+    InvalidWrite("partition -1", ("partition", "-1"), "select -1 partition, 'v' value from range(3)"),
+    InvalidWrite(
         "a partition that is not there",
         ("partition 9", "{}"),
         "select 9 partition, 'v' value from range(3)",
         {**TOPIC, "kafka.max.block.ms": "2000"},
     ),
-    Refused(
+    InvalidWrite(
         "a value that is too large",
         ("max.request.size", "100"),
         "select repeat('v', 1000) value from range(3)",
         {**TOPIC, "kafka.max.request.size": "100"},
     ),
-    Refused("a serializer of keys", ("kafka.key.serializer", "'x'"), V, {**TOPIC, "kafka.key.serializer": "x"}),
-    Refused("a serializer of values", ("kafka.value.serializer", "'x'"), V, {**TOPIC, "kafka.value.serializer": "x"}),
-    Refused("a wrong option", ("linger.ms", "soon"), V, {**TOPIC, "kafka.linger.ms": "soon"}),
+    InvalidWrite("a serializer of keys", ("kafka.key.serializer", "'x'"), V, {**TOPIC, "kafka.key.serializer": "x"}),
+    InvalidWrite(
+        "a serializer of values", ("kafka.value.serializer", "'x'"), V, {**TOPIC, "kafka.value.serializer": "x"}
+    ),
+    InvalidWrite("a wrong option", ("linger.ms", "soon"), V, {**TOPIC, "kafka.linger.ms": "soon"}),
 )

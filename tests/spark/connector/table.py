@@ -1,6 +1,6 @@
-"""The table of jobs that both connectors are asked to do: every option of the source has its rows.
+"""The table of jobs for both connectors: every option of the source has its rows.
 
-All rows take minutes, so the rows of `OFTEN` run unless OTTLA_CONNECTOR_ROWS is "all":
+All rows take minutes, so only the rows in `ALWAYS` run unless OTTLA_CONNECTOR_ROWS is "all":
 
     OTTLA_CONNECTOR_ROWS=all make test ARGS=tests/spark/connector
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import pytest
 
-OFTEN = {
+ALWAYS = {
     "offsets",
     "headers",
     "more tasks",
@@ -29,15 +29,15 @@ OFTEN = {
     "a row without topic",
     "a number as value",
 }
-"""Rows that always run: one of each kind of thing that broke or could."""
+"""Rows that always run: one for each kind of bug that occurred or could occur."""
 
 
 class Named(Protocol):
-    """A row of any of the tables."""
+    """A row of one of the tables."""
 
     @property
     def name(self) -> str:
-        """What the row shows."""
+        """What the row tests."""
         ...
 
 
@@ -46,35 +46,35 @@ R = TypeVar("R", bound=Named)
 ALL = os.environ.get("OTTLA_CONNECTOR_ROWS") == "all"
 
 
-def chosen(rows: Sequence[R]) -> list[R]:
-    """The rows that run here."""
-    return [row for row in rows if row.name in OFTEN or ALL]
+def selected(rows: Sequence[R]) -> list[R]:
+    """Return the rows that run."""
+    return [row for row in rows if row.name in ALWAYS or ALL]
 
 
-def noted(subject: str, what: str) -> pytest.MarkDecorator:
-    """A mark that has it noted that Spark's connector did this on our broker: where all rows run."""
+def compatibility(subject: str, what: str) -> pytest.MarkDecorator:
+    """Return a mark that records for docs/compatibility.md what Spark's connector did, if all rows run."""
     mark = pytest.mark.compatibility("Spark's Kafka connector", subject, what)
     return mark if ALL else pytest.mark.spark
 
 
-def often(always: T, *others: T) -> list[T]:
-    """The same for what is no row."""
+def first_or_all(always: T, *others: T) -> list[T]:
+    """Return the first of several parameters, or all of them if all rows run."""
     return [always, *others] if ALL else [always]
 
 
 PLAIN = {"subscribe": "plain"}
 WAITS_LITTLE = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "1000"}
-"""The connector waits for records that are not there."""
+"""Spark's connector waits this long for missing records."""
 
 
 class Row(NamedTuple):
-    """A batch read that both can do, with equal rows, schema and number of tasks; it finds `rows` records."""
+    """A batch that both connectors read with equal rows, schema and number of tasks; it has `rows` records."""
 
     name: str
     rows: int
     options: Mapping[str, str]
     but: str = ""
-    """A column that differs, as the docs say."""
+    """A column that differs, as documented."""
 
 
 BATCHES = (
@@ -176,16 +176,16 @@ BATCHES = (
 
 
 class Stream(NamedTuple):
-    """A query that both can do, run again on its checkpoint after each change; it finds so many rows in each run."""
+    """A streaming query that is run again on its checkpoint after each change; it reads `rows` in each run."""
 
     name: str
     rows: tuple[int, ...]
     options: Mapping[str, str]
     changes: tuple[str, ...] = ()
-    """What happens between the runs: "records" (10 to each partition), "partition" (a new one, with a record), "topic"
+    """The changes between the runs: "records" (10 to each partition), "partition" (a new one, with a record), "topic"
     (a new one, with a record)."""
     fixed_first: bool = False
-    """Whether our first micro-batch is an empty one more, as the docs say."""
+    """Whether our query starts with an additional empty micro-batch, as documented."""
 
 
 EARLY = {"startingOffsets": "earliest"}
@@ -239,66 +239,68 @@ STREAMS = (
 )
 
 
-class Wrong(NamedTuple):
-    """Options that both refuse; our error has the words."""
+class InvalidRead(NamedTuple):
+    """Options that both connectors reject; our error contains `words`."""
 
     name: str
     words: tuple[str, ...]
     options: Mapping[str, str]
 
 
-WRONG = (
-    Wrong("nothing to read", ("subscribe", "assign"), {}),
-    Wrong("two things to read", ("subscribe and subscribePattern",), {**PLAIN, "subscribePattern": "x"}),
-    Wrong("no topic", ("subscribe", "','"), {"subscribe": " , "}),
-    Wrong("no pattern", ("subscribePattern", "empty"), {"subscribePattern": " "}),
-    Wrong("a pattern that is none", ("subscribePattern", "'a('"), {"subscribePattern": "a("}),
-    Wrong("no partition", ("assign", "'plain'"), {"assign": "plain"}),
-    Wrong("a partition that is no number", ("assign", "'0'"), {"assign": '{"plain": ["0"]}'}),
-    Wrong("an unknown topic", ("no-such-topic", "subscribe"), {"subscribe": "no-such-topic"}),
-    Wrong("a wrong start", ("startingOffsets", "'soon'", "earliest"), {**PLAIN, "startingOffsets": "soon"}),
-    Wrong("an empty start", ("startingOffsets", "''"), {**PLAIN, "startingOffsets": ""}),
-    Wrong(
+INVALID_READS = (
+    InvalidRead("nothing to read", ("subscribe", "assign"), {}),
+    InvalidRead("two things to read", ("subscribe and subscribePattern",), {**PLAIN, "subscribePattern": "x"}),
+    InvalidRead("no topic", ("subscribe", "','"), {"subscribe": " , "}),
+    InvalidRead("no pattern", ("subscribePattern", "empty"), {"subscribePattern": " "}),
+    InvalidRead("a pattern that is none", ("subscribePattern", "'a('"), {"subscribePattern": "a("}),
+    InvalidRead("no partition", ("assign", "'plain'"), {"assign": "plain"}),
+    InvalidRead("a partition that is no number", ("assign", "'0'"), {"assign": '{"plain": ["0"]}'}),
+    InvalidRead("an unknown topic", ("no-such-topic", "subscribe"), {"subscribe": "no-such-topic"}),
+    InvalidRead("a wrong start", ("startingOffsets", "'soon'", "earliest"), {**PLAIN, "startingOffsets": "soon"}),
+    InvalidRead("an empty start", ("startingOffsets", "''"), {**PLAIN, "startingOffsets": ""}),
+    InvalidRead(
         "offsets that are no numbers", ("startingOffsets", '"x"'), {**PLAIN, "startingOffsets": '{"plain": {"0": "x"}}'}
     ),
-    Wrong(
+    InvalidRead(
         "offsets of some partitions",
         ("startingOffsets", "plain-1"),
         {**PLAIN, "startingOffsets": '{"plain": {"0": 1}}'},
     ),
-    Wrong(
+    InvalidRead(
         "offsets of more partitions",
         ("startingOffsets", "x-0"),
         {"assign": '{"plain": [0]}', "startingOffsets": '{"plain": {"0": 1}, "x": {"0": 1}}'},
     ),
-    Wrong(
+    InvalidRead(
         "a start without record",
         ("startingTimestamp", "99000", "startingOffsetsByTimestampStrategy"),
         {**PLAIN, "startingTimestamp": "99000"},
     ),
-    Wrong("a start that is no time", ("startingTimestamp", "'noon'"), {**PLAIN, "startingTimestamp": "noon"}),
-    Wrong(
+    InvalidRead("a start that is no time", ("startingTimestamp", "'noon'"), {**PLAIN, "startingTimestamp": "noon"}),
+    InvalidRead(
         "times of some partitions",
         ("startingOffsetsByTimestamp", "plain-1"),
         {**PLAIN, "startingOffsetsByTimestamp": '{"plain": {"0": 1}}'},
     ),
-    Wrong(
+    InvalidRead(
         "an unknown strategy",
         ("startingOffsetsByTimestampStrategy", "'first'"),
         {**PLAIN, "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "first"},
     ),
-    Wrong("too few tasks", ("minPartitions", "'0'"), {**PLAIN, "minPartitions": "0"}),
-    Wrong("tasks that are no number", ("minPartitions", "'many'"), {**PLAIN, "minPartitions": "many"}),
-    Wrong("too few records per task", ("maxRecordsPerPartition", "'0'"), {**PLAIN, "maxRecordsPerPartition": "0"}),
-    Wrong(
+    InvalidRead("too few tasks", ("minPartitions", "'0'"), {**PLAIN, "minPartitions": "0"}),
+    InvalidRead("tasks that are no number", ("minPartitions", "'many'"), {**PLAIN, "minPartitions": "many"}),
+    InvalidRead(
+        "too few records per task", ("maxRecordsPerPartition", "'0'"), {**PLAIN, "maxRecordsPerPartition": "0"}
+    ),
+    InvalidRead(
         "the lower limit above the upper",
         ("minOffsetsPerTrigger", "9", "5"),
         {**PLAIN, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"},
     ),
-    Wrong("headers or not", ("includeHeaders", "'perhaps'"), {**PLAIN, "includeHeaders": "perhaps"}),
-    Wrong("fail or not", ("failOnDataLoss", "'perhaps'"), {**PLAIN, "failOnDataLoss": "perhaps"}),
+    InvalidRead("headers or not", ("includeHeaders", "'perhaps'"), {**PLAIN, "includeHeaders": "perhaps"}),
+    InvalidRead("fail or not", ("failOnDataLoss", "'perhaps'"), {**PLAIN, "failOnDataLoss": "perhaps"}),
     *(
-        Wrong(f"the consumer's {name}", (f"kafka.{name}", "'x'"), {**PLAIN, f"kafka.{name}": "x"})
+        InvalidRead(f"the consumer's {name}", (f"kafka.{name}", "'x'"), {**PLAIN, f"kafka.{name}": "x"})
         for name in (
             "auto.offset.reset",
             "key.deserializer",
@@ -308,28 +310,30 @@ WRONG = (
         )
     ),
 )
-"""Of batches and of streams."""
-WRONG_BATCHES = (
-    *WRONG,
-    Wrong("a wrong value for the consumer", ("fetch.min.bytes", "many"), {**PLAIN, "kafka.fetch.min.bytes": "many"}),
-    Wrong("a batch from latest", ("startingOffsets", "latest"), {**PLAIN, "startingOffsets": "latest"}),
-    Wrong(
+"""Invalid for batches and for streams."""
+INVALID_BATCHES = (
+    *INVALID_READS,
+    InvalidRead(
+        "a wrong value for the consumer", ("fetch.min.bytes", "many"), {**PLAIN, "kafka.fetch.min.bytes": "many"}
+    ),
+    InvalidRead("a batch from latest", ("startingOffsets", "latest"), {**PLAIN, "startingOffsets": "latest"}),
+    InvalidRead(
         "a batch from -1",
         ("startingOffsets", "-1"),
         {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": -1}}'},
     ),
-    Wrong(
+    InvalidRead(
         "a start below earliest",
         ("startingOffsets", "-3"),
         {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": -3}}', "failOnDataLoss": "false"},
     ),
-    Wrong("a batch to earliest", ("endingOffsets", "earliest"), {**PLAIN, "endingOffsets": "earliest"}),
-    Wrong(
+    InvalidRead("a batch to earliest", ("endingOffsets", "earliest"), {**PLAIN, "endingOffsets": "earliest"}),
+    InvalidRead(
         "a batch to -2",
         ("endingOffsets", "-2"),
         {"subscribe": "other.topic", "endingOffsets": '{"other.topic": {"0": -2}}'},
     ),
-    Wrong(
+    InvalidRead(
         "a start behind the end",
         ("startingOffsets", "4", "2"),
         {
@@ -338,17 +342,17 @@ WRONG_BATCHES = (
             "endingOffsets": '{"other.topic": {"0": 2}}',
         },
     ),
-    Wrong(
+    InvalidRead(
         "a start behind the last record",
         ("other.topic-0", "9", "5"),
         {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": 9}}'},
     ),
-    Wrong(
+    InvalidRead(
         "times in the wrong order",
         ("startingTimestamp", "endingTimestamp"),
         {**PLAIN, "startingTimestamp": "9000", "endingTimestamp": "2000"},
     ),
-    Wrong(
+    InvalidRead(
         "times of partitions in the wrong order",
         ("startingOffsetsByTimestamp", "9000", "2000"),
         {
@@ -357,32 +361,34 @@ WRONG_BATCHES = (
             "endingOffsetsByTimestamp": '{"other.topic": {"0": 2000}}',
         },
     ),
-    Wrong(
+    InvalidRead(
         "records that were deleted",
         ("cut-0", "0 to 4", "failOnDataLoss"),
         {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0, "1": 0}}'},
     ),
-    Wrong(
+    InvalidRead(
         "an end that is not there",
         ("plain-0", "60", "failOnDataLoss"),
         {**PLAIN, "endingOffsets": '{"plain": {"0": 60, "1": -1, "2": -1}}', "kafkaConsumer.pollTimeoutMs": "1000"},
     ),
 )
-WRONG_STREAMS = (
-    *WRONG,
-    Wrong("a stream's end", ("endingOffsets",), {**PLAIN, "endingOffsets": "latest"}),
-    Wrong(
+INVALID_STREAMS = (
+    *INVALID_READS,
+    InvalidRead("a stream's end", ("endingOffsets",), {**PLAIN, "endingOffsets": "latest"}),
+    InvalidRead(
         "a stream's end in time",
         ("endingOffsetsByTimestamp",),
         {**PLAIN, "endingOffsetsByTimestamp": '{"plain": {"0": 1}}'},
     ),
-    Wrong(
+    InvalidRead(
         "a delay that is none",
         ("maxTriggerDelay", "'soon'"),
         {**PLAIN, "minOffsetsPerTrigger": "2", "maxTriggerDelay": "soon"},
     ),
-    Wrong("a limit that is no number", ("maxOffsetsPerTrigger", "'many'"), {**PLAIN, "maxOffsetsPerTrigger": "many"}),
-    Wrong(
+    InvalidRead(
+        "a limit that is no number", ("maxOffsetsPerTrigger", "'many'"), {**PLAIN, "maxOffsetsPerTrigger": "many"}
+    ),
+    InvalidRead(
         "a stream's start behind the end",
         ("other.topic-0", "9", "5"),
         {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": 9}}'},

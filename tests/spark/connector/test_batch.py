@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.spark.connector.jobs import Jobs
-from tests.spark.connector.table import BATCHES, Row, chosen, noted
+from tests.spark.connector.table import BATCHES, Row, compatibility, selected
 
 
-@noted("batch source", "every option")
-@pytest.mark.parametrize("row", chosen(BATCHES), ids=lambda row: row.name)
-def test_both_connectors_read_the_same(row: Row, ours: Jobs, theirs: Jobs) -> None:
+@compatibility("batch source", "every option")
+@pytest.mark.parametrize("row", selected(BATCHES), ids=lambda row: row.name)
+def test_connectors_read_equal_batches(row: Row, ours: Jobs, theirs: Jobs) -> None:
     actual, expected = ours.batch(row.options, row.but), theirs.batch(row.options, row.but)
     assert len(expected.rows) == row.rows
     assert actual == expected

@@ -1,4 +1,4 @@
-"""Spark's own connector in real-time mode: rows come out while their micro-batch still runs."""
+"""Spark's Kafka connector in real-time mode: rows are written while their micro-batch still runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from tests.spark.connector.jobs import Jobs
-from tests.spark.connector.table import noted, often
+from tests.spark.connector.table import compatibility, first_or_all
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -25,7 +25,7 @@ START_SECONDS = 120
 
 @pytest.fixture
 def one_partition(spark: SparkSession) -> Iterator[None]:
-    """Stages of a real-time query run at once: one task for the source and one behind the shuffle are two cores."""
+    """Stages of a real-time query run at the same time: a source task and one after the shuffle need two cores."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     assert before is not None
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -33,10 +33,10 @@ def one_partition(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@noted("real-time mode", "rows and counts from topic to topic, one at a time")
-@pytest.mark.parametrize("counted", often(False, True))
+@compatibility("real-time mode", "rows and counts from topic to topic, one at a time")
+@pytest.mark.parametrize("counted", first_or_all(False, True))
 @pytest.mark.usefixtures("one_partition")
-def test_rows_do_not_wait_for_their_micro_batch(counted: bool, theirs: Jobs, tmp_path: Path) -> None:
+def test_real_time_query_writes_rows_before_the_micro_batch_ends(counted: bool, theirs: Jobs, tmp_path: Path) -> None:
     source, target = f"r{uuid4().hex[:8]}", f"r{uuid4().hex[:8]}"
     with (
         KafkaProducer(bootstrap_servers=theirs.servers) as producer,
@@ -60,17 +60,17 @@ def test_rows_do_not_wait_for_their_micro_batch(counted: bool, theirs: Jobs, tmp
             .start()
         )
         try:
-            assert arrived(consumer, START_SECONDS) == b"FIRST"
+            assert next_value(consumer, START_SECONDS) == b"FIRST"
             for n in range(5):
                 producer.send(source, b"row %d" % n).get(30)
-                assert arrived(consumer, LATENCY_SECONDS) == b"ROW %d" % n
+                assert next_value(consumer, LATENCY_SECONDS) == b"ROW %d" % n
             assert query.lastProgress is None, "the first micro-batch has ended"
         finally:
             query.stop()
 
 
-def arrived(consumer: KafkaConsumer, seconds: float) -> bytes | None:
-    """The next record's value."""
+def next_value(consumer: KafkaConsumer, seconds: float) -> bytes | None:
+    """Return the value of the next record."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=500, max_records=1).values():

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 from tests.spark.connector.jobs import QUERY_SECONDS, Jobs
-from tests.spark.connector.sink_table import REFUSED, WRITES, Refused, Write
-from tests.spark.connector.table import chosen, noted, often
+from tests.spark.connector.sink_table import INVALID_WRITES, WRITES, InvalidWrite, Write
+from tests.spark.connector.table import compatibility, first_or_all, selected
 from tests.whole_topic import whole_topic
 
 from ottla import ConsumerRecord, NewTopic
@@ -17,12 +17,12 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.spark.options.sink_options import SINK_OPTIONS
 
 PARTITIONS = 3
-ONLY_OURS = {"transactionalIdPrefix", "topic.creation.default.*", "sinkId", "batchId"}
+OTTLA_ONLY = {"transactionalIdPrefix", "topic.creation.default.*", "sinkId", "batchId"}
 
 
 @pytest.fixture
 def topics(ours: Jobs) -> dict[str, str]:
-    """A topic for each format."""
+    """Create a topic for each format."""
     made = {name: f"w{uuid4().hex[:8]}" for name in ("ottla", "kafka")}
     with KafkaAdminClient(bootstrap_servers=ours.servers) as admin:
         admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in made.values()])
@@ -35,25 +35,25 @@ def written(jobs: Jobs, topic: str) -> list[Any]:
 
 
 def place(record: ConsumerRecord) -> int:
-    """The partition, which is any where there is no key."""
+    """Return the partition, or -1 for a record without a key, whose partition is arbitrary."""
     return -1 if record.key is None else record.partition
 
 
-def write(jobs: Jobs, topic: str, row: Write | Refused) -> None:
+def write(jobs: Jobs, topic: str, row: Write | InvalidWrite) -> None:
     frame = jobs.spark.sql(row.sql.replace("{}", topic)).repartition(1)
     jobs.write(frame, {name: text.replace("{}", topic) for name, text in row.options.items()})
 
 
-@noted("batch sink", "keys, values, topics, partitions, headers")
-@pytest.mark.parametrize("row", chosen(WRITES), ids=lambda row: row.name)
-def test_both_connectors_write_the_same(row: Write, ours: Jobs, theirs: Jobs, topics: dict[str, str]) -> None:
+@compatibility("batch sink", "keys, values, topics, partitions, headers")
+@pytest.mark.parametrize("row", selected(WRITES), ids=lambda row: row.name)
+def test_connectors_write_equal_records(row: Write, ours: Jobs, theirs: Jobs, topics: dict[str, str]) -> None:
     for jobs in (ours, theirs):
         write(jobs, topics[jobs.format], row)
     assert written(ours, topics["ottla"]) == written(theirs, topics["kafka"])
 
 
-@pytest.mark.parametrize("row", chosen(REFUSED), ids=lambda row: row.name)
-def test_both_connectors_refuse_to_write(row: Refused, ours: Jobs, theirs: Jobs, topics: dict[str, str]) -> None:
+@pytest.mark.parametrize("row", selected(INVALID_WRITES), ids=lambda row: row.name)
+def test_connectors_reject_invalid_writes(row: InvalidWrite, ours: Jobs, theirs: Jobs, topics: dict[str, str]) -> None:
     with pytest.raises(Exception, match="Error: ") as ended:  # Spark's own wrapping.
         write(ours, topics["ottla"], row)
     words = [word.replace("{}", topics["ottla"]) for word in row.words]
@@ -62,12 +62,12 @@ def test_both_connectors_refuse_to_write(row: Refused, ours: Jobs, theirs: Jobs,
         write(theirs, topics["kafka"], row)
 
 
-@noted("streaming sink", "append, complete")
-@pytest.mark.parametrize("mode", often("complete", "append"))
-def test_both_connectors_write_streams(
+@compatibility("streaming sink", "append, complete")
+@pytest.mark.parametrize("mode", first_or_all("complete", "append"))
+def test_connectors_write_equal_streams(
     mode: str, ours: Jobs, theirs: Jobs, topics: dict[str, str], tmp_path: Path
 ) -> None:
-    """The mode update is refused to Python sinks by Spark itself."""
+    """Spark itself rejects the mode update for Python sinks."""
     for jobs in (ours, theirs):
         rows = jobs.stream_of({"subscribe": "cut", "startingOffsets": '{"cut": {"0": 5, "1": 0}}'})
         if mode != "append":
@@ -80,6 +80,6 @@ def test_both_connectors_write_streams(
     assert len(actual) == (35 if mode == "append" else 2)
 
 
-def test_every_option_of_the_sink_has_a_row() -> None:
-    used = {name for row in (*WRITES, *REFUSED) for name in row.options}
-    assert {row.name for row in SINK_OPTIONS} - ONLY_OURS <= used
+def test_every_sink_option_has_a_row() -> None:
+    used = {name for row in (*WRITES, *INVALID_WRITES) for name in row.options}
+    assert {row.name for row in SINK_OPTIONS} - OTTLA_ONLY <= used

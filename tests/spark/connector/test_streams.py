@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.spark.connector.changing import Changing
+from tests.spark.connector.changing import ChangingTopic
 from tests.spark.connector.jobs import Jobs
-from tests.spark.connector.table import STREAMS, Stream, chosen, noted, often
+from tests.spark.connector.table import STREAMS, Stream, compatibility, first_or_all, selected
 
 
-def named(options: Mapping[str, str], topic: str) -> dict[str, str]:
+def format_options(options: Mapping[str, str], topic: str) -> dict[str, str]:
     return {name: text.format(topic) for name, text in options.items()}
 
 
-@noted("streaming source", "every option")
-@pytest.mark.parametrize("row", chosen(STREAMS), ids=lambda row: row.name)
-def test_both_connectors_make_the_same_micro_batches(row: Stream, ours: Jobs, theirs: Jobs, tmp_path: Path) -> None:
-    topic = Changing(ours.servers)
-    options = named(row.options, topic.name)
+@compatibility("streaming source", "every option")
+@pytest.mark.parametrize("row", selected(STREAMS), ids=lambda row: row.name)
+def test_connectors_run_equal_micro_batches(row: Stream, ours: Jobs, theirs: Jobs, tmp_path: Path) -> None:
+    topic = ChangingTopic(ours.servers)
+    options = format_options(row.options, topic.name)
     more_first = row.fixed_first
     for rows, change in zip(row.rows, (*row.changes, None), strict=True):
         expected = theirs.stream(options, tmp_path / "theirs")
@@ -33,10 +33,10 @@ def test_both_connectors_make_the_same_micro_batches(row: Stream, ours: Jobs, th
             getattr(topic, change)()
 
 
-@noted("streaming source", "lost records are reported")
-@pytest.mark.parametrize(("change", "left"), often(("deleted", 10), ("recreated", 0)))
-def test_both_connectors_report_lost_records(change: str, left: int, ours: Jobs, theirs: Jobs, tmp_path: Path) -> None:
-    topic = Changing(ours.servers)
+@compatibility("streaming source", "lost records are reported")
+@pytest.mark.parametrize(("change", "left"), first_or_all(("deleted", 10), ("recreated", 0)))
+def test_connectors_report_lost_records(change: str, left: int, ours: Jobs, theirs: Jobs, tmp_path: Path) -> None:
+    topic = ChangingTopic(ours.servers)
     options = {"subscribe": topic.name, "startingOffsets": "earliest"}
     for jobs in (ours, theirs):
         jobs.stream(options, tmp_path / jobs.format)

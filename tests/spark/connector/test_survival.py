@@ -1,4 +1,4 @@
-"""A running stream and a broker that dies, comes back at its address with new leader epochs, and gets partitions."""
+"""A running stream whose broker is killed and restarted, with new leader epochs and added partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.interop.kafka_jars import server
 from tests.spark.connector.jobs import Jobs
-from tests.spark.connector.table import often
+from tests.spark.connector.table import first_or_all
 
 from ottla import KafkaProducer, NewTopic
 from ottla.client.admin.admin import KafkaAdminClient
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SECONDS = 90
-STAYS_AWAY = 3.0
+DOWN_SECONDS = 3.0
 
 
 @contextmanager
 def broker(data: Path, port: int, *, kill: bool) -> Iterator[str]:
-    """A broker in a process of its own that ends in order, or not."""
+    """Run a broker in its own process, which is killed or stopped at the end."""
     options = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data)}
     command = [sys.executable, "-m", "ottla", "broker"]
     command += [part for name, value in options.items() for part in ("--override", f"{name}={value}")]
@@ -53,8 +53,8 @@ def wait_until(reached: Callable[[], bool], query: StreamingQuery, what: str) ->
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("name", often("ottla", "kafka"))
-def test_a_running_stream_survives_its_broker(
+@pytest.mark.parametrize("name", first_or_all("ottla", "kafka"))
+def test_running_stream_survives_broker_restarts(
     name: str, spark: SparkSession, tmp_path: Path, no_connector: str | None
 ) -> None:
     if name == "kafka" and no_connector:
@@ -74,7 +74,7 @@ def test_a_running_stream_survives_its_broker(
         )
         wait_until(lambda: len(seen) == 20, query, "the first records")
     try:
-        time.sleep(STAYS_AWAY)
+        time.sleep(DOWN_SECONDS)
         with broker(tmp_path / "data", port, kill=False) as address:
             sent += send(address, 0, 10, 20)
             with KafkaAdminClient(bootstrap_servers=address) as admin:
@@ -83,7 +83,7 @@ def test_a_running_stream_survives_its_broker(
             wait_until(lambda: len(seen) == 35, query, f"{len(seen)} of 35 after a kill")
         with broker(tmp_path / "data", port, kill=False) as address:
             sent += send(address, 2, 5, 10)
-            wait_until(lambda: len(seen) == 40, query, f"{len(seen)} of 40 after an orderly end")
+            wait_until(lambda: len(seen) == 40, query, f"{len(seen)} of 40 after a stop")
             query.stop()
     finally:
         query.stop()

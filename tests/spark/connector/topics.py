@@ -1,4 +1,4 @@
-"""The topics that both connectors read. Their names and sizes stand in the table's options."""
+"""The topics that both connectors read. The options in the tables depend on their names and sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEYS = (None, b"", b"key", b"\xff\xfe")
 
 @contextmanager
 def filled(broker: Broker) -> Iterator[None]:
-    """All topics with their records; the open transaction lasts as long as the block."""
+    """Create all topics with their records; one transaction stays open until the end of the block."""
     address = broker.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(name, n, 1, topic_configs=configs) for name, (n, configs) in TOPICS.items()])
