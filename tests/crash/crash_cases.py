@@ -1,4 +1,4 @@
-"""Logs as a crash may leave them, made from a seed: a sound log, its files cut, garbled, lost or left over."""
+"""Logs after a crash, generated from a seed: a valid log with files truncated, corrupted, lost or left over."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 NOW = 1_700_000_000_000
 TP = TopicPartition("orders", 0)
 TEMPLATES = 40
-"""Sound logs that the cases are made from."""
+"""Number of valid logs from which the cases are generated."""
 IN_MEMORY = Path("/dev/shm")
-"""Where cases are written if there is such a place: thousands of fsyncs to a real disk take minutes."""
+"""Directory for the cases if it exists, since thousands of fsyncs to a real disk take minutes."""
 
 
 class Aborted(NamedTuple):
@@ -36,20 +36,20 @@ class Aborted(NamedTuple):
     last_offset: int
 
 
-class Sound(NamedTuple):
-    """A data directory with one log, as bytes, and what must be found in it again."""
+class Template(NamedTuple):
+    """A data directory with one log, as bytes, and the content expected after recovery."""
 
     files: dict[str, bytes]
     records: list[Record]
     aborted: list[Aborted]
     sequences: list[tuple[int, int, int]]
-    """(offset, producer id, its last sequence from there on)."""
+    """(offset, producer id, the producer's last sequence from this offset on)."""
     epochs: dict[int, int]
     """Offset → leader epoch."""
     recovery_point: int
     segments: list[int]
     compacting: bool
-    """Taken in the middle of a compaction: earlier records of a key may be gone."""
+    """Whether a compaction was interrupted: earlier records of a key may be missing."""
 
 
 def config(compacting: bool) -> LogConfig:
@@ -62,7 +62,7 @@ def config(compacting: bool) -> LogConfig:
 
 
 class Writer:
-    """Fills a log at random and notes what it must hold."""
+    """Fills a log at random, and records its expected content."""
 
     def __init__(self, log: Log, rng: random.Random) -> None:
         self.log = log
@@ -125,8 +125,8 @@ def contents(log: Log) -> list[Record]:
 
 
 @cache
-def sound(number: int) -> Sound:
-    """The template of this number."""
+def template_of(number: int) -> Template:
+    """Return the template of this number."""
     rng = random.Random(number)
     compacting = number % 4 == 3
     data = scratch()
@@ -144,7 +144,7 @@ def sound(number: int) -> Sound:
         epochs = {h.base_offset: h.leader_epoch for h, _ in log.batches_from(0)}
         if compacting:
             _stop_within_compaction(log, rng)
-        return Sound(
+        return Template(
             files={str(p.relative_to(data)): p.read_bytes() for p in data.rglob("*") if p.is_file()},
             records=records,
             aborted=writer.aborted,
@@ -158,19 +158,19 @@ def sound(number: int) -> Sound:
         shutil.rmtree(data)
 
 
-class Stopped(BaseException):
-    """The moment at which the process ends."""
+class ProcessEnd(BaseException):
+    """Raised at the point at which the simulated process ends."""
 
 
 def _stop_within_compaction(log: Log, rng: random.Random) -> None:
-    """Compact up to some rename or removal of a file, and no further."""
+    """Compact up to a random rename or removal of a file."""
     left = rng.randrange(40)
 
     def counted(real: Any) -> Any:
         def wrapped(path: Path, *args: Any, **options: Any) -> Any:
             nonlocal left
             if left == 0:
-                raise Stopped
+                raise ProcessEnd
             left -= 1
             return real(path, *args, **options)
 
@@ -182,7 +182,7 @@ def _stop_within_compaction(log: Log, rng: random.Random) -> None:
     Path.rename, Path.unlink = counted(rename), counted(unlink)  # type: ignore[method-assign]
     try:
         cleaning.install()
-    except Stopped:
+    except ProcessEnd:
         pass
     finally:
         Path.rename, Path.unlink = rename, unlink  # type: ignore[method-assign]
@@ -193,13 +193,13 @@ def scratch() -> Path:
 
 
 class Damage:
-    """Damage to the files of a sound log. `done` describes it for the message of a failing test."""
+    """Damage to the files of a valid log. `done` describes it for the message of a failing test."""
 
-    def __init__(self, template: Sound, rng: random.Random) -> None:
+    def __init__(self, template: Template, rng: random.Random) -> None:
         self.files = dict(template.files)
         self.done: list[str] = []
         self.unsure: set[str] = set()
-        """Indexes that are believed until a lookup finds them wrong."""
+        """Indexes that are used until a lookup detects that they are invalid."""
         self._rng = rng
         self._template = template
         unflushed = [s for s in template.segments if self._end_of(s) > template.recovery_point]
@@ -217,21 +217,21 @@ class Damage:
         return min(following, default=1 << 62)
 
     def cut_log(self) -> None:
-        """The end of a segment that was not flushed is missing, or is something else."""
+        """Truncate or corrupt the end of a segment that was not flushed."""
         name = self._rng.choice(self._loose_logs)
         self._change(name, self._flushed_bytes(name))
 
     def lose_log(self) -> None:
-        """A whole segment that was not flushed is missing."""
+        """Remove a whole segment that was not flushed."""
         name = self._rng.choice(self._loose_logs)
         if int(Path(name).stem) >= self._template.recovery_point > 0 and not self._template.compacting:
             self._remove(name)
-            # without it a gap may be the work of a compaction long ago, and is left as it is
+            # without the recovery point, a gap may be due to an earlier compaction, and is not repaired
             self._derived = [n for n in self._derived if n != RECOVERY_POINTS]
             self.files[RECOVERY_POINTS] = self._template.files[RECOVERY_POINTS]
 
     def change_derived(self) -> None:
-        """Truncate or garble a file that can be rebuilt."""
+        """Truncate or corrupt a file that can be rebuilt."""
         name = self._rng.choice(self._derived)
         if name.endswith("checkpoint"):
             self._change_text(name)
@@ -242,7 +242,7 @@ class Damage:
             self._change(name, 0)
 
     def _change_text(self, name: str) -> None:
-        """Not digits for other digits, which nothing could detect."""
+        """Change a text file, but do not replace digits with other digits, which could not be detected."""
         data = self.files.get(name, b"")
         at = self._rng.randint(0, len(data))
         noise = bytes(self._rng.randint(128, 255) for _ in range(5))
@@ -252,7 +252,7 @@ class Damage:
         self.done.append(f"{how} {name} at {at}")
 
     def _change_length(self, name: str) -> None:
-        """The file was flushed, so only a damaged disk can do this; a loss of whole entries could not be detected."""
+        """Change the length of a flushed file, as a damaged disk may; a loss of whole entries could not be detected."""
         data = self.files.get(name, b"")
         odd = 12 * self._rng.randint(0, 9) + self._rng.randint(1, 5)
         how, changed = self._rng.choice((("cut", data[:-odd]), ("longer", data + self._rng.randbytes(odd))))
@@ -261,7 +261,7 @@ class Damage:
             self.done.append(f"{how} {name} to {len(changed)}")
 
     def lose_derived(self) -> None:
-        """A flushed transaction index stays: that there is none is the usual case."""
+        """Remove a file that can be rebuilt, except a flushed transaction index, since many segments have none."""
         name = self._rng.choice(self._derived)
         if not self._is_flushed(name) or not name.endswith(".txnindex"):
             self._remove(name)
@@ -270,7 +270,7 @@ class Damage:
         return str(Path(name).with_suffix(".log")) in self._flushed_logs
 
     def leave_over(self) -> None:
-        """Files of something that was under way."""
+        """Add a file of an interrupted operation."""
         segment = self._rng.choice(self._template.segments)
         names = [f"{segment:020d}{s}.deleted" for s in (".log", ".index", ".timeindex", ".txnindex")]
         names += ["leader-epoch-checkpoint.tmp", f"{segment:020d}.snapshot.tmp", f"{10**9:020d}.index"]
@@ -282,7 +282,7 @@ class Damage:
         self.done.append(f"left over {name}")
 
     def _flushed_bytes(self, name: str) -> int:
-        """Bytes of a segment's file before the recovery point: these are on the disk for sure."""
+        """Return the size of a segment's part before the recovery point, which is certainly on the disk."""
         base = 0
         for header, _, end in split(self._template.files[name]):
             if header.base_offset < self._template.recovery_point:
@@ -307,19 +307,19 @@ class Damage:
         self.files[name] = bytes(data)
         self.done.append(f"{how} {name} at {at}")
 
-    def spare_what_nothing_covers(self) -> None:
-        """Restore the bytes of batches whose damage cannot be detected, as they have no checksum and no order."""
+    def restore_undetectable_damage(self) -> None:
+        """Restore the bytes of batches whose damage cannot be detected, since no checksum or order covers them."""
         gaps = self._template.compacting or self.files.get(RECOVERY_POINTS) != self._template.files[RECOVERY_POINTS]
         for name, before in self._template.files.items():
             if name.endswith(".log") and name in self.files:
-                self.files[name] = _spared(before, bytearray(self.files[name]), offsets=gaps)
+                self.files[name] = _restored(before, bytearray(self.files[name]), offsets=gaps)
 
     def _remove(self, name: str) -> None:
         if self.files.pop(name, None) is not None:
             self.done.append(f"lost {name}")
 
 
-def _spared(before: bytes, data: bytearray, *, offsets: bool) -> bytes:
+def _restored(before: bytes, data: bytearray, *, offsets: bool) -> bytes:
     for _, start, _ in split(before):
         if start + 16 <= len(data):
             data[start + 12 : start + 16] = before[start + 12 : start + 16]
@@ -332,15 +332,15 @@ STEPS = (Damage.cut_log, Damage.cut_log, Damage.change_derived, Damage.lose_deri
 
 
 class Case:
-    """One crash: written to a directory of its own, opened again."""
+    """One crash: a damaged log, written to its own directory and opened again."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
-        self.template = sound(seed % TEMPLATES)
+        self.template = template_of(seed % TEMPLATES)
         self.damage = Damage(self.template, rng)
         for _ in range(rng.randint(1, 4)):
             rng.choice(STEPS)(self.damage)
-        self.damage.spare_what_nothing_covers()
+        self.damage.restore_undetectable_damage()
         self.damage.files.pop(CLEAN_SHUTDOWN, None)
         self.rng = rng
         self.data = scratch()

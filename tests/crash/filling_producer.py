@@ -1,6 +1,6 @@
-"""A program that fills a producer's buffer while no broker takes anything; prints what memory that took, as JSON.
+"""A program that fills a producer's buffer while the broker is stopped, and prints the memory usage as JSON.
 
-Sixteen threads send until each was refused for want of memory. The broker answers metadata once and is then stopped.
+Sixteen threads send until each gets BufferExhaustedError. The broker returns the metadata and is then stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker in a process of its own, to be killed."""
+"""A broker in its own process, which can be killed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ START_SECONDS = 30.0
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Take what the broker says, so that it never waits for us."""
+    """Read the broker's output, so that the broker never blocks on a full pipe."""
     assert process.stderr is not None
-    with process.stderr as said:
-        os.set_blocking(said.fileno(), True)
-        while said.read(65536):
+    with process.stderr as stderr:
+        os.set_blocking(stderr.fileno(), True)
+        while stderr.read(65536):
             pass
 
 
 class BrokerProcess:
-    """`ottla broker` on one address and one data directory, started and ended at will."""
+    """`ottla broker` with a fixed address and data directory, which can be started, stopped and killed repeatedly."""
 
     def __init__(self, data: Path, *, max_file_bytes: int | None = None, **options: object) -> None:
         self.data = data
@@ -37,10 +37,10 @@ class BrokerProcess:
         self.options = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": data, **options}
         self._max_file_bytes = max_file_bytes
         self._process: subprocess.Popen[bytes] | None = None
-        self.said = ""
+        self.output = ""
 
     def start(self) -> Self:
-        """Start, and wait for the line that says it is ready."""
+        """Start the broker, and wait until it logs that it is ready."""
         overrides = [f"--override={key.replace('_', '.')}={value}" for key, value in self.options.items()]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ottla", "broker", *overrides], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
@@ -49,12 +49,12 @@ class BrokerProcess:
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (self._max_file_bytes, self._max_file_bytes))
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
-        self.said = ""
-        while "is ready" not in self.said:
+        self.output = ""
+        while "is ready" not in self.output:
             ready, _, _ = select.select([self._process.stderr], [], [], START_SECONDS)
             piece = self._process.stderr.read() if ready else b""
-            assert piece, f"the broker did not start: {self.said}"
-            self.said += piece.decode()
+            assert piece, f"the broker did not start: {self.output}"
+            self.output += piece.decode()
         threading.Thread(target=_drain, args=(self._process,), daemon=True).start()
         return self
 
@@ -68,7 +68,7 @@ class BrokerProcess:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Controlled shutdown; the exit code."""
+        """Stop with a controlled shutdown, and return the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: int) -> int:

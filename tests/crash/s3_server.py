@@ -1,4 +1,4 @@
-"""An S3 server in this process. It is slow, and at times reports an error for a request that it has carried out."""
+"""An S3 server in this process. It is slow, and sometimes returns an error for a request that it has carried out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REGION = "us-east-1"
 
 @contextmanager
 def s3_server(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> Iterator[SlowStore]:
-    """Serve a bucket by moto, and set the variables with which clients find it."""
+    """Serve a bucket with moto, and set the environment variables that clients use."""
     pytest.importorskip("moto")
     pytest.importorskip("flask_cors")
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app

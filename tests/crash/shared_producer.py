@@ -1,7 +1,7 @@
-"""A program whose sixteen threads share one producer; `test_shared_producer` runs it while it kills the broker.
+"""A program whose sixteen threads share one producer; `test_shared_producer` runs it, and kills the broker meanwhile.
 
-Record i has the key i modulo `KEYS` and begins with i in 8 bytes. Prints the results of its futures as JSON, and writes
-the numbers of failed records to a file.
+Record i has the key i modulo `KEYS`, and its value starts with i in 8 bytes. The program prints the results of its
+futures as JSON, and writes the numbers of failed records to a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(bootstrap: str, topic: str, records: int, failed_file: Path) -> None:
     errors: set[str] = set()
 
     def note(i: int, future: RecordFuture) -> None:
-        """On the I/O thread, so without a lock."""
+        """Record a result. Called on the I/O thread only, so without a lock."""
         completed[i] += 1
         error = future.exception()
         if error is not None:

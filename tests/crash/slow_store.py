@@ -1,5 +1,5 @@
-"""A web server in front of an object store: slow, at times with an error for a request that it has carried out, and
-down when a test says so.
+"""A web server in front of an object store: it is slow, sometimes returns an error for a request that it has carried
+out, and can be set down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 MAX_DELAY_SECONDS = 0.02
 FAILURES = 0.1
-"""The fraction of requests that change something and get an error nevertheless."""
+"""The fraction of write requests that are carried out and get an error nevertheless."""
 CHANGING = ("PUT", "POST", "DELETE")
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -30,7 +30,7 @@ class SlowStore:
         self._is_down = False
 
     def set_down(self, is_down: bool) -> None:
-        """Let all requests fail without being carried out, or not any more."""
+        """Set whether all requests fail without being carried out."""
         self._is_down = is_down
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

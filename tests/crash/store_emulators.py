@@ -1,7 +1,7 @@
 """Emulators of Azure Blob Storage (Azurite) and Google Cloud Storage (fake-gcs-server), each behind a slow web server.
 
-`scripts/emulators.sh` installs them. Google's clients find theirs by STORAGE_EMULATOR_HOST, Azure's by a connection
-string, as with the stores themselves.
+`scripts/emulators.sh` installs them. Google's clients use STORAGE_EMULATOR_HOST, and Azure's a connection string, as
+with the real store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FAKE_GCS = CACHE / "emulators" / "fake-gcs-server"
 
 @contextmanager
 def azure_server(monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int = 0) -> Iterator[StoreFront]:
-    """Serve a container, and set the variable with which clients find it."""
+    """Serve a container, and set the environment variable that clients use."""
     pytest.importorskip("werkzeug")
     _skip_without(AZURITE)
     command = ["node", str(AZURITE), "--blobPort", "0", "--location", str(directory), "--disableTelemetry"]
@@ -59,7 +59,7 @@ def _create_container(port: int) -> None:
 
 @contextmanager
 def gcs_server(monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int = 0) -> Iterator[StoreFront]:
-    """Serve a bucket, and set the variable with which clients find it."""
+    """Serve a bucket, and set the environment variable that clients use."""
     pytest.importorskip("werkzeug")
     _skip_without(FAKE_GCS)
     emulator = free_port()
@@ -78,7 +78,7 @@ def gcs_server(monkeypatch: pytest.MonkeyPatch, directory: Path, seed: int = 0) 
 
 def _skip_without(program: Path) -> None:
     if not program.exists():
-        pytest.skip(f"{program.name} is not installed: scripts/emulators.sh says why")
+        pytest.skip(f"{program.name} is not installed: scripts/emulators.sh installs it")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A web server in front of an emulator of an object store, as a process: `python -m tests.crash.store_front gcs 1234 7`
 forwards to the port 1234 with the seed 7, and prints its own port.
 
-It is no thread of the tests' process because Arrow holds the GIL while it opens an object of Google Cloud Storage.
+It is not a thread of the test process because Arrow holds the GIL while it opens an object in Google Cloud Storage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNFORWARDED = ("connection", "content-length", "transfer-encoding", "keep-alive"
 
 
 class StoreFront:
-    """The process, which a test controls."""
+    """The server process, controlled by a test."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -37,7 +37,7 @@ class StoreFront:
         return int(self._control.request("GET", CONTROL)[3])
 
     def set_down(self, is_down: bool) -> None:
-        """Let all requests fail without being carried out, or not any more."""
+        """Set whether all requests fail without being carried out."""
         self._control.request("PUT", CONTROL, json.dumps(is_down).encode())
 
 
@@ -54,7 +54,7 @@ def store_front(kind: str, port: int, seed: int) -> Iterator[StoreFront]:
 
 
 class Controlled:
-    """A slow store that also answers the test. A WSGI application."""
+    """A slow store that also serves the control requests of the test. A WSGI application."""
 
     def __init__(self, store: SlowStore) -> None:
         self._store = store
@@ -104,7 +104,7 @@ class Forward:
 
 
 class Lists:
-    """Lists of objects that begin after a name or at one, which both emulators lack and delta-rs depends on. Other
+    """Lists of objects after a name or from a name on, which both emulators lack and delta-rs depends on. Other
     requests are forwarded. A WSGI application.
     """
 
@@ -118,7 +118,7 @@ class Lists:
         if start is None:
             return self._forward(environ, start_response)
         status, reason, fields, body = self._forward.response(environ)
-        # Clients leave the first name out themselves.
+        # Clients skip the first name themselves.
         text = self._elements.sub(lambda m: m[0] if html.unescape(m[1]) >= start[0] else "", body.decode())
         others = [(name, value) for name, value in fields if name.lower() not in UNFORWARDED]
         start_response(f"{status} {reason}", [*others, ("Content-Length", str(len(text.encode())))])
@@ -126,7 +126,7 @@ class Lists:
 
 
 class XmlApi:
-    """What fake-gcs-server lacks of Google's XML API: uploads, in one request or in parts, become uploads of the JSON
+    """Adds parts of Google's XML API to fake-gcs-server: single and multipart uploads become uploads of the JSON
     API. Other requests are forwarded. A WSGI application.
     """
 

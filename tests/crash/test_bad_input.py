@@ -1,4 +1,4 @@
-"""Wrong input of every kind: a clear error, the broker up, acknowledged data kept."""
+"""Invalid input of every kind: a clear error, a broker that keeps running, and no loss of acknowledged data."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def start(*overrides: str, timeout: float = 30) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
-def answers(bootstrap: str) -> bool:
-    """Whether the broker still answers ApiVersions."""
+def is_responsive(bootstrap: str) -> bool:
+    """Return whether the broker still responds to ApiVersions."""
     host, _, port = bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=5) as sock:
         sock.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 0, 7, -1))
@@ -57,44 +57,44 @@ def broker(tmp_path: Path) -> BrokerProcess:
 
 
 def one_line(result: subprocess.CompletedProcess[str]) -> str:
-    """The error; what a broker logs before it is at INFO."""
+    """Return the error, which is the only line after log messages at INFO."""
     assert result.returncode == 1, result
     *logged, error = result.stderr.splitlines()
     assert all(" INFO " in line for line in logged), result.stderr
     return error
 
 
-def test_a_port_in_use_is_one_line_that_names_it(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line(broker: BrokerProcess, tmp_path: Path) -> None:
     with broker:
-        said = one_line(start(f"listeners=PLAINTEXT://{broker.bootstrap}", f"log.dirs={tmp_path / 'other'}"))
-        assert str(broker.port) in said
-        assert "in use" in said
+        error = one_line(start(f"listeners=PLAINTEXT://{broker.bootstrap}", f"log.dirs={tmp_path / 'other'}"))
+        assert str(broker.port) in error
+        assert "in use" in error
 
 
-def test_a_data_directory_in_use_is_one_line_that_names_it(broker: BrokerProcess) -> None:
+def test_data_directory_in_use_is_reported_in_one_line(broker: BrokerProcess) -> None:
     with broker:
-        said = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data}"))
-        assert str(broker.data) in said
+        error = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data}"))
+        assert str(broker.data) in error
 
 
-def test_the_data_directory_of_another_broker_is_refused(broker: BrokerProcess) -> None:
+def test_data_directory_of_another_broker_is_rejected(broker: BrokerProcess) -> None:
     with broker:
         assert broker.stop() == 0
-    said = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data}", "broker.id=7"))
-    assert "belongs to broker 0" in said
+    error = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data}", "broker.id=7"))
+    assert "belongs to broker 0" in error
 
 
-def test_a_file_in_place_of_the_data_directory_is_refused(tmp_path: Path) -> None:
+def test_file_as_data_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    said = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'file'}"))
-    assert "not a directory" in said
+    error = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'file'}"))
+    assert "not a directory" in error
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
+def test_data_directory_without_write_permission_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    said = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'data'}"))
-    assert "not writable" in said
+    error = one_line(start("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'data'}"))
+    assert "not writable" in error
 
 
 @pytest.mark.parametrize(
@@ -106,32 +106,32 @@ def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
         ("nonsense", ("nonsense", "key=value")),
     ],
 )
-def test_a_wrong_value_is_one_line_with_option_value_and_remedy(override: str, words: tuple[str, ...]) -> None:
-    said = one_line(start(override))
-    assert all(word in said for word in words), said
+def test_invalid_config_is_reported_in_one_line_with_name_value_and_fix(override: str, words: tuple[str, ...]) -> None:
+    error = one_line(start(override))
+    assert all(word in error for word in words), error
 
 
-def test_a_zookeeper_that_does_not_answer_is_named_in_time(tmp_path: Path) -> None:
+def test_unreachable_zookeeper_is_reported_within_the_timeout(tmp_path: Path) -> None:
     options = ("zookeeper.connect=127.0.0.1:1", "zookeeper.connection.timeout.ms=300", f"log.dirs={tmp_path}")
-    said = one_line(start(*options, "listeners=PLAINTEXT://127.0.0.1:0"))
+    error = one_line(start(*options, "listeners=PLAINTEXT://127.0.0.1:0"))
     for word in ("zookeeper.connect", "127.0.0.1:1", "does not answer within 0.3 s", "zookeeper.connection.timeout.ms"):
-        assert word in said
+        assert word in error
 
 
-def test_an_unknown_property_is_a_warning(tmp_path: Path) -> None:
+def test_unknown_config_is_a_warning(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data", num_partition=3)
     with broker:
-        assert "did you mean num.partitions?" in broker.said
+        assert "did you mean num.partitions?" in broker.output
 
 
-def test_a_missing_properties_file_is_one_line() -> None:
+def test_missing_properties_file_is_reported_in_one_line() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "ottla", "broker", "/nowhere/server.properties"], capture_output=True, text=True
     )
     assert "/nowhere/server.properties" in one_line(result)
 
 
-def test_garbage_and_absurd_lengths_cost_the_client_its_connection_and_nothing_else(broker: BrokerProcess) -> None:
+def test_malformed_requests_only_close_the_connection_of_their_client(broker: BrokerProcess) -> None:
     r = random.Random(1)
     with broker:
         produce(broker.bootstrap, "kept", [b"before"])
@@ -140,7 +140,7 @@ def test_garbage_and_absurd_lengths_cost_the_client_its_connection_and_nothing_e
             if i % 3 == 0:
                 payload = struct.pack(">i", len(payload)) + payload
             elif i % 3 == 1:
-                # a real header, and nonsense behind it
+                # a valid header, followed by random bytes
                 body = struct.pack(">hhih", r.randint(0, 75), r.randint(0, 15), i, -1) + payload
                 payload = struct.pack(">i", len(body)) + body
             with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as sock:
@@ -149,21 +149,21 @@ def test_garbage_and_absurd_lengths_cost_the_client_its_connection_and_nothing_e
             with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as sock:
                 sock.sendall(struct.pack(">i", length) + b"x" * 100)
                 assert sock.recv(1) == b"", f"the connection with length {length} was not closed"
-        assert answers(broker.bootstrap)
+        assert is_responsive(broker.bootstrap)
         assert read(broker.bootstrap, "kept") == [b"before"]
         rss = int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         assert rss < 150_000_000
         assert broker.stop() == 0
 
 
-def test_a_record_too_large_is_refused_by_name(broker: BrokerProcess) -> None:
+def test_too_large_record_is_rejected_with_message_too_large(broker: BrokerProcess) -> None:
     with broker, KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=10_000_000) as producer:
         with pytest.raises(MessageTooLargeError):
             producer.send("t", bytes(2_000_000)).get(30)
         producer.send("t", b"small").get(30)
 
 
-def test_a_batch_with_a_wrong_checksum_is_refused_and_the_log_goes_on(broker: BrokerProcess) -> None:
+def test_batch_with_wrong_checksum_is_rejected_and_the_log_stays_usable(broker: BrokerProcess) -> None:
     from ottla.protocol.message import decode, encode
     from ottla.protocol.messages.produce import (
         PartitionProduceData,
@@ -194,7 +194,7 @@ def test_a_batch_with_a_wrong_checksum_is_refused_and_the_log_goes_on(broker: Br
         assert read(broker.bootstrap, "t") == [b"one", b"two"]
 
 
-def test_a_corrupt_closed_segment_fails_its_readers_only(broker: BrokerProcess) -> None:
+def test_corrupt_segment_fails_only_reads_of_its_partition(broker: BrokerProcess) -> None:
     with broker:
         produce(broker.bootstrap, "bad", [b"x" * 100] * 10)
         produce(broker.bootstrap, "good", [b"fine"])
@@ -204,13 +204,13 @@ def test_a_corrupt_closed_segment_fails_its_readers_only(broker: BrokerProcess) 
     content[20:40] = bytes(20)
     segment.write_bytes(content)
     with broker:
-        assert answers(broker.bootstrap)
+        assert is_responsive(broker.bootstrap)
         assert read(broker.bootstrap, "good") == [b"fine"]
         produce(broker.bootstrap, "bad", [b"goes on"])
         assert read(broker.bootstrap, "bad")[-1] == b"goes on"
 
 
-def test_a_full_disk_is_a_storage_error_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
+def test_full_disk_is_a_storage_error_and_acknowledged_records_are_preserved(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data", max_file_bytes=2_000_000, offsets_topic_num_partitions=1)
     with broker:
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
@@ -223,7 +223,7 @@ def test_a_full_disk_is_a_storage_error_and_what_was_acknowledged_stays(tmp_path
                     producer.send("t", value, partition=0).get(30)
                     remaining.append(value)
         assert len(remaining) >= 10
-        assert answers(broker.bootstrap)
+        assert is_responsive(broker.bootstrap)
         assert read(broker.bootstrap, "t") == remaining
         produce(broker.bootstrap, "t", [b"there is room for a small one"])
         assert broker.stop() == 0

@@ -1,4 +1,4 @@
-"""Thousands of crashes of one log: whatever was cut, garbled, lost or left over, what was flushed is there."""
+"""Thousands of crashes of a log, with files truncated, corrupted, lost or left over: flushed records are preserved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections import deque
 
 import pytest
-from tests.crash.crash_cases import NOW, TP, Case, Sound, contents
+from tests.crash.crash_cases import NOW, TP, Case, Template, contents
 from tests.effort import repeats
 
 from ottla.records.builder import BatchBuilder
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 
 CASES = repeats(2_000, 10_000)
 READ_EACH = 3
-"""One in so many offsets is looked up after each crash."""
+"""After each crash, every n-th offset is looked up."""
 PARTS = 40
-"""Tests that the cases are spread over, to be run side by side."""
+"""Number of tests into which the cases are divided, so that they run in parallel."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_log_after_a_crash(part: int) -> None:
+def test_log_is_recovered_after_a_crash(part: int) -> None:
     for seed in range(part, CASES, PARTS):
         with Case(seed) as case:
             try:
@@ -59,8 +59,8 @@ def check(case: Case) -> None:
         log_dir.close()
 
 
-def check_records(log: Log, template: Sound) -> list[Record]:
-    """A prefix of what was written that reaches the recovery point; of a compacted log at least each key's last."""
+def check_records(log: Log, template: Template) -> list[Record]:
+    """Check that the records are a prefix of those written, at least to the recovery point, or a part if compacted."""
     records = contents(log)
     end = log.log_end_offset
     assert end >= template.recovery_point
@@ -77,7 +77,7 @@ def check_records(log: Log, template: Sound) -> list[Record]:
 
 
 def check_reads(log: Log, actual: list[Record], first: int) -> None:
-    """Offsets are found, and times."""
+    """Check lookups by offset and by timestamp."""
     batches = deque((header.last_offset, bytes(data)) for header, data in log.batches_from(0))
     for offset in range(log.log_start_offset + first, log.log_end_offset, READ_EACH):
         while batches and batches[0][0] < offset:
@@ -92,7 +92,7 @@ def check_reads(log: Log, actual: list[Record], first: int) -> None:
 
 
 def check_indexes(segment: Segment) -> None:
-    """Every entry points at a batch that a search for its offset may begin with."""
+    """Check that every entry points to a batch at or before its offset."""
     segment.sanity_check()
     starts = dict(headers(segment.file, 0, segment.size))
     for i in range(segment.offset_index.entries):
@@ -101,8 +101,8 @@ def check_indexes(segment: Segment) -> None:
     assert segment.latest().timestamp == max((h.max_timestamp for h in starts.values()), default=-1)
 
 
-def check_state(log: Log, template: Sound, end: int) -> None:
-    """Producers, transactions and epochs are those of the records before `end` that are left."""
+def check_state(log: Log, template: Template, end: int) -> None:
+    """Check that producers, transactions and epochs are those of the remaining records before `end`."""
     for header, _ in log.batches_from(0):
         if header.base_offset < end:
             assert log.epoch_for_offset(header.base_offset) == template.epochs[header.base_offset]

@@ -1,7 +1,7 @@
-"""Every system call that touches the data directory fails once, with each error: nothing flushed is lost.
+"""Every system call on the data directory fails once, with each error: no flushed record is lost.
 
-The scenario makes, fills, flushes, checkpoints, compacts, shortens and deletes logs. An error is one of storage's own
-that names the path and what to do. As long as the disk has not failed everything goes on with the next call.
+The scenario creates, fills, flushes, checkpoints, compacts, truncates and deletes logs. Each error is a
+KafkaStorageError with the path and the fix. Unless the disk has failed, the next call succeeds.
 """
 
 import errno
@@ -46,7 +46,7 @@ IN_MEMORY = Path("/dev/shm")
 
 
 def in_this_thread(patched: Any, real: Any) -> Any:
-    """A function that is `patched` in this thread only: in others of the process run the brokers of other tests."""
+    """Return a function that is `patched` in this thread only, since brokers of other tests run in other threads."""
     thread = threading.get_ident()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ def in_this_thread(patched: Any, real: Any) -> Any:
 
 
 class Faults:
-    """Counts system calls of this thread, and has the n-th one fail."""
+    """Counts system calls of this thread, and lets the n-th one fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: Any, code: Any, only: Any = CALLS) -> None:
         self.count = 0
@@ -80,7 +80,7 @@ class Faults:
 
 
 class Scenario:
-    """What a broker does with a data directory; notes what was acknowledged and what was flushed."""
+    """The operations of a broker on a data directory. Records what was acknowledged and what was flushed."""
 
     def __init__(self, path: Any) -> None:
         self.clock = ManualClock(NOW)
@@ -146,10 +146,10 @@ class Scenario:
         self.log_dir.delete(DELETED)
 
     def check_live(self) -> None:
-        """As long as the directory is in service, all that was acknowledged can be read."""
+        """Check that all acknowledged records can be read while the directory is online."""
         for tp, acknowledged in self.acknowledged.items():
             opened = self.log_dir.logs.get(tp)
-            assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is in service"
+            assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is online"
 
     def check_reopened(self, path: Any) -> None:
         log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
@@ -206,9 +206,7 @@ def number_of_calls(directory: Any, only: Any = CALLS) -> Any:
     ],
     ids=["EIO", "ENOSPC", "EMFILE"],
 )
-def test_any_call_that_fails_once_loses_nothing_that_was_flushed(
-    directory: Any, code: Any, only: Any, kind: Any
-) -> None:
+def test_failing_system_call_loses_no_flushed_record(directory: Any, code: Any, only: Any, kind: Any) -> None:
     total = number_of_calls(directory, only)
     assert total > 50
     for fail_at in range(1, total + 1):
@@ -239,7 +237,7 @@ def test_any_call_that_fails_once_loses_nothing_that_was_flushed(
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE], ids=errno.errorcode.get)
-def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory: Any, code: Any) -> None:
+def test_failing_system_call_during_recovery_loses_no_record(directory: Any, code: Any) -> None:
     template = directory / "template"
     scenario = Scenario(template)
     scenario.run()
@@ -277,12 +275,12 @@ def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directo
         shutil.rmtree(path)
 
 
-class PowerFailure(Exception):  # noqa: N818  # not an error: the moment at which the machine ends
+class PowerFailure(Exception):  # noqa: N818  # not an error, but the simulated power failure
     pass
 
 
 class UnsyncedWrites:
-    """Knows what every file had when it was last synced, and makes what a power failure may leave of it."""
+    """Records the content of every file at its last fsync, and creates a directory as after a power failure."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, end_at: Any) -> None:
         self.synced: dict[int, bytes] = {}
@@ -313,7 +311,7 @@ class UnsyncedWrites:
             self.synced[status.st_ino] = path.read_bytes()
 
     def image(self, source: Any, target: Any, rng: Any) -> None:
-        """Names as they are (a journal keeps their order), contents lost, torn or whole where they were not synced."""
+        """Copy all names (a journal keeps their order); content that was not synced is lost, torn or complete."""
         shutil.copytree(source, target, ignore=lambda *_: {".lock"})
         for path in source.rglob("*"):
             if not path.is_file() or path.name == ".lock":
@@ -335,7 +333,7 @@ class UnsyncedWrites:
 
 
 @pytest.mark.parametrize("seed", range(repeats(20, 200)))
-def test_power_failure_at_any_moment_leaves_what_was_flushed(directory: Any, seed: Any) -> None:
+def test_power_failure_at_any_point_loses_no_flushed_record(directory: Any, seed: Any) -> None:
     rng = random.Random(seed)
     path = directory / "log"
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Clients that mean harm, or are merely broken: the broker stays up, keeps its memory, and serves the others."""
+"""Malicious or broken clients: the broker stays up, its memory is bounded, and it serves the other clients."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ MEGABYTE = 1024 * 1024
 REQUEST_BYTES = 8 * MEGABYTE
 QUEUED_BYTES = 16 * MEGABYTE
 MAX_GROWTH_BYTES = 80 * MEGABYTE
-"""What 2,000 idle and 600 hostile connections may cost; the bound on requests is a part of it. (Seen: 50 MB.)"""
+"""Maximum memory of 2,000 idle and 600 hostile connections, including `QUEUED_BYTES`. (Measured: 50 MB.)"""
 SERVED_SECONDS = 20.0
-"""A record there and back while all of them are connected; a tenth of it on a quiet machine."""
-LIES = [struct.pack(">I", lie) for lie in (0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x00FFFFFF)]
+"""Time limit to send and read a record while all of them are connected; a tenth of it is usual on an idle machine."""
+FALSE_LENGTHS = [struct.pack(">I", number) for number in (0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x00FFFFFF)]
 FETCH = FetchRequest(
     max_bytes=50 * MEGABYTE,
     max_wait_ms=0,
     topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=50 * MEGABYTE)])],
 )
-VARINT_LIES = [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+FALSE_VARINTS = [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +65,13 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def memory(broker: BrokerProcess) -> int:
-    """Resident bytes of the broker."""
+    """Return the resident memory of the broker in bytes."""
     pages = int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
-def there_and_back(broker: BrokerProcess, topic: str, value: bytes) -> float:
-    """Send a record and read it; how long that took."""
+def send_and_read(broker: BrokerProcess, topic: str, value: bytes) -> float:
+    """Send a record and read it, and return how many seconds that took."""
     began = time.monotonic()
     with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
         offset = producer.send(topic, value, partition=0).get(SERVED_SECONDS).offset
@@ -107,33 +107,33 @@ def framed(request: Any, version: int) -> bytes:
     return struct.pack(">i", len(body)) + bytes(body)
 
 
-def test_thousands_of_idle_slow_and_lying_clients_do_not_delay_others(broker: BrokerProcess) -> None:
+def test_thousands_of_idle_slow_and_incomplete_clients_do_not_delay_others(broker: BrokerProcess) -> None:
     create(broker, "t")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=4 * MEGABYTE) as producer:
         for _ in range(20):
             producer.send("t", bytes(900_000), partition=0)
-    there_and_back(broker, "t", b"before")
+    send_and_read(broker, "t", b"before")
     before = memory(broker)
     with contextlib.ExitStack() as open_sockets:
         for _ in range(IDLE):
             open_sockets.enter_context(connect(broker))
-        for _ in range(SLOW):  # they ask for 18 MB each and read none of it
+        for _ in range(SLOW):  # they request 18 MB each, and do not read the response
             sock = open_sockets.enter_context(connect(broker, receive_bytes=4096))
             sock.sendall(framed(FETCH, 11))
-        for _ in range(SLOW):  # they begin a request of the largest size and do not go on
+        for _ in range(SLOW):  # they send the start of a request of the maximum size
             sock = open_sockets.enter_context(connect(broker))
             sock.sendall(struct.pack(">i", REQUEST_BYTES) + bytes(3))
         writers = [open_sockets.enter_context(connect(broker)) for _ in range(SLOW)]
         _push(writers, struct.pack(">i", REQUEST_BYTES) + bytes(REQUEST_BYTES // 2))
-        took = there_and_back(broker, "t", b"during")
+        took = send_and_read(broker, "t", b"during")
         grown = memory(broker) - before
         assert grown < MAX_GROWTH_BYTES, f"{grown / MEGABYTE:.0f} MB more"
         assert took < SERVED_SECONDS
-    assert there_and_back(broker, "t", b"after") < SERVED_SECONDS
+    assert send_and_read(broker, "t", b"after") < SERVED_SECONDS
 
 
 def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None:
-    """Send what the broker takes of it, on all sockets side by side."""
+    """Send as much of the data as the broker accepts, on all sockets concurrently."""
     views = {sock: memoryview(data) for sock in socks}
     with selectors.DefaultSelector() as selector:
         for sock in socks:
@@ -157,7 +157,7 @@ def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker with a listener in plain text and, as `secure_port`, one with TLS."""
+    """A broker with a plaintext listener and a TLS listener, whose port is `secure_port`."""
     certificates = pytest.importorskip("tests.unit.net.certificates", reason="cryptography is missing")
     key = tmp_path / "server.pem"
     made = certificates.signed(certificates.authority(), "localhost")
@@ -175,12 +175,12 @@ def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
         assert running.stop() == 0
 
 
-def test_incomplete_tls_handshakes_noise_and_slow_readers_do_not_delay_others(secured: BrokerProcess) -> None:
+def test_incomplete_tls_handshakes_random_bytes_and_slow_readers_do_not_delay_others(secured: BrokerProcess) -> None:
     create(secured, "t")
     with KafkaProducer(bootstrap_servers=secured.bootstrap) as producer:
         for _ in range(20):
             producer.send("t", bytes(900_000), partition=0)
-    there_and_back(secured, "t", b"before")
+    send_and_read(secured, "t", b"before")
     before = memory(secured)
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -197,52 +197,52 @@ def test_incomplete_tls_handshakes_noise_and_slow_readers_do_not_delay_others(se
 
         for _ in range(IDLE // 2):
             secure_connection()
-        for cut in range(1, len(hello)):  # they begin a handshake and do not go on
+        for cut in range(1, len(hello)):  # they send the start of a handshake
             secure_connection().sendall(hello[:cut])
-        for _ in range(SLOW):  # they go on with noise
+        for _ in range(SLOW):  # they send random bytes after the ClientHello
             secure_connection().sendall(hello + random.randbytes(1000))
-        for _ in range(SLOW // 2):  # they ask for 18 MB each and read none of it
+        for _ in range(SLOW // 2):  # they request 18 MB each, and do not read the response
             sock = trusting.wrap_socket(secure_connection(SO_RCVBUF=4096))
             open_sockets.enter_context(sock)
             sock.sendall(framed(FETCH, 11))
-        took = there_and_back(secured, "t", b"during")
+        took = send_and_read(secured, "t", b"during")
         grown = memory(secured) - before
         assert grown < MAX_GROWTH_BYTES, f"{grown / MEGABYTE:.0f} MB more"
         assert took < SERVED_SECONDS
-    assert there_and_back(secured, "t", b"after") < SERVED_SECONDS
+    assert send_and_read(secured, "t", b"after") < SERVED_SECONDS
 
 
 def _hello(context: ssl.SSLContext) -> bytes:
-    """The first words of a client of TLS."""
-    coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+    """Return the ClientHello of a TLS client."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(coming, going).do_handshake()
-    return going.read()
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
 
 
-def test_requests_that_lie_about_any_length_are_answered_or_cut_off(broker: BrokerProcess) -> None:
+def test_requests_with_false_lengths_do_not_harm_the_broker(broker: BrokerProcess) -> None:
     create(broker, "t")
-    there_and_back(broker, "t", b"before")
+    send_and_read(broker, "t", b"before")
     before = memory(broker)
     tried = 0
     for row in SUPPORTED_APIS:
         versions = row.api.request.VERSIONS
         for version in {versions[0], versions[-1]}:
-            honest = framed(row.api.request(), version)
+            frame = framed(row.api.request(), version)
             with contextlib.ExitStack() as open_sockets:
-                for lied in _lies(honest):
+                for malformed in _malformed_frames(frame):
                     sock = open_sockets.enter_context(connect(broker))
-                    sock.sendall(lied)
+                    sock.sendall(malformed)
                     tried += 1
     assert tried > 2000
-    assert there_and_back(broker, "t", b"after") < SERVED_SECONDS
+    assert send_and_read(broker, "t", b"after") < SERVED_SECONDS
     assert memory(broker) - before < MAX_GROWTH_BYTES
 
 
-def _lies(honest: bytes) -> Iterator[bytes]:
-    """The request with a false number at every place behind its own length, which stays true."""
-    body = honest[4:]
+def _malformed_frames(frame: bytes) -> Iterator[bytes]:
+    """Yield the request with a false number at every position, except for the length of the frame, which is correct."""
+    body = frame[4:]
     for at in range(8, len(body)):
-        for lie in (LIES[at % len(LIES)], VARINT_LIES[at % len(VARINT_LIES)]):
-            lied = body[:at] + lie + body[at + len(lie) :]
-            yield struct.pack(">i", len(lied)) + lied
+        for number in (FALSE_LENGTHS[at % len(FALSE_LENGTHS)], FALSE_VARINTS[at % len(FALSE_VARINTS)]):
+            malformed = body[:at] + number + body[at + len(number) :]
+            yield struct.pack(">i", len(malformed)) + malformed

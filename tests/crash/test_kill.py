@@ -1,4 +1,4 @@
-"""kill -9 of the broker under acks=all with an fsync per batch, and torn tails: nothing acknowledged is lost."""
+"""kill -9 of the broker with acks=all, an fsync per batch, and torn tails: no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_TORN = 100
 
 
 class Load:
-    """A producer that sends numbered records until its broker dies, and remembers what was acknowledged."""
+    """A producer that sends numbered records until its broker is killed, and records which ones were acknowledged."""
 
     def __init__(self, bootstrap: str, first: int) -> None:
         self.acked: dict[tuple[int, int], bytes] = {}
@@ -61,7 +61,7 @@ class Load:
                 if self.sent % 50 == 0:
                     self._stop.wait(0.001)
         except KafkaError:
-            pass  # the broker is dead: what was not acknowledged may be lost
+            pass  # the broker was killed: unacknowledged records may be lost
         finally:
             producer.close(timeout=0)
 
@@ -72,7 +72,7 @@ class Load:
 
 
 def tear(data: Path, partition: int, acked_offset: int, r: random.Random) -> str:
-    """Cut or garble up to 100 bytes at the end of the active segment, but nothing that was acknowledged."""
+    """Truncate or corrupt up to 100 bytes at the end of the active segment, but no acknowledged batch."""
     segment = max((data / f"{TOPIC}-{partition}").glob("*.log"))
     content = bytearray(segment.read_bytes())
     remaining = 0
@@ -82,7 +82,7 @@ def tear(data: Path, partition: int, acked_offset: int, r: random.Random) -> str
     loose = len(content) - remaining
     how = r.choice(["cut", "garble", "append"])
     if how == "append" or loose == 0:
-        # what a write leaves behind that was under way: the beginning of a batch, or nothing sensible
+        # as after an interrupted write: the start of a batch, or random bytes
         torn = bytes(content[:MAX_TORN]) if r.random() < 0.5 and content else r.randbytes(MAX_TORN)
         content += torn[: r.randint(1, MAX_TORN)]
     elif how == "cut":
@@ -108,7 +108,7 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
     return result
 
 
-def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_killed_broker_loses_no_acknowledged_record(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     r = random.Random(seed)
     acked: dict[tuple[int, int], bytes] = {}

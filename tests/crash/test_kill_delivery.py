@@ -1,4 +1,4 @@
-"""kill -9 of the delivery examples: what they promise is what came out, compared with the log."""
+"""kill -9 of the delivery examples: their results, compared with the log, match their guarantees."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
 PARTITIONS = 4
 PROGRAMS = 2
 KILLS = int(os.environ.get("OTTLA_KILLS", repeats(8, 50)))
-"""Of what promises exactly once."""
+"""Number of kills of examples with exactly-once delivery."""
 FEW_KILLS = KILLS // 4
-"""Of what promises less."""
+"""Number of kills of the other examples."""
 SECONDS = 60.0
 
 
 class Programs:
-    """A group of the same example, of which one after the other is killed and started again."""
+    """Several processes of the same example, which are killed and restarted one after the other."""
 
     def __init__(self, name: str, arguments: Callable[[int], list[str]], log: Path) -> None:
         self._command: Callable[[int], list[str]] = lambda i: [sys.executable, str(EXAMPLES / name), *arguments(i)]
@@ -49,7 +49,7 @@ class Programs:
             return subprocess.Popen(self._command(i), stderr=log)
 
     def kill(self, i: int) -> None:
-        """kill -9, and another one in its place."""
+        """Kill a process with SIGKILL, and start another one in its place."""
         assert self._running[i].poll() is None, f"the program has exited: {self._log.read_text()}"
         self._running[i].kill()
         self._running[i].wait()
@@ -62,7 +62,7 @@ class Programs:
         for process in self._running:
             process.terminate()
         for process in self._running:
-            # One that had just been started dies of the signal, before it has come to handle it.
+            # A process that was just started dies of the signal, before it has installed its handler.
             assert process.wait(SECONDS) in (0, -signal.SIGTERM), self._log.read_text()
 
 
@@ -91,7 +91,7 @@ def killed_at_random(
     value_of: Callable[[int], bytes],
     kills: int = KILLS,
 ) -> Iterator[None]:
-    """Send to the topic and kill the programs; the block begins when all was processed, and they still run."""
+    """Send records and kill the programs. The block starts when all records are processed; the programs still run."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -114,7 +114,7 @@ def until(condition: Callable[[], bool], complaint: str) -> None:
 
 
 def log_of(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> dict[TopicPartition, list[bytes]]:
-    """All values of a topic, by partition."""
+    """Return all values of a topic by partition."""
     actual: dict[TopicPartition, list[bytes]] = {TopicPartition(topic, p): [] for p in range(PARTITIONS)}
     for record in whole_topic(bootstrap, topic, PARTITIONS, isolation_level=isolation, max_poll_records=10_000):
         actual[TopicPartition(topic, record.partition)].append(record.value)
@@ -126,7 +126,7 @@ def options(bootstrap: str, topic: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])
-def test_a_database_counts_every_visit_once(bootstrap: str, topic: str, kind: str, tmp_path: Path) -> None:
+def test_database_counts_every_visit_once(bootstrap: str, topic: str, kind: str, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:{tmp_path / 'visits.db'}"
         if kind != "sqlite":
@@ -178,7 +178,7 @@ def lines(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("commit", ["manual", "auto"])
-def test_at_least_once_misses_nothing(bootstrap: str, topic: str, commit: str, tmp_path: Path) -> None:
+def test_at_least_once_consumer_loses_no_record(bootstrap: str, topic: str, commit: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [*options(bootstrap, topic), "--out", str(out), "--commit", commit]
     programs = Programs("at_least_once.py", lambda _: arguments, tmp_path / "stderr")
@@ -191,7 +191,7 @@ def numbered(i: int) -> bytes:
     return b"%d" % i
 
 
-def test_at_most_once_doubles_nothing(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_at_most_once_consumer_duplicates_no_record(bootstrap: str, topic: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [*options(bootstrap, topic), "--out", str(out)]
     programs = Programs("at_most_once.py", lambda _: arguments, tmp_path / "stderr")
@@ -199,12 +199,12 @@ def test_at_most_once_doubles_nothing(bootstrap: str, topic: str, tmp_path: Path
     partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
 
     def committed() -> int:
-        """Records whose offset was stored, processed or lost."""
+        """Return the number of records with committed offsets, whether processed or lost."""
         return sum(int(reader.committed(tp) or 0) for tp in partitions)
 
     with reader, killed_at_random(bootstrap, topic, programs, committed, numbered, FEW_KILLS):
         pass
     sent = [value for values in log_of(bootstrap, topic).values() for value in values]
     written = lines(out)
-    assert len(written) == len(set(written)), "no record was processed twice"
+    assert len(written) == len(set(written)), "a record was processed twice"
     assert set(written) <= set(sent)

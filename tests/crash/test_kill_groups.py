@@ -1,4 +1,4 @@
-"""kill -9 of the broker under groups: members of both protocols go on where they were, and no record is missed."""
+"""kill -9 of the broker with active groups: members of both protocols continue, and no record is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 4
 
 
 def send(bootstrap: str, values: list[bytes], count: int) -> None:
-    """Send numbered records; all of them are acknowledged on return."""
+    """Send numbered records, and wait until all of them are acknowledged."""
     with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
         new = [b"%d" % (len(values) + i) for i in range(count)]
         futures = [producer.send(TOPIC, value) for value in new]
@@ -33,7 +33,7 @@ def members_of(bootstrap: str) -> set[str]:
 
 
 @pytest.mark.parametrize("protocols", [("consumer", "consumer"), ("consumer", "classic")], ids="-".join)
-def test_members_go_on_where_they_were(tmp_path: Path, protocols: tuple[str, ...]) -> None:
+def test_members_continue_after_the_broker_is_killed(tmp_path: Path, protocols: tuple[str, ...]) -> None:
     pytest.importorskip("confluent_kafka")
     sent: list[bytes] = []
     with BrokerProcess(tmp_path, **QUICK, **{"num.partitions": 6}) as broker:
@@ -46,7 +46,7 @@ def test_members_go_on_where_they_were(tmp_path: Path, protocols: tuple[str, ...
                 send(broker.bootstrap, sent, 100)
                 broker.kill()
                 broker.start()
-                assert members_of(broker.bootstrap) == before, "the broker knows its members again"
+                assert members_of(broker.bootstrap) == before, "the restarted broker has other members"
                 send(broker.bootstrap, sent, 100)
                 read_all(sent, *members)
             assert shared(*members)

@@ -1,4 +1,4 @@
-"""kill -9 of `ottla mirror-maker` while it copies: every record is at the target once, in order."""
+"""kill -9 of `ottla mirror-maker` while it copies: every record arrives at the target once and in order."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def fill(address: str) -> None:
 
 
 def copied(address: str) -> list[tuple[int, int]]:
-    """Partition and number of all committed records of the target."""
+    """Return partition and number of all committed records of the target."""
     records = whole_topic(address, REMOTE, PARTITIONS, isolation_level="read_committed")
     return [(record.partition, int(record.value)) for record in records]
 
 
 def end(address: str) -> int:
-    """The sum of the ends of the target's partitions: of records and of markers."""
+    """Return the sum of the end offsets of the target's partitions, which include markers."""
     partitions = [TopicPartition(REMOTE, p) for p in range(PARTITIONS)]
     with KafkaConsumer(bootstrap_servers=address) as consumer:
         if REMOTE not in consumer.topics():
@@ -56,7 +56,7 @@ def test_killed_mirror_maker_copies_every_record(tmp_path: Path, support: str) -
     with Broker() as a, Broker() as b:
         fill(a.bootstrap_servers)
         target = b.bootstrap_servers
-        # Small fetches make it slow enough to be killed in the middle.
+        # Small fetches make it slow enough to be killed while it copies.
         configs = {"exactly_once_source_support": support, "emit_heartbeats_enabled": "false"}
         configs |= {"A.consumer.max.partition.fetch.bytes": "1000", "A.consumer.fetch.max.bytes": "1000"}
         properties = tmp_path / "mm2.properties"
@@ -68,13 +68,13 @@ def test_killed_mirror_maker_copies_every_record(tmp_path: Path, support: str) -
             before = end(target)
             with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
                 eventually(lambda ends=before: end(target) > ends, SECONDS)  # type: ignore[misc]
-                time.sleep(rng.uniform(0, 0.2))  # anywhere in a transaction
+                time.sleep(rng.uniform(0, 0.2))  # at any point of a transaction
                 process.kill()
             complete = len(set(copied(target))) == RECORDS
             if complete:
                 break
             interrupted += 1
-        assert interrupted >= 2, "it is killed in the middle"
+        assert interrupted >= 2, "the copy was complete before two kills"
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             eventually(lambda: len(set(copied(target))) == RECORDS, SECONDS)
             process.terminate()

@@ -1,4 +1,4 @@
-"""The table writer that a broker has started is killed at random moments: tables are equal to their topics."""
+"""The table writer that a broker has started is killed at random moments: tables equal their topics."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def produce(servers: str, stopping: threading.Event) -> None:
             (transactional.commit_transaction if choice.random() < 0.5 else transactional.abort_transaction)()
 
 
-def test_tables_equal_their_topics_although_the_writer_is_killed(broker: BrokerProcess) -> None:
+def test_tables_equal_their_topics_after_the_writer_is_killed(broker: BrokerProcess) -> None:
     stopping = threading.Event()
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
         for name in FORMATS:

@@ -1,4 +1,4 @@
-"""kill -9 of the broker during transactions: what was acknowledged is there as a whole, and nothing by half."""
+"""kill -9 of the broker during transactions: committed transactions are complete, and none is torn."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 ROUNDS = 3
 PRODUCERS = 3
 COMMITS = 10
-"""By each producer before the broker is killed."""
+"""Number of commits of each producer before the broker is killed."""
 
 
 def read_all(bootstrap: str) -> dict[tuple[str, int], set[int]]:
-    """The records of each (producer, transaction) that a read_committed consumer sees."""
+    """Return the records of each (producer, transaction) that a read_committed consumer reads."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -44,7 +44,7 @@ def read_all(bootstrap: str) -> dict[tuple[str, int], set[int]]:
             ended.add(message.partition())
             continue
         name, number, i = message.value().decode().split()
-        assert int(i) not in result[name, int(number)], f"record {i} of {name} {number} is there twice"
+        assert int(i) not in result[name, int(number)], f"record {i} of {name} {number} is duplicated"
         result[name, int(number)].add(int(i))
     consumer.close()
     return result
@@ -57,14 +57,14 @@ def committed_offset(bootstrap: str, group: str) -> int:
     return int(committed.offset)
 
 
-def decide_all(bootstrap: str, names: list[str]) -> None:
-    """New instances of all producers: what the old ones left open is rolled back."""
+def abort_open_transactions(bootstrap: str, names: list[str]) -> None:
+    """Initialize new instances of all producers, which aborts the open transactions of the old ones."""
     for name in names:
         producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": name}, logger=None)
         producer.init_transactions(SECONDS)
 
 
-def test_kills_neither_lose_nor_tear_a_transaction(tmp_path: Path) -> None:
+def test_killed_broker_neither_loses_nor_tears_a_transaction(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     dice = random.Random(seed)
     names = [f"producer-{i}" for i in range(PRODUCERS)]
@@ -86,7 +86,7 @@ def test_kills_neither_lose_nor_tear_a_transaction(tmp_path: Path) -> None:
             acked |= {(load.name, number) for number in load.ended["committed"]}
             aborted |= {(load.name, number) for number in load.ended["aborted"]}
         with broker:
-            decide_all(broker.bootstrap, names)
+            abort_open_transactions(broker.bootstrap, names)
             records = read_all(broker.bootstrap)
             offsets = {name: committed_offset(broker.bootstrap, name) for name in names}
             assert broker.stop() == 0
@@ -94,7 +94,7 @@ def test_kills_neither_lose_nor_tear_a_transaction(tmp_path: Path) -> None:
         assert not acked - records.keys(), f"{where}: committed transactions are lost"
         assert not aborted & records.keys(), f"{where}: rolled back transactions are read"
         torn = {key: seen for key, seen in records.items() if len(seen) != RECORDS}
-        assert not torn, f"{where}: transactions are there by half"
+        assert not torn, f"{where}: transactions are torn"
         for name in names:
             last = max(number for key, number in records if key == name)
             assert offsets[name] == last + 1, f"{where}: the offset of {name} is not that of its last transaction"

@@ -1,4 +1,4 @@
-"""No request keeps the loop from the other clients for long, and none leaves much behind."""
+"""Requests of any size do not block the event loop for long, and do not leak memory."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.metadata import MetadataRequest
 
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
-"""Of the long array; a limit of an API is tried in any case."""
+"""Length of the long array, unless the API has a lower limit."""
 STALL_SECONDS = 0.1
-"""The largest Fetch, of 40,000 partitions, takes half of it on a core of its own, and more on a slow or shared one."""
+"""The largest Fetch, of 40,000 partitions, takes half of it on an idle core, and more on a slow or shared one."""
 MEASUREMENTS = 8
 LEFT_BYTES = 10 * 1024 * 1024
 WAIT_SECONDS = 10
 NEVER = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
-"""Without arrays."""
+"""APIs without arrays."""
 
 
 class Heartbeat:
-    """How long the loop's thread was busy, at the longest, before it came back to others."""
+    """Measures the longest time for which the event loop was blocked."""
 
     def __init__(self) -> None:
         self.longest = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Heartbeat:
-        gc.disable()  # its pauses depend on all that the tests before have made
+        gc.disable()  # its pauses depend on the objects of earlier tests
         self._task = asyncio.create_task(self._beat())
         await asyncio.sleep(0)
         return self
@@ -52,7 +52,7 @@ class Heartbeat:
         gc.enable()
 
     async def _beat(self) -> None:
-        last = time.thread_time()  # of this thread: other processes of the machine do not count
+        last = time.thread_time()  # CPU time of this thread, without other processes of the machine
         while True:
             await asyncio.sleep(0)
             now = time.thread_time()
@@ -61,7 +61,7 @@ class Heartbeat:
 
 
 async def send(client: BrokerClient, frame: bytearray) -> None:
-    """Send a request and take any answer; it is not decoded, as that would be the client's work."""
+    """Send a request, and wait for the response, which is not decoded, since that is the client's work."""
     try:
         answer = client.dispatch(frame)
         if isinstance(answer, Awaitable):
@@ -71,8 +71,8 @@ async def send(client: BrokerClient, frame: bytearray) -> None:
 
 
 async def stall(client: BrokerClient, frame: bytearray) -> float:
-    """Return for how long a request keeps the event loop: the least of several measurements, since neighbours on a
-    shared core make each instruction slower. One that is below the limit is enough.
+    """Return for how long a request blocks the event loop: the minimum of several measurements, since other load on
+    a shared core slows down each instruction. One measurement below the limit is enough.
     """
     longest = []
     for _ in range(MEASUREMENTS):
@@ -117,12 +117,12 @@ def test_request_with_many_items_does_not_stall_others(row: ApiEntry, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: ApiEntry, tmp_path: Path) -> None:
+def test_largest_request_does_not_stall_others_or_leak_memory(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
         version = row.versions(in_cluster=False)[-1]
         slow = []
         for path in (path for v, path in cases(row) if v == version):
-            # as many items as are accepted, without and with items of their own
+            # the maximum number of items, without and with nested items
             items = [row.max_items - 100, row.max_items // 4]
             frames = [client.frame(large(row.api.request, version, path, n, distinct=True), version) for n in items]
             await send(client, client.frame(large(row.api.request, version, path, 20, distinct=True), version))
@@ -130,7 +130,7 @@ def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: Api
                 if (longest := await stall(client, frame)) > STALL_SECONDS:
                     slow.append(f"{'.'.join(path)}: {1000 * longest:.0f} ms for {len(frame)} bytes")
         gc.collect()
-        tracemalloc.start()  # slow, so the last array stands for all
+        tracemalloc.start()  # slow, so only the last array is measured
         await send(client, frames[-1])
         gc.collect()
         left = tracemalloc.get_traced_memory()[0]

@@ -1,4 +1,4 @@
-"""2,000 partitions on one node: start, memory, descriptors, and a rate that does not depend on their number.
+"""2,000 partitions on one node: startup, memory, file descriptors, and a throughput independent of their number.
 
 The limits are twice what is promised in docs/benchmarks.md, since other tests may have the second core.
 """
@@ -20,9 +20,9 @@ PARTITIONS = 2000
 CLEAN_START_SECONDS = 2 * 3.0
 RECOVERY_SECONDS = 2 * 10.0
 IDLE_PARTITION_BYTES = 2 * 10 * 1024
-"""Resident memory that an idle partition adds."""
+"""Maximum resident memory of an idle partition."""
 OTHER_FILES = 30
-"""Descriptors of a broker whatever its partitions: sockets, registry, log directory."""
+"""File descriptors of a broker without partitions: sockets, metadata store, log directory."""
 LEAST_SHARE = 1 - 2 * 0.2
 BATCHES = 8000
 REPEATS = 3
@@ -38,14 +38,14 @@ def open_files(pid: int) -> int:
 
 
 def cpu_seconds_to_start(broker: BrokerProcess) -> float:
-    """Start the broker, and return the CPU time that it has taken: other tests do not change that."""
+    """Start the broker, and return the CPU time that it has taken, which does not depend on other load."""
     broker.start()
     user, system = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def rate(broker: BrokerProcess, topic: str, partitions: int) -> float:
-    """Batches of 16 KiB a second from one client, ten to a request, over all partitions in turn."""
+    """Return the batches of 16 KiB per second from one client, ten per request, to all partitions in turn."""
     client = Raw(broker.port)
     batch = batch_of(1000, 16 * 1024)
     done = client.produce(topic, partitions, batch, BATCHES // partitions, at_once=10)
@@ -53,7 +53,7 @@ def rate(broker: BrokerProcess, topic: str, partitions: int) -> float:
     return done.records / done.seconds
 
 
-def test_two_thousand_partitions_cost_little(tmp_path: Path) -> None:
+def test_two_thousand_partitions_stay_within_the_documented_limits(tmp_path: Path) -> None:
 
     broker = BrokerProcess(tmp_path / "data")
     with broker:

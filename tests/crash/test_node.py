@@ -21,7 +21,7 @@ WAIT_SECONDS = 60.0
 
 
 class RunningNode:
-    """The parent process with its output, read line by line."""
+    """The parent process, and the lines of its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -136,7 +136,7 @@ def test_broker_that_cannot_start_stops_the_node(tmp_path: Path) -> None:
         running.wait_for("broker 1 did not start")
 
 
-def test_interrupt_stops_all_brokers_in_order(tmp_path: Path) -> None:
+def test_interrupt_shuts_down_all_brokers_cleanly(tmp_path: Path) -> None:
     with node(tmp_path, "--brokers", "2") as running:
         running.wait_for(READY.pattern)
         running.process.send_signal(signal.SIGINT)
@@ -144,7 +144,7 @@ def test_interrupt_stops_all_brokers_in_order(tmp_path: Path) -> None:
     assert all((tmp_path / f"broker-{number}" / ".kafka_cleanshutdown").exists() for number in range(2))
 
 
-def test_interrupt_during_the_start_leaves_no_process(tmp_path: Path) -> None:
+def test_interrupt_during_startup_leaves_no_process(tmp_path: Path) -> None:
     with node(tmp_path, "--brokers", "2") as running:
         while not running.children:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A short round of `python -m fuzz.requests`: clients with and without rights, and such that vanish."""
+"""A short run of `python -m fuzz.requests`: clients with and without ACLs, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_GROWTH_BYTES = 40 * MEGABYTE
 
 
 @pytest.mark.parametrize("authorizer", [True, False], ids=["with an authorizer", "without"])
-def test_random_requests_log_no_exception_and_leave_nothing(authorizer: bool) -> None:
+def test_random_requests_log_no_exception_and_leak_nothing(authorizer: bool) -> None:
     seed = random.randrange(10**9)
     again = f"again with: python -m fuzz.requests --seed {seed} --count {COUNT} --connections {CONNECTIONS}"
     errors, before, after, outcomes = asyncio.run(run(COUNT, CONNECTIONS, seed, authorizer=authorizer))

@@ -1,4 +1,4 @@
-"""One idempotent producer for sixteen threads while the broker is killed: nothing is lost, duplicated or reordered."""
+"""Sixteen threads share a producer while the broker is killed: no record is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.slow
 np = pytest.importorskip("numpy")
 
 RECORDS = int(os.environ.get("OTTLA_RECORDS", repeats(200_000, 400_000)))
-"""Five million by hand: OTTLA_RECORDS=5000000."""
+"""For a manual run with five million: OTTLA_RECORDS=5000000."""
 PARTITIONS = 6
 SECONDS = 600
 OVERHEAD = 0.1
-"""What waiting records take beyond buffer.memory, as a part of it: batches' objects, and what malloc rounds up…"""
+"""Memory of buffered records beyond buffer.memory, as a fraction of it: objects of batches, and rounding by malloc …"""
 OVERHEAD_BYTES = 8 << 20
-"""… and what the threads and the request on its way take."""
+"""… and memory of the threads and the requests in flight."""
 
 
 def finished(program: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def finished(program: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def numbers_in(bootstrap: str, topic: str) -> list[Any]:
-    """The records' numbers, an array for each partition, in the order of their offsets."""
+    """Return the records' numbers, as an array for each partition, in offset order."""
     result: list[Any] = []
     with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
         for p in range(PARTITIONS):
@@ -76,23 +76,23 @@ def test_sixteen_threads_share_a_producer_through_kills(tmp_path: Path) -> None:
             kills += 1
         reported = finished(program)
         print(f"{kills} kills: {reported}")
-        assert reported["once"] == RECORDS, "each future completes once"
+        assert reported["once"] == RECORDS, "a future did not complete exactly once"
         assert reported["buffer_bytes_in_use"] == 0
-        assert reported["threads"] == 1, "no thread is left"
+        assert reported["threads"] == 1, "a thread is still running"
         failed = set(map(int, failed_file.read_text().split()))
         partitions = numbers_in(broker.bootstrap, topic)
     everything = np.concatenate(partitions)
-    assert len(np.unique(everything)) == len(everything), "a record is there twice"
+    assert len(np.unique(everything)) == len(everything), "a record is duplicated"
     missing = set(np.setdiff1d(np.arange(RECORDS), everything).tolist())
     assert missing <= failed, "an acknowledged record is lost"
     for numbers in partitions:
         for key in range(shared_producer.KEYS):
             of_key = numbers[numbers % shared_producer.KEYS == key]
-            # Between threads there is no order; records of one key are one thread's.
+            # Records of different threads have no order, but all records of a key are sent by one thread.
             assert (np.diff(of_key) > 0).all(), f"the records of key {key} are out of order"
 
 
-def test_memory_stays_within_buffer_memory_and_a_stated_overhead(tmp_path: Path) -> None:
+def test_producer_memory_stays_within_buffer_memory_and_overhead(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         topic = new_topic(broker.bootstrap, PARTITIONS, "filled")
         command = [sys.executable, "-m", "tests.crash.filling_producer", broker.bootstrap, topic, str(broker.pid)]
@@ -100,4 +100,4 @@ def test_memory_stays_within_buffer_memory_and_a_stated_overhead(tmp_path: Path)
     print(output)
     assert output["records"] > 100_000
     assert output["bytes"] <= filling_producer.BUFFER_MEMORY * (1 + OVERHEAD) + OVERHEAD_BYTES
-    assert output["all_free"], "every buffer has come back"
+    assert output["all_free"], "a buffer was not returned to the pool"

@@ -1,5 +1,5 @@
-"""kill -9 of a broker while it copies segments to S3, Azure or Google Cloud, or deletes them: nothing is lost, and
-nothing stays for ever.
+"""kill -9 of a broker while it copies segments to S3, Azure or Google Cloud, or deletes them: no record is lost, and
+no object is left behind.
 
 CI runs one seed for each store. At length:
 
@@ -51,7 +51,7 @@ def broker_on(data: Path, url: str) -> BrokerProcess:
 
 
 def produce(address: str, errors: list[BaseException]) -> None:
-    """Write numbered records, whatever happens to the broker."""
+    """Write numbered records, and retry while the broker is down."""
     try:
         with KafkaProducer(
             bootstrap_servers=address, linger_ms=0, batch_size=1, delivery_timeout_ms=60_000, retry_backoff_ms=20
@@ -85,7 +85,7 @@ def server_of(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("scheme", ["s3", "az", "gs"])
-def test_killed_broker_loses_and_leaves_nothing(
+def test_killed_broker_loses_no_record_and_leaves_no_object(
     scheme: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, url = random.Random(seed), f"{scheme}://{BUCKET}/kafka"
@@ -120,7 +120,7 @@ def test_killed_broker_loses_and_leaves_nothing(
             def copies() -> Counter[str]:
                 return Counter(name.rpartition("/")[2][:20] for name in storage.list() if name.endswith(".log"))
 
-            # the copies that kills have interrupted are deleted
+            # interrupted copies are deleted
             eventually(lambda: set(copies().values()) == {1} and len(storage.list()) == 5 * len(copies()), SECONDS)
             admin.delete_topics([TP.topic])
             before = len(storage.list())

@@ -1,6 +1,6 @@
-"""A transactional producer in a process of its own: prints how each transaction ended, until it is killed.
+"""A transactional producer in its own process: prints the result of each transaction, until it is killed.
 
-In a process, since librdkafka may wait for ever for a broker that is gone.
+It is a process, since librdkafka may wait forever for a broker that was killed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sys
 from typing import Any
 
 RECORDS = 12
-"""In each transaction, spread over all partitions."""
+"""Records of each transaction, spread over all partitions."""
 PARTITIONS = 3
 TOPIC = "kept"
 SECONDS = 20.0
 
 
 class Load:
-    """Works through transactions from number `first` on: every third is rolled back."""
+    """Runs transactions from number `first` on, and aborts every third."""
 
     def __init__(self, bootstrap: str, name: str, first: int) -> None:
         self.name = name
@@ -28,21 +28,21 @@ class Load:
         )
 
     def wait_for_commits(self, count: int) -> None:
-        """Read what it says until so many transactions are committed."""
+        """Read the output until `count` transactions are committed."""
         assert self._process.stdout is not None
         while len(self.ended["committed"]) < count:
             line = self._process.stdout.readline()
             assert line, f"{self.name} has given up"
-            self._note(line)
+            self._parse(line)
 
     def kill(self) -> None:
-        """The end, with what it had said by then."""
+        """Kill the process, and read the rest of its output."""
         self._process.kill()
-        said, _ = self._process.communicate()
-        for line in said.splitlines():
-            self._note(line)
+        output, _ = self._process.communicate()
+        for line in output.splitlines():
+            self._parse(line)
 
-    def _note(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         how, number = line.split()
         self.last = int(number)
         if how in self.ended:
