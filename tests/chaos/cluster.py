@@ -26,13 +26,13 @@ AGAIN_SECONDS = 0.5
 """Delay before a broker that exited is started again: its old znode may still exist."""
 
 
-def named(broker: int) -> str:
-    """Its name in links."""
+def link_name(broker: int) -> str:
+    """Return the name of a broker in links."""
     return f"broker {broker}"
 
 
 class BrokerProcess:
-    """One broker: its files, and its process. One that ends unasked is started again, as a supervisor would."""
+    """One broker: its files and its process. If it exits unexpectedly, it is restarted, as by a supervisor."""
 
     def __init__(self, broker: int, directory: Path, peer: Peer) -> None:
         self.id = broker
@@ -56,8 +56,8 @@ class BrokerProcess:
             self._should_run = True
             self._launch()
 
-    def keep_up(self) -> None:
-        """Start it again if it has ended unasked."""
+    def restart_if_exited(self) -> None:
+        """Start the broker again if it has exited unexpectedly."""
         with self._lock:
             if self._should_run and self._process is not None and self._process.poll() is not None:
                 self.restarts += 1
@@ -77,7 +77,7 @@ class BrokerProcess:
             self._process.send_signal(number)
 
     def end(self, number: int) -> int | None:
-        """End it with a signal and wait; the exit code. What does not end in time is killed, and has none."""
+        """Send a signal, wait, and return the exit code. If it does not end in time, kill it and return None."""
         with self._lock:
             self._should_run = False
             process = self._process
@@ -94,7 +94,7 @@ class BrokerProcess:
 
 
 class Cluster:
-    """All of it; a context manager that starts and kills."""
+    """The whole cluster: a context manager that starts it, and kills it at the end."""
 
     def __init__(self, directory: Path, peer: Peer, options: Mapping[str, object] = OPTIONS) -> None:
         self.directory = directory
@@ -105,21 +105,21 @@ class Cluster:
         self.links = Links(self._pids)
         self.bootstrap = ""
         self.ports: dict[int, int] = {}
-        """Where each broker listens for clients, past the links."""
+        """The port on which each broker accepts clients directly, without a link."""
         self.tree: str | Path = directory / "metadata" if peer.embedded else f"{self.zookeeper.connect}{CHROOT}"
-        """The cluster's znodes: in ZooKeeper, past the links, or the directory of the embedded metadata store."""
+        """The znodes: ZooKeeper's address, without a link, or the directory of the embedded metadata store."""
         self._ending = threading.Event()
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     def _pids(self) -> dict[int, str]:
-        return {pid: named(broker.id) for broker in self.brokers.values() if (pid := broker.pid) is not None}
+        return {pid: link_name(broker.id) for broker in self.brokers.values() if (pid := broker.pid) is not None}
 
     def __enter__(self) -> Self:
         return self._enter(lambda broker: None)
 
     @contextmanager
     def started_in_turn(self) -> Iterator[Self]:
-        """Started, and the first broker before the others, so that it is the controller."""
+        """Start the first broker before the others, so that it is the controller."""
         with ExitStack() as stack:
             stack.push(self)
             yield self._enter(self._wait_for_controller)
@@ -150,20 +150,20 @@ class Cluster:
         return self
 
     def _configure(self, broker: BrokerProcess) -> str:
-        """Write its properties; the address that clients are given."""
-        client, peer, name = free_port(), free_port(), named(broker.id)
-        shown = f"127.0.0.1:{self.links.listen(name, client, source='client')}"
-        shown_to_peers = f"127.0.0.1:{self.links.listen(name, peer)}"
+        """Write the properties of a broker, and return its address for clients."""
+        client, peer, name = free_port(), free_port(), link_name(broker.id)
+        advertised = f"127.0.0.1:{self.links.listen(name, client, source='client')}"
+        advertised_to_peers = f"127.0.0.1:{self.links.listen(name, peer)}"
         self.ports[broker.id] = client
         own = {
             "broker.id": broker.id,
             **self._metadata_store(name),
             "log.dirs": broker.data,
             "listeners": f"CLIENT://127.0.0.1:{client},PEER://127.0.0.1:{peer}",
-            "advertised.listeners": f"CLIENT://{shown},PEER://{shown_to_peers}",
+            "advertised.listeners": f"CLIENT://{advertised},PEER://{advertised_to_peers}",
         }
         write_properties(broker.properties, own | dict(self._options))
-        return shown
+        return advertised
 
     def _metadata_store(self, source: str) -> dict[str, object]:
         if self.peer.embedded:
@@ -174,7 +174,7 @@ class Cluster:
     def _supervise(self) -> None:
         while not self._ending.wait(AGAIN_SECONDS):
             for broker in self.brokers.values():
-                broker.keep_up()
+                broker.restart_if_exited()
 
     def cut_peers(self, broker: int) -> None:
         """Cut one broker off from the other brokers."""
@@ -182,22 +182,22 @@ class Cluster:
 
     def cut_zookeeper(self, broker: int) -> None:
         """Cut one broker off from ZooKeeper."""
-        self.links.cut(lambda link: link.between(named(broker), ZOOKEEPER))
+        self.links.cut(lambda link: link.between(link_name(broker), ZOOKEEPER))
 
     def isolate(self, broker: int) -> None:
         """Cut one broker off from the others and from ZooKeeper; clients still reach it."""
-        self.links.cut(lambda link: self._to_peers(link, broker) or link.between(named(broker), ZOOKEEPER))
+        self.links.cut(lambda link: self._to_peers(link, broker) or link.between(link_name(broker), ZOOKEEPER))
 
     def cut_clients(self, broker: int) -> None:
         """Break the connections of clients to one broker, and let no new ones through."""
-        self.links.cut(lambda link: link.between(named(broker), "client"))
-        self.links.reset(lambda link: link.between(named(broker), "client"))
+        self.links.cut(lambda link: link.between(link_name(broker), "client"))
+        self.links.reset(lambda link: link.between(link_name(broker), "client"))
 
     def _to_peers(self, link: Link, broker: int) -> bool:
-        return any(link.between(named(broker), named(other)) for other in BROKERS if other != broker)
+        return any(link.between(link_name(broker), link_name(other)) for other in BROKERS if other != broker)
 
     def stop_brokers(self) -> None:
-        """Controlled shutdown of all at once, with nothing started again."""
+        """Shut down all brokers at once with a controlled shutdown, and do not restart them."""
         self._ending.set()
         for broker in self.brokers.values():
             broker._should_run = False

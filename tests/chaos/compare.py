@@ -1,4 +1,4 @@
-"""How long each kind of fault was felt at each peer, side by side: `python -m tests.chaos.compare [RESULTS]`."""
+"""Compares the unavailability after each kind of fault between peers: `python -m tests.chaos.compare [RESULTS]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THEIRS, OURS = "kafka", "ottla"
 
 
 class Gap(NamedTuple):
-    """How long one fault was felt, and for how long it lasted, which is drawn by lot."""
+    """The longest unavailability due to a fault, and the duration of the fault, which is random."""
 
     seconds: float
     fault_seconds: float
@@ -27,7 +27,7 @@ class Gap(NamedTuple):
 
 
 def longest_by_kind(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Gap]]]:
-    """Kind → peer → the longest gap of each fault."""
+    """Return the longest gap of each fault, by kind and peer."""
     collected: dict[str, dict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         for fault in result["faults"]:
@@ -38,7 +38,7 @@ def longest_by_kind(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str,
 def table(actual: Mapping[str, Mapping[str, Sequence[Gap]]]) -> Iterator[str]:
     """Yield lines for a terminal; faults with longer gaps on our brokers than on Kafka's are marked.
 
-    "past" is the largest number of seconds after the end of a fault: a longer gap because of a longer fault is no
+    "past" is the largest number of seconds after the end of a fault: a longer gap due to a longer fault is not
     worse.
     """
     yield f"{'longest gap':<16}{'Apache Kafka':>34}{'Ottla':>34}"

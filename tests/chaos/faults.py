@@ -1,6 +1,4 @@
-"""The kinds of faults, a row per kind, and the deck that a seed deals from. One fault at a time, repaired before the
-next.
-"""
+"""The kinds of faults, a row per kind, and the sequence of faults of a seed. There is one fault at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ ELECTION_MS = 2_000
 
 
 class Fault(NamedTuple):
-    """What is done to which broker, and for how long it stays so."""
+    """A fault of a broker, and its duration."""
 
     kind: str
     broker: int
@@ -36,10 +34,10 @@ class Kind(NamedTuple):
     """How to inject and repair a fault, and the shortest and longest time in between in seconds."""
 
     name: str
-    breaks: Callable[[Cluster, int], object]
-    mends: Callable[[Cluster, int], object]
-    least: float
-    most: float
+    inject: Callable[[Cluster, int], object]
+    repair: Callable[[Cluster, int], object]
+    min_seconds: float
+    max_seconds: float
 
 
 def _kill(cluster: Cluster, broker: int) -> None:
@@ -55,7 +53,7 @@ def _heal(cluster: Cluster, broker: int) -> None:
 
 
 def _flap(cluster: Cluster, broker: int) -> None:
-    """Elect a paused broker: it does not learn that it leads before it wakes up, when its session has expired."""
+    """Elect a paused broker, which is notified of its leadership only when it resumes and its session has expired."""
     cluster.brokers[broker].end(signal.SIGTERM)
     cluster.brokers[broker].start()
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -64,7 +62,7 @@ def _flap(cluster: Cluster, broker: int) -> None:
         try:
             admin.elect_leaders(ElectionType.PREFERRED, None, ELECTION_MS, raise_errors=False)
         except KafkaError:
-            return  # a controller that waits for the paused broker has elected it all the same
+            return  # the controller has elected the paused broker, even if it waits for it
 
 
 def _wait_in_sync(admin: KafkaAdminClient, broker: int) -> None:
@@ -81,9 +79,9 @@ def _wait_in_sync(admin: KafkaAdminClient, broker: int) -> None:
 
 
 KINDS = (
-    # longer than the session: the failover is by its expiry
+    # longer than the session: failover happens by session expiry
     Kind("kill", _kill, _start, 7.0, 9.0),
-    # back while its old node still stands in ZooKeeper
+    # the broker is back while its old znode still exists
     Kind("kill-quick", _kill, _start, 0.1, 1.0),
     Kind("restart", lambda c, b: c.brokers[b].end(signal.SIGTERM), _start, 0.5, 2.0),
     Kind(
@@ -111,20 +109,20 @@ KINDS = (
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def deck(seed: int, names: Sequence[str] = (), *, has_zookeeper: bool = True) -> Iterator[Fault]:
-    """Faults without end: all kinds in a shuffled order, then all again in another."""
+def fault_sequence(seed: int, names: Sequence[str] = (), *, has_zookeeper: bool = True) -> Iterator[Fault]:
+    """Yield faults endlessly: all kinds in a random order, then all again in another order."""
     chance = random.Random(seed)
     kinds = [BY_NAME[name] for name in names] or [k for k in KINDS if has_zookeeper or "zookeeper" not in k.name]
     while True:
         for kind in chance.sample(kinds, len(kinds)):
-            yield Fault(kind.name, chance.choice(BROKERS), chance.uniform(kind.least, kind.most))
+            yield Fault(kind.name, chance.choice(BROKERS), chance.uniform(kind.min_seconds, kind.max_seconds))
 
 
-def inflict(cluster: Cluster, fault: Fault) -> None:
+def run_fault(cluster: Cluster, fault: Fault) -> None:
     """Inject the fault, wait, repair it."""
     kind = BY_NAME[fault.kind]
-    kind.breaks(cluster, fault.broker)
+    kind.inject(cluster, fault.broker)
     try:
         time.sleep(fault.seconds)
     finally:
-        kind.mends(cluster, fault.broker)
+        kind.repair(cluster, fault.broker)

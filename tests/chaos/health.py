@@ -1,4 +1,4 @@
-"""The cluster's state according to ZooKeeper and to every single broker, and waiting until it is healthy."""
+"""The cluster's state according to ZooKeeper and to each broker, and waiting until it is healthy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.simulation.history import ORDERED, TRANSFERS
 
-WHOLE_SECONDS = 90.0
+HEALTHY_SECONDS = 90.0
 START_SECONDS = 120.0
-LOOK_SECONDS = 0.2
-ANSWER_MS = 2_000
+POLL_SECONDS = 0.2
+RESPONSE_MS = 2_000
 METADATA_VERSION = 5
 ELECTION_MS = 10_000
 
 
-class NotWholeError(AssertionError):
-    """The cluster did not become whole again in time."""
+class UnhealthyError(AssertionError):
+    """The cluster did not become healthy in time."""
 
 
 class Health:
@@ -44,8 +44,8 @@ class Health:
         return ZooKeeperTree(self._connect) if isinstance(self._connect, str) else EmbeddedTree(self._connect)
 
     def wait_for_brokers(self) -> None:
-        """Until every broker knows all brokers."""
-        self._wait(START_SECONDS, lambda: self._brokers_say(_absent_brokers))
+        """Wait until every broker's metadata contains all brokers."""
+        self._wait(START_SECONDS, lambda: self._problems_of_brokers(_absent_brokers))
 
     def wait_for_replicas(self, topic: str, expected: Sequence[tuple[int, ...]]) -> None:
         """Wait until every broker reports the partitions of a topic on these brokers."""
@@ -55,10 +55,10 @@ class Health:
             reported = [tuple(p.replica_nodes) for p in sorted(partitions, key=lambda p: p.partition_index)]
             return [] if reported == list(expected) else [f"{topic} is on {reported}"]
 
-        self._wait(START_SECONDS, lambda: self._brokers_say(other))
+        self._wait(START_SECONDS, lambda: self._problems_of_brokers(other))
 
-    def make_topics(self) -> None:
-        """The topics of the load, replicated to all brokers."""
+    def create_topics(self) -> None:
+        """Create the topics of the load, replicated to all brokers."""
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         admin = AdminClient({"bootstrap.servers": self._servers, **CLIENT})
@@ -66,38 +66,38 @@ class Health:
         for made in admin.create_topics(topics, operation_timeout=30, request_timeout=30).values():
             made.result(30)
 
-    def wait_until_whole(self) -> None:
-        """Until every partition has a leader and all its replicas in sync, and all know."""
-        self._wait(WHOLE_SECONDS, lambda: self._tree.missing() or self._brokers_say(_missing))
+    def wait_until_healthy(self) -> None:
+        """Wait until every partition has a leader and all its replicas in sync, in the metadata of every broker."""
+        self._wait(HEALTHY_SECONDS, lambda: self._tree.missing() or self._problems_of_brokers(_missing))
 
     def _wait(self, seconds: float, missing: Callable[[], list[str]]) -> None:
         deadline = time.monotonic() + seconds
-        while said := missing():
+        while problems := missing():
             if time.monotonic() > deadline:
-                raise NotWholeError(f"the cluster is not whole after {seconds:.0f} s: {'; '.join(said)}")
-            time.sleep(LOOK_SECONDS)
+                raise UnhealthyError(f"the cluster is not healthy after {seconds:.0f} s: {'; '.join(problems)}")
+            time.sleep(POLL_SECONDS)
 
-    def _brokers_say(self, missing: Callable[[MetadataResponse], list[str]]) -> list[str]:
+    def _problems_of_brokers(self, missing: Callable[[MetadataResponse], list[str]]) -> list[str]:
         views = {broker: _metadata(port) for broker, port in self._ports.items()}
-        return [f"broker {n} does not answer" for n, view in views.items() if view is None] + [
-            f"broker {n} says: {word}" for n, view in views.items() if view is not None for word in missing(view)
+        return [f"broker {n} does not respond" for n, view in views.items() if view is None] + [
+            f"broker {n} reports: {word}" for n, view in views.items() if view is not None for word in missing(view)
         ]
 
     def elect_preferred(self) -> None:
-        """Give every broker the partitions it leads by preference, so that each fault has something to break."""
-        # librdkafka's binding for Python cannot ask for this in version 2.16
+        """Elect the preferred leaders, so that each broker leads partitions and each fault has an effect."""
+        # librdkafka's Python binding does not support this in version 2.16
         try:
             with KafkaAdminClient(bootstrap_servers=self._servers) as admin:
                 admin.elect_leaders(ElectionType.PREFERRED, None, ELECTION_MS, raise_errors=False)
         except KafkaError:
-            return  # without it the load is only less even
+            return  # otherwise the load is only less balanced
 
     def controller(self) -> int:
-        """The active controller; -1 for none."""
+        """Return the active controller, or -1."""
         return self._tree.controller()
 
     def leaders(self) -> Mapping[int, int]:
-        """Leader by partition of the ordered topic."""
+        """Return the leader of each partition of the ordered topic."""
         return self._tree.leaders(ORDERED)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Health:
 
 
 def _metadata(port: int) -> MetadataResponse | None:
-    channel = BlockingChannel("127.0.0.1", port, read_timeout_ms=ANSWER_MS)
+    channel = BlockingChannel("127.0.0.1", port, read_timeout_ms=RESPONSE_MS)
     try:
         channel.connect()
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)

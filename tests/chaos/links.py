@@ -1,9 +1,9 @@
 """TCP proxies that can be cut. A link is named by the two processes that it connects; while it is cut, it buffers what
 is sent.
 
-As with a cable that is pulled, neither side gets an error: bytes wait, the proxy accepts new connections that lead
-nowhere, and all continues if the link is repaired in time. `reset` breaks open connections, so that responses are
-lost.
+As with an unplugged cable, neither side gets an error: bytes wait, the proxy accepts new connections but does not
+forward them, and traffic continues if the link is repaired in time. `reset` breaks open connections, so that responses
+are lost.
 
 Runs on its own thread; all methods are thread-safe.
 """
@@ -25,7 +25,7 @@ CHUNK_BYTES = 65_536
 
 
 class Link(NamedTuple):
-    """Who dials, and who is dialled: `broker 1`, `zookeeper`, `client`."""
+    """The source and the target of connections: `broker 1`, `zookeeper`, `client`."""
 
     source: str
     target: str
@@ -47,11 +47,11 @@ class Links:
         self._open: dict[asyncio.StreamWriter, Link] = {}
 
     def listen(self, target: str, port: int, source: str | None = None) -> int:
-        """A port that leads to `port` of `target`. Without `source`, each connection is looked up by its process."""
+        """Return a port that forwards to `port` of `target`. Without `source`, a connection's source is its process."""
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            dialler = source or self._dialler(writer)
-            await self._serve(Link(dialler, target), port, reader, writer)
+            link_source = source or self._source_of(writer)
+            await self._serve(Link(link_source, target), port, reader, writer)
 
         async def start() -> int:
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -60,7 +60,7 @@ class Links:
         return int(self._run(start()))
 
     def cut(self, which: Callable[[Link], bool]) -> None:
-        """Cut these links, and no others."""
+        """Cut these links, and repair all others."""
 
         async def change() -> None:
             self._cut = which
@@ -70,7 +70,7 @@ class Links:
         self._run(change())
 
     def heal(self) -> None:
-        """All links are whole."""
+        """Repair all links."""
         self.cut(lambda link: False)
 
     def reset(self, which: Callable[[Link], bool]) -> None:
@@ -96,7 +96,7 @@ class Links:
             self._set(link, gate)
         return gate
 
-    def _dialler(self, writer: asyncio.StreamWriter) -> str:
+    def _source_of(self, writer: asyncio.StreamWriter) -> str:
         pids = self._pids()
         pid = owner_of(writer.get_extra_info("peername")[1], pids)
         return "client" if pid is None else pids[pid]
@@ -143,14 +143,14 @@ class Links:
 
 
 def _break(writer: asyncio.StreamWriter) -> None:
-    """Close with a reset, as the end of a process does where bytes are on their way."""
+    """Close with a reset, as when a process ends while bytes are in flight."""
     actual = writer.get_extra_info("socket")
     actual.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
     writer.transport.abort()
 
 
 async def _pump(gate: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes one way until either end closes; the end, too, is carried only over a whole link."""
+    """Forward bytes in one direction until either end closes; the close is forwarded only if the link is not cut."""
     with contextlib.suppress(OSError):
         while data := await reader.read(CHUNK_BYTES):
             await gate.wait()

@@ -1,4 +1,4 @@
-"""A consumer group over both topics: what its members are given, take and commit."""
+"""A consumer group for both topics: the assignments, records and commits of its members."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Member(threading.Thread):
         }
         self._positions: dict[model.TopicPartition, int] = {}
         self._is_committing = False
-        """Whether a commit is not answered: librdkafka repeats it, also after later ones, which would be undone."""
+        """Whether a commit is pending: librdkafka retries it even after later ones, which would be overwritten."""
 
     def run(self) -> None:
         from confluent_kafka import Consumer
@@ -48,13 +48,13 @@ class Member(threading.Thread):
         while not self.done.is_set():
             for message in consumer.consume(500, 0.1):
                 if message.error() is None:
-                    self._take(message)
+                    self._record(message)
             if time.monotonic() > commit_at:
                 self._commit(consumer)
                 commit_at = time.monotonic() + COMMIT_SECONDS
         consumer.close()
 
-    def _take(self, message: Any) -> None:
+    def _record(self, message: Any) -> None:
         tp = model.TopicPartition(message.topic(), message.partition())
         self._history.group.append(Consumed(time.monotonic(), self.name, tp, message.offset()))
         self._positions[tp] = message.offset() + 1
@@ -69,7 +69,7 @@ class Member(threading.Thread):
             consumer.commit(offsets=offsets, asynchronous=asynchronous)
             self._is_committing = asynchronous
         except KafkaException:
-            return  # a later one will do
+            return  # a later commit suffices
 
     def _committed(self, error: Any, partitions: list[Any]) -> None:
         now = time.monotonic()

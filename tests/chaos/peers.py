@@ -12,7 +12,7 @@ from scripts import apache_kafka
 KAFKA_VERSION = "3.9.2"
 SESSION_MS = 6_000
 LAG_MS = 4_000
-"""When a follower that does not fetch leaves the ISR: shorter than cuts last, so that they are felt."""
+"""Time after which a follower that does not fetch leaves the ISR: shorter than cuts, so that cuts have an effect."""
 
 OPTIONS: Mapping[str, object] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
@@ -34,11 +34,11 @@ OPTIONS: Mapping[str, object] = {
     "inter.broker.listener.name": "PEER",
     "listener.security.protocol.map": "CLIENT:PLAINTEXT,PEER:PLAINTEXT",
 }
-"""What every broker has; the rest are Kafka's defaults."""
+"""Configs of every broker; the others have Kafka's defaults."""
 
 
 class Peer(NamedTuple):
-    """Whose brokers run: `command` starts one from its properties file, `missing` says why it cannot.
+    """The kind of brokers: `command` starts one with a properties file, and `missing` returns why it cannot.
 
     `embedded`: the brokers share an embedded metadata store; there is no ZooKeeper.
     """
@@ -73,5 +73,5 @@ PEERS = {
 
 
 def write_properties(path: Path, options: Mapping[str, object]) -> None:
-    """A server.properties."""
+    """Write a server.properties file."""
     path.write_text("".join(f"{name}={value}\n" for name, value in options.items()))

@@ -1,4 +1,4 @@
-"""What the topics say in the end, to a client that reads what is committed from the first offset to the last."""
+"""The final content of the topics, as read by a read_committed consumer from the first offset to the last."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ READ_SECONDS = 60.0
 
 
 class Contents(NamedTuple):
-    """The records, by offset per partition, and where reading had to end before the high watermark."""
+    """The records of each partition by offset, and the partitions that cannot be read up to the high watermark."""
 
     records: list[StoredRecord]
     held_back: dict[model.TopicPartition, tuple[int, int]]
-    """Partition → position and high watermark, where a transaction is still open."""
+    """Partition → position and high watermark, for partitions with an open transaction."""
 
 
 def read_all(bootstrap: str, topics: dict[str, int]) -> Contents:
-    """Read these topics (name → partitions) to their end. AssertionError where that takes too long."""
+    """Read these topics (name → partitions) to their end. Raise AssertionError if that takes too long."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -38,7 +38,7 @@ def read_all(bootstrap: str, topics: dict[str, int]) -> Contents:
     waiting = {model.TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)}
     ends = {tp: consumer.get_watermark_offsets(TopicPartition(*tp), 30)[1] for tp in waiting}
     consumer.assign([TopicPartition(*tp, 0) for tp in waiting])
-    message: Any  # whose fields are None only in errors of other kinds
+    message: Any  # its fields are None only in errors of other kinds
     records: list[StoredRecord] = []
     held_back: dict[model.TopicPartition, tuple[int, int]] = {}
     deadline = time.monotonic() + READ_SECONDS

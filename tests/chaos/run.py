@@ -1,4 +1,4 @@
-"""One run: bring the cluster up, load it, break it for some time, let it heal, and check what was promised."""
+"""One run: start the cluster and the load, inject faults, let the cluster recover, and check the promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.cluster import BROKERS, Cluster
-from tests.chaos.faults import BY_NAME, deck, inflict
+from tests.chaos.faults import BY_NAME, fault_sequence, run_fault
 from tests.chaos.health import Health
 from tests.chaos.members import Member
 from tests.chaos.peers import PEERS, Peer
@@ -22,7 +22,7 @@ from tests.chaos.sending import CLIENTS, available_clients
 from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
 from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
 from tests.chaos.transfers import Transfer
-from tests.chaos.unavailability import Felt, gaps, save, table
+from tests.chaos.unavailability import FaultImpact, gaps, save, table
 
 from ottla.simulation import checkers
 from ottla.simulation.history import ORDERED, TRANSFERS, Ack, Attempt, Consumed, History
@@ -30,15 +30,15 @@ from ottla.simulation.replicas import read_replicas
 
 WORKERS = 2
 MEMBERS = 2
-CALM_SECONDS = 1.5
-"""Between a cluster that is whole and the next fault."""
+PAUSE_SECONDS = 1.5
+"""Pause between a healthy cluster and the next fault."""
 FIRST_SECONDS = 60.0
 END_SECONDS = 180.0
-GO_ON_SECONDS = 45.0
-"""How long clients may take to go on once all replicas are in sync: longer than a session of the group."""
+RECOVERY_SECONDS = 45.0
+"""Time limit for clients to continue when all replicas are in sync: longer than a session of the group."""
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 2.0
-"""Until followers know the last high watermark."""
+"""Time in which followers get the last high watermark."""
 HISTORY = "history.txt"
 SHOWN = 5
 """How many violations of each promise are printed."""
@@ -57,11 +57,11 @@ class Plan(NamedTuple):
 
 
 class BrokenPromiseError(AssertionError):
-    """Something that was promised does not hold; the text names the checker."""
+    """A promise is violated; the message names the checker."""
 
 
 class Load:
-    """All clients."""
+    """All clients of the load."""
 
     def __init__(self, bootstrap: str, history: History, seed: int) -> None:
         self.history = history
@@ -71,12 +71,12 @@ class Load:
         self.members = [Member(n, bootstrap, history) for n in range(MEMBERS)]
 
     def start(self) -> None:
-        """Start, and wait until each part does its work."""
+        """Start all clients, and wait until each of them makes progress."""
         for thread in (*self.producers, *self.transfers, *self.members):
             thread.start()
         deadline = time.monotonic() + FIRST_SECONDS
         while not self._all_work():
-            assert time.monotonic() < deadline, f"the load does not begin: {self._counts()}"
+            assert time.monotonic() < deadline, f"the load does not start: {self._counts()}"
             time.sleep(0.1)
 
     def _all_work(self) -> bool:
@@ -91,7 +91,7 @@ class Load:
         return f"{len(history.acks)} acks, {len(history.attempts)} transactions, {len(history.group)} group events"
 
     def stop_writing(self) -> None:
-        """Let producers and transactions come to their end."""
+        """Stop producers and transactions, and wait until they end."""
         self.history.stopping.set()
         for thread in (*self.producers, *self.transfers):
             thread.join(END_SECONDS)
@@ -100,7 +100,7 @@ class Load:
                 raise AssertionError(f"{thread.name} does not end")
 
     def drain(self, contents: Contents) -> None:
-        """Let the group take what is left, then leave."""
+        """Wait until the group has consumed all records, and stop its members."""
         expected = {(record.tp, record.offset) for record in contents.records}
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
@@ -114,8 +114,8 @@ class Load:
             member.join(60)
 
 
-def run(plan: Plan, directory: Path) -> list[Felt]:
-    """One run in `directory`. BrokenPromiseError, or NotWholeError of a cluster that does not heal."""
+def run(plan: Plan, directory: Path) -> list[FaultImpact]:
+    """Run in `directory`. Raise BrokenPromiseError, or UnhealthyError if the cluster does not recover."""
     history = History()
     say(f"seed {plan.seed}: {plan.peer.name}, {plan.seconds:.0f} s, in {directory}")
     try:
@@ -125,16 +125,16 @@ def run(plan: Plan, directory: Path) -> list[Felt]:
         raise
 
 
-def _run(plan: Plan, directory: Path, history: History) -> list[Felt]:
+def _run(plan: Plan, directory: Path, history: History) -> list[FaultImpact]:
     with Cluster(directory, plan.peer) as cluster:
         health = Health(cluster)
         health.wait_for_brokers()
-        health.make_topics()
+        health.create_topics()
         load = Load(cluster.bootstrap, history, plan.seed)
         load.start()
-        health.wait_until_whole()
-        say("the load is on")
-        felt = break_it(plan, cluster, health, history)
+        health.wait_until_healthy()
+        say("the load is running")
+        impacts = inject_faults(plan, cluster, health, history)
         health.close()
         load.stop_writing()
         contents = read_all(cluster.bootstrap, TOPICS)
@@ -142,43 +142,43 @@ def _run(plan: Plan, directory: Path, history: History) -> list[Felt]:
         time.sleep(QUIET_SECONDS)
         cluster.stop_brokers()
         broken = check(history, contents, [cluster.brokers[broker].data for broker in BROKERS])
-        broken += [f"every record is answered: {p.name} waits for {p.left}" for p in load.producers if p.left]
-        unasked = sum(broker.restarts for broker in cluster.brokers.values())
-    report(plan, history, felt, unasked)
+        broken += [f"every record gets a response: {p.name} waits for {p.left}" for p in load.producers if p.left]
+        unexpected_exits = sum(broker.restarts for broker in cluster.brokers.values())
+    report(plan, history, impacts, unexpected_exits)
     if plan.keep:
         history.write(directory / HISTORY)
     if broken:
         raise BrokenPromiseError(f"seed {plan.seed}, {directory}:\n" + "\n".join(broken))
-    return felt
+    return impacts
 
 
-def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> list[Felt]:
-    """Fault after fault for the time that is given, each after the cluster is whole again."""
+def inject_faults(plan: Plan, cluster: Cluster, health: Health, history: History) -> list[FaultImpact]:
+    """Inject faults for the planned time, each when the cluster is healthy again."""
     zero = time.monotonic()
-    felt: list[Felt] = []
-    for fault in deck(plan.seed, plan.kinds, has_zookeeper=not plan.peer.embedded):
+    impacts: list[FaultImpact] = []
+    for fault in fault_sequence(plan.seed, plan.kinds, has_zookeeper=not plan.peer.embedded):
         if time.monotonic() - zero > plan.seconds:
             break
         health.elect_preferred()
-        time.sleep(CALM_SECONDS)
-        one = Felt(*fault, health.controller(), dict(health.leaders()), 0, 0, 0, {})
+        time.sleep(PAUSE_SECONDS)
+        one = FaultImpact(*fault, health.controller(), dict(health.leaders()), 0, 0, 0, {})
         one.began = time.monotonic() - zero
-        inflict(cluster, fault)
+        run_fault(cluster, fault)
         one.repaired = time.monotonic() - zero
-        health.wait_until_whole()
-        one.whole = time.monotonic() - zero
-        time.sleep(CALM_SECONDS)
-        wait_until_all_go_on(history, zero + one.whole)
-        one.gaps = gaps(list(history.acks), zero + one.began, zero + one.whole, ORDERED_PARTITIONS)
+        health.wait_until_healthy()
+        one.healthy = time.monotonic() - zero
+        time.sleep(PAUSE_SECONDS)
+        wait_for_progress(history, zero + one.healthy)
+        one.gaps = gaps(list(history.acks), zero + one.began, zero + one.healthy, ORDERED_PARTITIONS)
         say(f"{one.began:6.1f} s  {fault}, controller {one.controller}: longest gap {one.longest:.2f} s, "
-            f"in sync {one.whole - one.repaired:.1f} s after its end")  # fmt: skip
-        felt.append(one)
-    return felt
+            f"in sync {one.healthy - one.repaired:.1f} s after its end")  # fmt: skip
+        impacts.append(one)
+    return impacts
 
 
-def wait_until_all_go_on(history: History, since: float) -> None:
-    """Until each partition was written and read since all was whole. BrokenPromiseError if one is not."""
-    deadline = since + GO_ON_SECONDS
+def wait_for_progress(history: History, since: float) -> None:
+    """Wait until each partition was written and read since that time, or raise BrokenPromiseError."""
+    deadline = since + RECOVERY_SECONDS
     partitions = set(range(ORDERED_PARTITIONS))
     while True:
         unwritten = partitions - history.written_since(since)
@@ -187,14 +187,14 @@ def wait_until_all_go_on(history: History, since: float) -> None:
             return
         if time.monotonic() > deadline:
             raise BrokenPromiseError(
-                f"{GO_ON_SECONDS:.0f} s after all replicas are in sync there are no writes to {unwritten or 'none'}, "
-                f"the group reads nothing of {unread or 'none'}"
+                f"{RECOVERY_SECONDS:.0f} s after recovery nothing is written to {unwritten or 'none'}"
+                f", and the group reads nothing of {unread or 'none'}"
             )
         time.sleep(0.1)
 
 
 def check(history: History, contents: Contents, data: Sequence[Path]) -> list[str]:
-    """All promises; lines that name the checker."""
+    """Check all promises, and return violations with the names of the checkers."""
     records, replicas = contents.records, read_replicas(data)
     actual = {
         "no acked record is lost": checkers.no_acked_record_is_lost(history.acks, records),
@@ -217,17 +217,24 @@ def check(history: History, contents: Contents, data: Sequence[Path]) -> list[st
     return lines
 
 
-def report(plan: Plan, history: History, felt: Sequence[Felt], unasked: int) -> None:
-    """Say what was done, and keep it."""
+def report(plan: Plan, history: History, impacts: Sequence[FaultImpact], unexpected_exits: int) -> None:
+    """Print and save the result."""
     acks: list[Ack] = history.acks
     attempts: list[Attempt] = history.attempts
-    say(f"{len(acks)} acked, {len(history.failed_deliveries)} failed, {_ended(attempts)}; {unasked} ends unasked")
-    for line in table(felt):
+    say(
+        f"{len(acks)} acked, {len(history.failed_deliveries)} failed, {_ended(attempts)}, "
+        f"{unexpected_exits} unexpected exits"
+    )
+    for line in table(impacts):
         say(line)
     if plan.results is not None:
         reported = {"peer": plan.peer.name, "seed": plan.seed, "seconds": plan.seconds, "acked": len(acks)}
-        reported |= {"failed": len(history.failed_deliveries), "transactions": len(attempts), "ends unasked": unasked}
-        save(plan.results / f"{plan.peer.name}-{plan.seed}.json", reported, felt)
+        reported |= {
+            "failed": len(history.failed_deliveries),
+            "transactions": len(attempts),
+            "unexpected exits": unexpected_exits,
+        }
+        save(plan.results / f"{plan.peer.name}-{plan.seed}.json", reported, impacts)
 
 
 def _ended(attempts: Iterable[Attempt]) -> str:
@@ -238,28 +245,27 @@ def _ended(attempts: Iterable[Attempt]) -> str:
 
 
 def say(line: str) -> None:
-    """Print at once: a run takes long."""
+    """Print and flush, since a run takes long."""
     print(line, flush=True)
 
 
-def in_own_directory(plan: Plan) -> list[Felt]:
-    """A run in a new directory, which stays only if the run fails or the plan says so."""
+def in_own_directory(plan: Plan) -> list[FaultImpact]:
+    """Run in a new directory, which is deleted unless the run fails or the plan keeps it."""
     directory = Path(tempfile.mkdtemp(prefix=f"ottla-chaos-{plan.peer.name}-{plan.seed}-"))
-    felt = run(plan, directory)
+    impacts = run(plan, directory)
     if not plan.keep:
         shutil.rmtree(directory)
-    return felt
+    return impacts
 
 
 def main() -> int:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", choices=PEERS, default="ottla")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--kinds", default="", help=f"with commas, of {', '.join(BY_NAME)}")
-    parser.add_argument("--results", type=Path, help="where to keep the result as JSON")
-    parser.add_argument("--keep", action="store_true", help="keep the directory of a good run, too")
+    parser.add_argument("--kinds", default="", help=f"comma-separated list of {', '.join(BY_NAME)}")
+    parser.add_argument("--results", type=Path, help="directory for the result as JSON")
+    parser.add_argument("--keep", action="store_true", help="keep the directory of a successful run, too")
     args = parser.parse_args()
     kinds = [kind for kind in args.kinds.split(",") if kind]
     try:

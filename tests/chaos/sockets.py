@@ -1,4 +1,4 @@
-"""The process that owns the other end of a connection on loopback, from Linux's /proc."""
+"""Finds the process that owns the other end of a loopback connection, using Linux's /proc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 def owner_of(port: int, pids: Iterable[int]) -> int | None:
-    """Which of these processes has a socket with this local port; None for none of them."""
+    """Return which of these processes has a socket with this local port, or None."""
     expected = {f"socket:[{inode}]" for inode in _inodes(port)}
     if not expected:
         return None

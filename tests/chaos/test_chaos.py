@@ -1,4 +1,4 @@
-"""All promises hold whatever fails. The package's docstring describes seeds, peers and longer runs."""
+"""All promises hold under all kinds of faults. The package's docstring describes seeds, peers and longer runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESULTS = os.environ.get("OTTLA_CHAOS_RESULTS")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
 @pytest.mark.parametrize("peer", RUN_PEERS, ids=lambda peer: peer.name)
-def test_promises_hold_whatever_breaks(peer: Peer, seed: int) -> None:
+def test_promises_hold_under_faults(peer: Peer, seed: int) -> None:
     reason = peer.missing()
     if reason is not None:
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Each checker passes a good history and names what is wrong in a bad one."""
+"""Each checker accepts a valid history and reports the violation in an invalid one."""
 
 from __future__ import annotations
 
@@ -45,46 +45,46 @@ def acks(*of: SentRecord) -> list[Ack]:
     return [Ack(0.0, one, offset) for offset, one in enumerate(of)]
 
 
-def test_what_records_say_is_read_back() -> None:
+def test_record_values_are_parsed_back() -> None:
     assert SentRecord.parse(sent(3).value) == sent(3)
     assert TransferRecord.parse(TransferRecord("w", 1, 2, 0).value) == TransferRecord("w", 1, 2, 0)
 
 
-def test_a_good_log_is_a_good_log() -> None:
+def test_valid_log_has_no_violations() -> None:
     stored = log(sent(0), sent(0, "b"), sent(1))
     assert checkers.no_acked_record_is_lost(acks(sent(0), sent(0, "b"), sent(1)), stored) == []
     assert checkers.no_record_is_duplicated(stored) == []
     assert checkers.order_is_preserved(stored) == []
 
 
-@pytest.mark.parametrize("stored", [log(sent(0)), log(sent(0), sent(7))], ids=["cut off", "another in its place"])
-def test_a_lost_record_is_seen(stored: list[StoredRecord]) -> None:
+@pytest.mark.parametrize("stored", [log(sent(0)), log(sent(0), sent(7))], ids=["truncated", "replaced"])
+def test_lost_record_is_reported(stored: list[StoredRecord]) -> None:
     (wrong,) = checkers.no_acked_record_is_lost(acks(sent(0), sent(1)), stored)
     assert "offset 1" in wrong
 
 
-def test_a_record_that_was_acked_without_its_offset_must_be_there_too() -> None:
+def test_lost_record_acked_without_an_offset_is_reported() -> None:
     assert checkers.no_acked_record_is_lost([Ack(0.0, sent(0), None)], log(sent(0))) == []
     assert len(checkers.no_acked_record_is_lost([Ack(0.0, sent(1), None)], log(sent(0)))) == 1
 
 
-def test_a_doubled_record_is_seen() -> None:
+def test_duplicated_record_is_reported() -> None:
     (wrong,) = checkers.no_record_is_duplicated(log(sent(0), sent(1), sent(0)))
     assert "2 times" in wrong
 
 
-def test_a_record_that_failed_is_seen() -> None:
+def test_failed_delivery_is_reported() -> None:
     assert checkers.every_delivery_succeeds([]) == []
     (wrong,) = checkers.every_delivery_succeeds([(0.0, sent(0), "timed out")])
     assert "timed out" in wrong
 
 
-def test_a_producer_that_ended_is_seen() -> None:
+def test_ended_producer_is_reported() -> None:
     assert checkers.no_producer_has_ended({}) == []
     assert checkers.no_producer_has_ended({"librdkafka-0": "_FATAL"}) == ["librdkafka-0: _FATAL"]
 
 
-def test_swapped_records_are_seen() -> None:
+def test_reordered_records_are_reported() -> None:
     (wrong,) = checkers.order_is_preserved(log(sent(1), sent(0)))
     assert "comes after 1" in wrong
 
@@ -104,7 +104,7 @@ WHOLE = halves(*sorted(attempt(Outcome.UNKNOWN).records))
     ("outcome", "records"),
     [(Outcome.COMMITTED, WHOLE), (Outcome.ABORTED, []), (Outcome.UNKNOWN, WHOLE), (Outcome.UNKNOWN, [])],
 )
-def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: list[StoredRecord]) -> None:
+def test_complete_or_absent_transaction_is_no_violation(outcome: Outcome, records: list[StoredRecord]) -> None:
     assert checkers.transactions_are_atomic([attempt(outcome)], records) == []
 
 
@@ -117,7 +117,7 @@ def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: li
         (Outcome.ABORTED, WHOLE, "visible"),
     ],
 )
-def test_a_torn_transaction_is_seen(outcome: Outcome, records: list[StoredRecord], words: str) -> None:
+def test_torn_transaction_is_reported(outcome: Outcome, records: list[StoredRecord], words: str) -> None:
     (wrong,) = checkers.transactions_are_atomic([attempt(outcome)], records)
     assert words in wrong
 
@@ -140,12 +140,12 @@ def test_transfers_are_exactly_once() -> None:
         (None, WHOLE, "could not end"),
     ],
 )
-def test_a_transfer_too_few_or_too_many_is_seen(end: int | None, records: list[StoredRecord], words: str) -> None:
+def test_missing_or_duplicated_transfer_is_reported(end: int | None, records: list[StoredRecord], words: str) -> None:
     wrong = checkers.transfers_are_exactly_once({"w": end}, records)
     assert any(words in line for line in wrong)
 
 
-def test_an_open_transaction_is_seen() -> None:
+def test_open_transaction_is_reported() -> None:
     assert checkers.no_transaction_stays_open({}) == []
     (wrong,) = checkers.no_transaction_stays_open({P0: (3, 9)})
     assert "3 of 9" in wrong
@@ -160,7 +160,7 @@ GOOD_GROUP: list[checkers.GroupEvent] = [
 ]
 
 
-def test_a_group_that_goes_on_is_good() -> None:
+def test_group_that_resumes_from_the_committed_offset_is_no_violation() -> None:
     assert checkers.every_record_is_consumed(GOOD_GROUP, log(sent(0), sent(1))) == []
 
 
@@ -169,19 +169,19 @@ def test_record_that_no_member_consumed_is_reported() -> None:
     assert "no member took" in wrong
 
 
-def test_a_committed_position_that_was_forgotten_is_seen() -> None:
+def test_lost_committed_offset_is_reported() -> None:
     events = [*GOOD_GROUP[:4], Consumed(4.0, "n", P0, 0), Consumed(5.0, "n", P0, 1)]
     (wrong,) = checkers.every_record_is_consumed(events, log(sent(0), sent(1)))
     assert "again" in wrong
 
 
-def test_commit_that_a_client_repeats_after_a_later_one_counts() -> None:
+def test_commit_retried_after_a_later_one_is_no_violation() -> None:
     repeated, taken = Committed(2.5, "m", P0, 0), [Consumed(4.0, "n", P0, 0), Consumed(5.0, "n", P0, 1)]
     events = [*GOOD_GROUP[:3], repeated, GOOD_GROUP[3], *taken]
     assert checkers.every_record_is_consumed(events, log(sent(0), sent(1))) == []
 
 
-def test_a_record_that_one_member_takes_twice_is_seen() -> None:
+def test_record_consumed_twice_by_a_member_is_reported() -> None:
     events = [*GOOD_GROUP, Consumed(5.0, "n", P0, 1)]
     assert len(checkers.every_record_is_consumed(events, log(sent(0), sent(1)))) == 1
 
@@ -190,17 +190,17 @@ def replica(high_watermark: int, *digests: str) -> Replica:
     return Replica(high_watermark, [Batch(offset, offset + 1, digest) for offset, digest in enumerate(digests)])
 
 
-def test_replicas_may_differ_behind_the_smallest_high_watermark() -> None:
+def test_replicas_may_differ_beyond_the_lowest_high_watermark() -> None:
     assert checkers.replicas_are_equal({P0: [replica(2, "x", "y"), replica(1, "x"), replica(2, "x", "z")]}) == []
 
 
 @pytest.mark.parametrize("other", [replica(2, "x", "z"), replica(2, "x")], ids=["other bytes", "a batch is missing"])
-def test_replicas_that_differ_are_seen(other: Replica) -> None:
+def test_different_replicas_are_reported(other: Replica) -> None:
     (wrong,) = checkers.replicas_are_equal({P0: [replica(2, "x", "y"), replica(2, "x", "y"), other]})
     assert "ordered-0" in wrong
 
 
-def test_a_replica_that_stays_behind_is_seen() -> None:
+def test_lagging_replica_is_reported() -> None:
     whole, behind = replica(2, "x", "y"), replica(1, "x")
     acked = acks(sent(0), sent(1))
     assert checkers.high_watermarks_cover_acked_records(acked, {P0: [whole] * 3}) == []
@@ -213,7 +213,7 @@ def batch(offset: int, records: bytes) -> bytes:
     return pack(">qiibIhiqqqhii", offset, length, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1) + records
 
 
-def test_replicas_are_read_from_disk(tmp_path: Path) -> None:
+def test_replicas_are_read_from_log_directories(tmp_path: Path) -> None:
     for broker, last in (("1", b"same"), ("2", b"other")):
         folder = tmp_path / broker / "ordered-0"
         folder.mkdir(parents=True)
@@ -226,14 +226,14 @@ def test_replicas_are_read_from_disk(tmp_path: Path) -> None:
     assert checkers.replicas_are_equal(read_replicas([tmp_path / "1", tmp_path / "1"])) == []
 
 
-def test_the_longest_gap_is_that_which_overlaps_the_fault() -> None:
+def test_longest_gap_overlaps_the_fault() -> None:
     times = [0.0, 1.0, 2.0, 7.0, 7.5, 20.0]
     actual = gaps([Ack(at, sent(0), 0) for at in times], began=3.0, ended=7.2, partitions=1)
     assert actual == {0: 5.0}
     assert gaps([], began=3.0, ended=7.0, partitions=1) == {0: 4.0}
 
 
-def test_peers_stand_side_by_side_and_what_took_longer_is_marked() -> None:
+def test_comparison_marks_kinds_with_longer_gaps() -> None:
     def result(peer: str, kind: str, *longest: float) -> dict[str, Any]:
         gaps = [{"kind": kind, "seconds": 5.0, "gaps": {"0": 0.1, "1": gap}} for gap in longest]
         return {"peer": peer, "faults": gaps}
@@ -244,14 +244,14 @@ def test_peers_stand_side_by_side_and_what_took_longer_is_marked() -> None:
     assert lines[3].split() == ["restart", "-", "-", "-", "-", "1", "0.20", "0.20", "-4.80"]
 
 
-def test_a_longer_gap_of_a_longer_fault_is_not_marked() -> None:
+def test_comparison_does_not_mark_longer_gap_of_a_longer_fault() -> None:
     cut = {"kind": "cut-peers", "seconds": 6.0, "gaps": {"0": 6.5}}
     longer = {"kind": "cut-peers", "seconds": 9.0, "gaps": {"0": 9.1}}
     results = [{"peer": "kafka", "faults": [cut]}, {"peer": "ottla", "faults": [longer]}]
     assert not list(table(longest_by_kind(results)))[2].endswith("longer")
 
 
-def test_what_was_written_and_read_since_a_moment() -> None:
+def test_history_returns_partitions_written_and_consumed_since_a_time() -> None:
     history = History(
         [Ack(at, SentRecord("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))],
         group=[Consumed(1.0, "m", P0, 0), Committed(2.0, "m", P0, 1)],

@@ -1,4 +1,4 @@
-"""A partition's lead goes to a paused broker and comes back, with batches of an idempotent librdkafka in flight."""
+"""Leadership moves to a paused broker and back, with batches of librdkafka's idempotent producer in flight."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 PEER = PEERS[os.environ.get("OTTLA_CHAOS_PEER", "ottla")]
 TOPIC = "race"
-STAYS, PAUSED = 1, 2
+RUNNING, PAUSED = 1, 2
 SECONDS = 60.0
 
 
@@ -41,7 +41,7 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) -> None:
+def test_leadership_that_returns_duplicates_no_record_of_librdkafka(tmp_path: Path) -> None:
     reason = PEER.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -50,7 +50,7 @@ def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) 
         KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin,
     ):
         Health(cluster).wait_for_brokers()
-        replicas = {0: [PAUSED, STAYS], 1: [STAYS, PAUSED]}
+        replicas = {0: [PAUSED, RUNNING], 1: [RUNNING, PAUSED]}
         admin.create_topics([NewTopic(TOPIC, replica_assignments=replicas, topic_configs={"min.insync.replicas": "1"})])
         cluster.brokers[PAUSED].end(signal.SIGTERM)
         cluster.brokers[PAUSED].start()
@@ -58,7 +58,7 @@ def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) 
         def states() -> list[tuple[int, set[int]]]:
             return [(p.leader, set(p.isr)) for p in admin.describe_topics([TOPIC])[TOPIC].partitions]
 
-        eventually(lambda: states() == [(STAYS, {STAYS, PAUSED})] * 2)
+        eventually(lambda: states() == [(RUNNING, {RUNNING, PAUSED})] * 2)
         fatal: list[str] = []
         failed: list[str] = []
         producer = Producer(
@@ -77,7 +77,7 @@ def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) 
             producer.produce(
                 TOPIC, value, partition=partition, on_delivery=lambda e, _: failed.append(str(e)) if e else None
             )
-            producer.poll(0.1)  # so that the next one is in a request of its own
+            producer.poll(0.1)  # so that the next record is in another request
 
         produce(0, "a0")
         produce(1, "b0")
@@ -87,26 +87,28 @@ def test_a_lead_that_comes_back_doubles_no_record_of_librdkafka(tmp_path: Path) 
             for partition, value in ((0, "a1"), (0, "a2"), (1, "b1"), (0, "a3")):
                 produce(partition, value)
             _elect(admin)
-            eventually(lambda: states()[0] == (STAYS, {STAYS}))  # when the session of the other one has expired
-            time.sleep(SESSION_MS / 1000 / 2)  # for what the flip has set off
+            eventually(
+                lambda: states()[0] == (RUNNING, {RUNNING})
+            )  # after the session of the paused broker has expired
+            time.sleep(SESSION_MS / 1000 / 2)  # for the consequences of the leader changes
         finally:
             cluster.brokers[PAUSED].signal(signal.SIGCONT)
         assert producer.flush(SECONDS) == 0
         assert not fatal
         assert not failed
-        eventually(lambda: [isr for _, isr in states()] == [{STAYS, PAUSED}] * 2)
+        eventually(lambda: [isr for _, isr in states()] == [{RUNNING, PAUSED}] * 2)
         contents = read_all(cluster.bootstrap, {TOPIC: 2})
         values = [r.value.decode() for r in sorted(contents.records) if r.tp.partition == 0]
         assert values == ["a0", "a1", "a2", "a3"]
 
 
 def _elect(admin: KafkaAdminClient) -> None:
-    """Give the first partition to the paused broker. The controller waits for it, so this does not."""
+    """Elect the paused broker as leader of the first partition, in a thread, since the controller waits for it."""
 
     def elect() -> None:
         try:
             admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)], 1_000, raise_errors=False)
         except KafkaError:
-            return  # it is elected all the same, and does not say so
+            return  # it is elected nevertheless, but the request fails
 
     threading.Thread(target=elect, daemon=True).start()

@@ -17,14 +17,14 @@ from tests.chaos.sending import CLIENT
 from ottla.simulation.history import ORDERED, TRANSFERS, Attempt, History, Outcome, TransferRecord
 
 PARTITIONS = 4
-MOST_AT_ONCE = 10
+MAX_RECORDS = 10
 ABORTED_SHARE = 0.15
 CALL_SECONDS = 10.0
 WAKES = {"connections.max.idle.ms": 5_000}
-"""librdkafka may lose the answer to FindCoordinator and then wait, without any limit, until some connection changes its
-state ("rely on state broadcast to trigger retry", rdkafka_coord.c): where all brokers are well again, none does."""
+"""librdkafka may lose the response of FindCoordinator and then wait forever until a connection changes its state
+("rely on state broadcast to trigger retry", rdkafka_coord.c): if all brokers are healthy again, none does."""
 END_SECONDS = 60.0
-"""Longest time for a transaction to end after the load was stopped."""
+"""Time limit for a transaction to end after the load was stopped."""
 
 
 class GiveUpError(Exception):
@@ -32,7 +32,7 @@ class GiveUpError(Exception):
 
 
 class AbortError(Exception):
-    """The transaction has to be rolled back."""
+    """The transaction has to be aborted."""
 
 
 class Transfer(threading.Thread):
@@ -56,20 +56,20 @@ class Transfer(threading.Thread):
         self._history.transferred[self.name] = self._last_committed()
 
     def _work(self) -> None:
-        """Transactions with one producer, until the end or a GiveUpError."""
+        """Run transactions with one producer, until the end or a GiveUpError."""
         from confluent_kafka import Producer
 
         options = {"bootstrap.servers": self._servers, "transactional.id": self.name, "linger.ms": 2, **CLIENT}
         producer = Producer(options | WAKES)
-        self._insist(producer.init_transactions)
+        self._retry(producer.init_transactions)
         consumer = self._consumer()
         try:
             position = self._committed(consumer)
-            self._go_to(consumer, position)
+            self._assign(consumer, position)
             while not self._history.stopping.is_set():
-                messages = [m for m in consumer.consume(MOST_AT_ONCE, 0.2) if m.error() is None]
+                messages = [m for m in consumer.consume(MAX_RECORDS, 0.2) if m.error() is None]
                 if messages and not self._transaction(producer, consumer, messages):
-                    self._go_to(consumer, messages[0].offset())
+                    self._assign(consumer, messages[0].offset())
         finally:
             consumer.close()
 
@@ -83,39 +83,37 @@ class Transfer(threading.Thread):
             | CLIENT
         )
 
-    def _go_to(self, consumer: Any, offset: int) -> None:
+    def _assign(self, consumer: Any, offset: int) -> None:
         from confluent_kafka import TopicPartition
 
         consumer.assign([TopicPartition(ORDERED, self._number, offset)])
 
     def _committed(self, consumer: Any) -> int:
-        """The offset to go on at."""
+        """Return the offset at which to continue."""
         from confluent_kafka import TopicPartition
 
-        (committed,) = self._insist(
-            lambda timeout: consumer.committed([TopicPartition(ORDERED, self._number)], timeout)
-        )
+        (committed,) = self._retry(lambda timeout: consumer.committed([TopicPartition(ORDERED, self._number)], timeout))
         if committed.error is not None:
             raise GiveUpError
         return max(0, int(committed.offset))
 
     def _transaction(self, producer: Any, consumer: Any, messages: list[Any]) -> bool:
-        """One transaction over these records; whether it was committed."""
+        """Run a transaction with these records, and return whether it was committed."""
         self._attempts += 1
         attempt = Attempt(self.name, self._attempts, tuple(message.offset() for message in messages))
         self._history.attempts.append(attempt)
         try:
-            self._insist(lambda timeout: producer.begin_transaction())
+            self._retry(lambda timeout: producer.begin_transaction())
             for source in attempt.sources:
                 for side in (0, 1):
                     value = TransferRecord(self.name, attempt.number, source, side).value
                     producer.produce(TRANSFERS, value, partition=(source + side) % PARTITIONS)
             if self._random.random() < ABORTED_SHARE:
-                self._insist(producer.flush)
+                self._retry(producer.flush)
                 raise AbortError
             self._commit(producer, consumer, attempt)
         except AbortError:
-            self._insist(producer.abort_transaction)
+            self._retry(producer.abort_transaction)
             attempt.outcome = Outcome.ABORTED
             return False
         attempt.outcome, attempt.at = Outcome.COMMITTED, time.monotonic()
@@ -126,11 +124,11 @@ class Transfer(threading.Thread):
 
         offsets = [TopicPartition(ORDERED, self._number, attempt.sources[-1] + 1)]
         group = consumer.consumer_group_metadata()
-        self._insist(lambda timeout: producer.send_offsets_to_transaction(offsets, group, timeout))
-        self._insist(producer.commit_transaction)
+        self._retry(lambda timeout: producer.send_offsets_to_transaction(offsets, group, timeout))
+        self._retry(producer.commit_transaction)
 
-    def _insist(self, call: Callable[[float], Any]) -> Any:
-        """Do it, again while that may help. AbortError or GiveUpError where it does not, or the run ends meanwhile."""
+    def _retry(self, call: Callable[[float], Any]) -> Any:
+        """Call a function, and retry it until the run ends. Raise AbortError or GiveUpError for final errors."""
         from confluent_kafka import KafkaException
 
         while True:
@@ -151,13 +149,13 @@ class Transfer(threading.Thread):
         return time.monotonic() > self._deadline
 
     def _last_committed(self) -> int | None:
-        """The committed offset when all is done; a transaction that is left open is ended first."""
+        """Return the final committed offset, after aborting a transaction that is still open."""
         from confluent_kafka import Producer
 
         for _ in range(3):
             try:
                 options = {"bootstrap.servers": self._servers, "transactional.id": self.name, **CLIENT}
-                self._insist(Producer(options).init_transactions)
+                self._retry(Producer(options).init_transactions)
                 consumer = self._consumer()
                 try:
                     return self._committed(consumer)

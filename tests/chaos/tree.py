@@ -1,4 +1,4 @@
-"""What the metadata store says of brokers and partitions, which is the truth of the cluster."""
+"""The state of brokers and partitions in the metadata store, which is the cluster's source of truth."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ottla.cluster.store.sqlite_store import FILE_NAME
 
 CONNECT_SECONDS = 30.0
 QUIET = logging.getLogger("tests.chaos.kazoo")
-QUIET.setLevel(logging.CRITICAL)  # ZooKeeper goes away on purpose
+QUIET.setLevel(logging.CRITICAL)  # ZooKeeper is stopped on purpose
 IDS, TOPICS, CONTROLLER = "/brokers/ids", "/brokers/topics", "/controller"
 
 
 class UnreadableTreeError(Exception):
-    """The metadata store does not answer, or has no such znode."""
+    """The metadata store does not respond, or has no such znode."""
 
 
 class Tree(ABC):
@@ -40,7 +40,7 @@ class Tree(ABC):
         """End the session."""
 
     def missing(self) -> list[str]:
-        """Brokers that are not registered, and partitions without a leader or with a replica that is not in sync."""
+        """Return unregistered brokers, and partitions without a leader or with a replica that is not in sync."""
         try:
             there = {int(broker) for broker in self.children(IDS)}
             return [f"broker {broker}" for broker in BROKERS if broker not in there] + self._partitions()
@@ -57,20 +57,20 @@ class Tree(ABC):
         return result
 
     def controller(self) -> int:
-        """The active controller; -1 for none."""
+        """Return the active controller, or -1."""
         try:
             return int(self.read(CONTROLLER)["brokerid"])
         except UnreadableTreeError:
             return -1
 
     def leaders(self, topic: str) -> Mapping[int, int]:
-        """Leader by partition."""
+        """Return the leader of each partition."""
         partitions = self.children(f"{TOPICS}/{topic}/partitions")
         return {int(p): self.read(f"{TOPICS}/{topic}/partitions/{p}/state")["leader"] for p in partitions}
 
 
 class ZooKeeperTree(Tree):
-    """A session with ZooKeeper, past all links."""
+    """A session with ZooKeeper, without links."""
 
     def __init__(self, connect: str) -> None:
         from kazoo.client import KazooClient
@@ -102,7 +102,7 @@ class ZooKeeperTree(Tree):
 
 
 class EmbeddedTree(Tree):
-    """The file of the embedded metadata store."""
+    """The SQLite file of the embedded metadata store."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
@@ -128,4 +128,4 @@ class EmbeddedTree(Tree):
             raise UnreadableTreeError(f"{self._path}: {error}") from error
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no connection stays open."""

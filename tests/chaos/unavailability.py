@@ -1,4 +1,4 @@
-"""How long a fault was felt: the longest time in which no record of a partition was acknowledged."""
+"""The unavailability due to a fault: the longest time in which no record of a partition was acknowledged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ottla.simulation.history import Ack
 
 
 @dataclass
-class Felt:
-    """One fault, and what came of it. Times are seconds since the load began."""
+class FaultImpact:
+    """One fault and its impact. Times are seconds since the start of the load."""
 
     kind: str
     broker: int
@@ -25,10 +25,10 @@ class Felt:
     leaders: dict[int, int]
     began: float
     repaired: float
-    whole: float
-    """When all replicas were in sync again."""
+    healthy: float
+    """The time at which all replicas were in sync again."""
     gaps: dict[int, float]
-    """Partition → the longest time without an acknowledged record, from the fault on until all was whole."""
+    """Partition → the longest time without an acknowledged record, from the fault until the cluster was healthy."""
 
     @property
     def longest(self) -> float:
@@ -36,8 +36,8 @@ class Felt:
 
 
 def gaps(acks: Iterable[Ack], began: float, ended: float, partitions: int) -> dict[int, float]:
-    """Per partition, the longest time between two answers, of those that overlap the window; its ends count as answers
-    only where there are none beyond."""
+    """Return for each partition the longest time between two responses that overlaps the window. The window's ends
+    count as responses only if there are none beyond."""
     times: dict[int, list[float]] = {partition: [] for partition in range(partitions)}
     for at, sent, _ in acks:
         times[sent.partition].append(at)
@@ -51,25 +51,25 @@ def _longest(times: Sequence[float], began: float, ended: float) -> float:
     return max(later - earlier for earlier, later in pairwise(inside))
 
 
-def save(path: Path, result: Mapping[str, Any], felt: Sequence[Felt]) -> None:
-    """Write a run's result."""
+def save(path: Path, result: Mapping[str, Any], impacts: Sequence[FaultImpact]) -> None:
+    """Write the result of a run."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**result, "faults": [asdict(one) for one in felt]}, indent=1))
+    path.write_text(json.dumps({**result, "faults": [asdict(one) for one in impacts]}, indent=1))
 
 
 def load(directory: Path) -> list[dict[str, Any]]:
-    """All results in a directory."""
+    """Return all results in a directory."""
     return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
 
 
-def table(felt: Iterable[Felt]) -> list[str]:
-    """Lines for a terminal: kind, how often, median and maximum of the longest gap, and until all was in sync."""
-    by_kind: dict[str, list[Felt]] = defaultdict(list)
-    for one in felt:
+def table(impacts: Iterable[FaultImpact]) -> list[str]:
+    """Return lines for a terminal: kind, count, median and maximum of the longest gap, time until all were in sync."""
+    by_kind: dict[str, list[FaultImpact]] = defaultdict(list)
+    for one in impacts:
         by_kind[one.kind].append(one)
     lines = [f"{'fault':<16}{'times':>6}{'median s':>10}{'longest s':>11}{'in sync s':>11}"]
     for kind, of in sorted(by_kind.items()):
         longest = [one.longest for one in of]
-        whole = max(one.whole - one.repaired for one in of)
-        lines.append(f"{kind:<16}{len(of):>6}{median(longest):>10.2f}{max(longest):>11.2f}{whole:>11.2f}")
+        healthy = max(one.healthy - one.repaired for one in of)
+        lines.append(f"{kind:<16}{len(of):>6}{median(longest):>10.2f}{max(longest):>11.2f}{healthy:>11.2f}")
     return lines
