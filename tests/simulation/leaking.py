@@ -1,6 +1,6 @@
-"""Leaks resources of a simulated broker, one kind after the other, and prints what the check of resources says.
+"""Leaks resources of a simulated broker, one kind after the other, and prints what the check of resources reports.
 
-A program of its own: the simulation replaces the operating system in its process.
+It is a separate program, since the simulation replaces the operating system in its process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = 100
 
 
 class Heart:
-    """Has two timers instead of one."""
+    """An object with two timers instead of one."""
 
     def beat(self) -> None:
         pass
@@ -38,7 +38,7 @@ Heart.__module__ = "ottla.simulation.heart"
 
 
 def leaks(cluster: SimulatedCluster, broker: SimulatedBroker) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield a function for each kind of resources that leaks some."""
+    """Yield, for each kind of resource, a function that leaks some."""
     context, node, process, loop = broker.context, broker.node, broker.process, cluster.world.loop
     assert context is not None
     assert node is not None

@@ -17,7 +17,7 @@ from ottla.simulation.reporting.children import with_plans
 from ottla.simulation.runner import Plan, RunOutcome, run
 
 SECONDS: Final = 120.0
-"""Virtual time with faults per run."""
+"""Virtual time of each run in which faults are injected."""
 
 
 MUTATIONS: dict[str, Bug] = {
@@ -32,13 +32,13 @@ class Detection(NamedTuple):
 
     mutation: str
     seed: int | None
-    """The first seed that has shown it; None if none did."""
+    """The first seed that has detected it, or None."""
     cpu_seconds: float
     violation: str
 
 
 def detect(name: str, first: int, runs: int, jobs: int, shrink_seconds: float = 0) -> Detection:
-    """Run seeds until one breaks a promise; shrink that one if there is time for it."""
+    """Run seeds until one violates a promise; shrink that run if `shrink_seconds` is set."""
     cpu = 0.0
     chosen = NEEDS.get(name, Needs())
     plans = (
@@ -63,7 +63,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
     parser.add_argument("mutation", nargs="*", metavar="BUG", help="these only; all by default")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--runs", type=int, default=100, help="seeds per planted bug at most")
+    parser.add_argument("--runs", type=int, default=100, help="maximum number of seeds per planted bug")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--shrink", type=float, default=0, metavar="SECONDS", help="shrink what is detected, for this time"

@@ -1,4 +1,4 @@
-"""Runs of the simulation: a seed repeats, and bugs that were fixed are detected when they are planted again."""
+"""Runs of the simulation: a seed is reproducible, and planted bugs are detected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs(*arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_seed_gives_the_same_run_twice() -> None:
+def test_seed_is_reproducible() -> None:
     once, again = (
         sorted((row["seed"], row["trace_hash"]) for row in runs("--seed", 40, "--runs", SEEDS)) for _ in "ab"
     )
@@ -47,16 +47,16 @@ def test_a_seed_gives_the_same_run_twice() -> None:
     assert len({trace for _, trace in once}) == SEEDS
 
 
-def test_tiered_topics_lose_nothing_and_leave_no_object() -> None:
-    """The first seed has lost records when leader epochs were not durable. With seed 2, the clock of a coordinator goes
-    back by a minute, and its transactions time out that much later.
+def test_tiered_topics_lose_no_record_and_leave_no_object() -> None:
+    """The first seed lost records when leader epochs were not durable. With seed 2, the clock of a coordinator is set
+    back by a minute, and its transactions time out later.
     """
     rows = [*runs("--tiered", "--seed", 130, "--runs", 2), *runs("--tiered", "--seed", 2)]
     assert all(row["acked"] > 90 for row in rows)
 
 
 @pytest.mark.parametrize("seed", [153689375, 72008, 5001282, 9000955])
-def test_seed_that_has_broken_a_promise_keeps_it(seed: int) -> None:
+def test_seed_that_violated_a_promise_passes(seed: int) -> None:
     """The last in-sync replica loses power; a coordinator that is cut off has a generation that is not committed; a
     follower has to truncate its log within a batch; a member's new assignment is lost with a response.
     """
@@ -70,15 +70,15 @@ def test_seed_that_has_broken_a_promise_keeps_it(seed: int) -> None:
         ("followers_reject_a_batch_that_begins_before_the_log_start", 9000),
     ],
 )
-def test_bug_that_was_fixed_is_detected_by_one_of_a_few_seeds(bug: str, first_seed: int) -> None:
-    """Which one it is depends on every message that is sent, so that most changes of the code move it: the first one
-    that is tried detected it once, and one in fifteen detects the first of the bugs.
+def test_planted_bug_is_detected_by_one_of_a_few_seeds(bug: str, first_seed: int) -> None:
+    """Which seed it is depends on every message, so that most code changes affect it: the first seed detected the bug
+    once, and about one in fifteen seeds detects the first bug.
     """
     planted = run(MUTATIONS, bug, "--seed", first_seed, "--runs", 40, "--jobs", 2)
     assert planted.returncode == 0, planted.stdout + planted.stderr
 
 
-def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
+def test_violation_is_shrunk_to_a_story_with_few_faults() -> None:
     planted = run(MUTATIONS, "torn_tails_stay", "--seed", 9000, "--runs", 16, "--jobs", 2, "--shrink", 15)
     lines = planted.stdout.splitlines()
     faults = [line for line in lines if line.startswith("    fault ")]
@@ -88,7 +88,7 @@ def test_a_violation_is_shrunk_to_a_story_with_few_faults() -> None:
     assert any(line.startswith("again: python -m ottla.simulation --seed 9") for line in lines)
 
 
-def test_resources_that_a_broker_does_not_release_are_detected() -> None:
+def test_leaked_resources_of_a_broker_are_detected() -> None:
     done = run("tests.simulation.leaking")
     assert done.returncode == 0, done.stderr
     reported = dict(line.split(": ", 1) for line in done.stdout.splitlines())

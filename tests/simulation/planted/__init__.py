@@ -1,1 +1,1 @@
-"""Bugs to plant: each takes one promise out of the production code, in the process that simulates."""
+"""Bugs to plant: each removes one guarantee from the production code, in the process of the simulation."""

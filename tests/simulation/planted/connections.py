@@ -10,7 +10,7 @@ from ottla.net.server.connection import Connection
 
 
 def ended_connections_stay_open() -> None:
-    """A connection is not read any more when its client has closed it, and not closed either."""
+    """If a client closes its connection, the broker stops reading, but does not close it."""
 
     def close(self: Any) -> None:
         self._stop_reading()

@@ -23,7 +23,7 @@ def restarted_leaders_lead_on() -> None:
 
 
 def dead_replicas_stay_in_the_isr() -> None:
-    """A broker that has died stays a candidate."""
+    """A broker that has failed stays a candidate."""
     decisions = dict(leader_election.DECISIONS)
     decisions[leader_election.Reason.BROKERS] = lambda p, candidates: None
     patch(leader_election, "DECISIONS", decisions)
@@ -86,7 +86,7 @@ def preferred_leaders_need_not_be_in_sync() -> None:
 
 @needs("resets", workloads=("limited",))
 def acls_of_other_brokers_are_not_read() -> None:
-    """A broker knows the ACLs that it has read at its start, and those that it has changed itself."""
+    """A broker only uses the ACLs that it has read at startup, and those that it has changed itself."""
 
     async def apply(self: Any, notifications: Any) -> None:
         if notifications:

@@ -56,13 +56,13 @@ def the_classic_assignment_is_given_to_all() -> None:
 
 
 def members_do_not_time_out() -> None:
-    """A member that has died keeps its partitions."""
+    """A failed member keeps its partitions."""
     patch(GroupRuntime, "_on_deadline", lambda self, group_id: None)
 
 
 @needs("kill")
 def committed_offsets_are_not_loaded() -> None:
-    """The next coordinator does not know the offsets of its groups."""
+    """The next coordinator does not load the offsets of its groups."""
     original = GroupRuntime.replay
 
     def replay(self: Any, key: bytes, value: bytes | None) -> None:

@@ -11,7 +11,7 @@ Bug = Callable[[], None]
 
 
 class Needs(NamedTuple):
-    """The faults and workloads by which a bug is detected soon, the choice of the seed by default, and the store."""
+    """The faults and workloads that detect a bug quickly (by default those of the seed), and the metadata store."""
 
     faults: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
@@ -19,25 +19,25 @@ class Needs(NamedTuple):
 
 
 NEEDS: dict[str, Needs] = {}
-"""By the name of the bug."""
+"""The needs of a bug, by its name."""
 
 
 def needs(*faults: str, workloads: tuple[str, ...] = (), store: str = ZOOKEEPER) -> Callable[[Bug], Bug]:
-    """Note what a bug needs to be detected soon."""
+    """Register the faults and workloads that detect a bug quickly."""
 
-    def note(bug: Bug) -> Bug:
+    def register(bug: Bug) -> Bug:
         NEEDS[bug.__name__] = Needs(faults, workloads, store)
         return bug
 
-    return note
+    return register
 
 
 def imported(module: Any, name: str) -> Any:
-    """Return what a module has imported under a name, and uses."""
+    """Return the object that a module has imported under a name."""
     return getattr(module, name)
 
 
 def patch(owner: Any, name: str, replacement: Any) -> None:
-    """Put a replacement in the place of a function, method or constant, for good."""
+    """Replace a function, method or constant permanently."""
     assert hasattr(owner, name), f"{owner} has no {name}"
     setattr(owner, name, replacement)

@@ -15,7 +15,7 @@ from ottla.storage.validation import read_copied_batches
 
 
 def acknowledge_before_replication() -> None:
-    """acks=all is answered when the leader has the record."""
+    """The leader responds to acks=all when it has appended the record itself."""
     patch(Partition, "when_committed", lambda self, next_offset, acks=-1: None)
 
 
@@ -50,7 +50,7 @@ def high_watermark_is_taken_back() -> None:
 
 @needs("restart")
 def followers_truncate_to_the_high_watermark() -> None:
-    """A follower of a new leader truncates to its own high watermark, not where the epochs part (before KIP-101)."""
+    """A follower of a new leader truncates to its high watermark, not to where epochs diverge (before KIP-101)."""
     original = Partition.follow
 
     def follow(self: Any, image: Any) -> None:
@@ -63,7 +63,7 @@ def followers_truncate_to_the_high_watermark() -> None:
 
 
 def leader_epochs_are_not_compared() -> None:
-    """Leaders answer fetches for any leader epoch."""
+    """Leaders serve fetches for any leader epoch."""
     patch(Partition, "check_epoch", lambda self, expected: self.check_open())
 
 
@@ -97,7 +97,7 @@ def a_smaller_isr_counts_before_it_is_written() -> None:
 
 
 def fetch_offsets_are_believed_too_high() -> None:
-    """A leader takes a fetch at an offset as the receipt of the record at that offset."""
+    """A leader treats a fetch at an offset as the acknowledgement of the record at that offset."""
     original = Replica.fetched
 
     def fetched(self: Any, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
@@ -108,13 +108,13 @@ def fetch_offsets_are_believed_too_high() -> None:
 
 @needs("slow-network", workloads=("flipped",))
 def rejected_batches_are_overtaken() -> None:
-    """Batches behind one that was rejected are not held back: librdkafka then writes records twice."""
+    """Batches after a rejected one are not delayed: librdkafka then writes records twice."""
     patch(RejectedBatches, "check", lambda self, tp, header, producers: None)
 
 
 @needs("pause", "isolation")
 def replaced_leaders_reject_sequences() -> None:
-    """A leader that was replaced answers OUT_OF_ORDER_SEQUENCE_NUMBER without proof that it still leads."""
+    """A replaced leader returns OUT_OF_ORDER_SEQUENCE_NUMBER without confirming that it is still the leader."""
     patch(LeaderReplica, "confirm", lambda self, seconds: None)
 
 

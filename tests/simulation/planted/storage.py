@@ -25,7 +25,7 @@ def sequences_are_not_checked() -> None:
 
 
 def duplicates_are_detected_in_four_batches() -> None:
-    """The window for repeated batches is one short."""
+    """The window for duplicate batches is one batch too short."""
     original = ProducerState.__init__
 
     def init(self: Any, producer_id: int) -> None:
@@ -37,13 +37,13 @@ def duplicates_are_detected_in_four_batches() -> None:
 
 @needs("restart", "cut-link-one-way")
 def snapshots_have_the_last_batch_only() -> None:
-    """Snapshots of producers have what Kafka's have, so that earlier batches are forgotten with a restart."""
+    """Producer snapshots have only the fields of Kafka's, so that earlier batches are lost in a restart."""
     patch(producer_state, "_pack_earlier", lambda producer: b"")
 
 
 @needs("power-loss")
 def torn_tails_stay() -> None:
-    """Recovery does not remove what follows the last valid batch."""
+    """Recovery does not truncate the log after the last valid batch."""
 
     def recover(self: Any, *, contiguous_from: int = 0) -> int:
         scanner = self._rebuild(self.file.size(), check_crc=True)
@@ -110,7 +110,7 @@ def recovery_points_are_ahead_of_the_fsync() -> None:
 
 
 def producer_snapshots_are_too_new() -> None:
-    """Recovery keeps snapshots that are newer than what it has checked."""
+    """Recovery keeps snapshots that are newer than the recovered log."""
     original = imported(recovery, "snapshots_in")
 
     def load(opened: Any) -> None:
@@ -142,7 +142,7 @@ def leader_epochs_are_taken_from_the_checkpoint() -> None:
 
 @needs("restart", "kill", workloads=("shortened",))
 def log_start_offsets_are_forgotten() -> None:
-    """After a restart records that were deleted are there again."""
+    """After a restart, deleted records exist again."""
     original = LogDir._load_one
 
     def load(self: Any, tp: Any, directory: Any, config_of: Any, recovery_point: int, start_offset: int) -> Any:
@@ -152,7 +152,7 @@ def log_start_offsets_are_forgotten() -> None:
 
 
 def old_producer_epochs_write() -> None:
-    """A log appends batches of producers that were fenced."""
+    """A log appends batches of fenced producers."""
     original = ProducerStates.check
 
     def check(self: Any, header: Any) -> None:
@@ -164,14 +164,14 @@ def old_producer_epochs_write() -> None:
 
 @needs("fsync-failure", "power-loss")
 def checkpoints_are_not_fsynced() -> None:
-    """A loss of power empties the checkpoint of the recovery points."""
+    """A power failure empties the checkpoint of the recovery points."""
     original = checkpoints.write_lines
     patch(checkpoints, "write_lines", lambda path, entries, *, sync=True: original(path, entries, sync=False))
 
 
 @needs("power-loss")
 def files_of_zeros_are_damage() -> None:
-    """A partition.metadata of zeros keeps its replica out of service."""
+    """A partition.metadata file of zeros takes its replica offline."""
     patch(partition_metadata, "UNWRITTEN", "")
 
 

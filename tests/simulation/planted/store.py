@@ -13,7 +13,7 @@ from ottla.simulation.world import SQLITE
 
 @needs("session-expiry", "cut-from-zookeeper", "lost-responses", store=SQLITE)
 def lost_sessions_are_replaced_at_the_first_attempt_or_never() -> None:
-    """A process that could not replace its session, because the file was locked, does not try it again."""
+    """A process that could not replace its session, because the file was locked, does not retry."""
     renew, attempted = SqliteMetadataStore._renew, set[int]()
 
     async def renew_once(self: Any, ended: Any) -> None:
@@ -26,7 +26,7 @@ def lost_sessions_are_replaced_at_the_first_attempt_or_never() -> None:
 
 @needs("session-expiry", store=SQLITE)
 def each_session_has_heartbeats() -> None:
-    """The heartbeats of a session that has ended go on beside those of the next one."""
+    """The heartbeats of an ended session continue beside those of the next one."""
     begin_session = SqliteMetadataStore._begin_session
 
     async def begin_and_beat(self: Any) -> None:
@@ -44,7 +44,7 @@ def errors_of_cancelled_changes_are_not_retrieved() -> None:
 
 @needs("kill", store=SQLITE)
 def sessions_of_dead_processes_stay() -> None:
-    """No process ends the session of one that has died."""
+    """No process ends the sessions of dead processes."""
 
     async def end_session(self: Any, number: int) -> None:
         pass

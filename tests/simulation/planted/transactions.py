@@ -1,4 +1,4 @@
-"""Bugs of transactions: coordinator, markers, what readers of committed records see."""
+"""Bugs of transactions: coordinator, markers, read_committed consumers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.storage.producer_state import ProducerStates
 
 
 def aborted_transactions_are_not_listed() -> None:
-    """Consumers of committed records do not learn which transactions were aborted."""
+    """Responses to read_committed consumers do not list aborted transactions."""
     patch(Log, "aborted_transactions", lambda self, from_offset, until_offset: [])
 
 
@@ -42,7 +42,7 @@ def fenced_producers_go_on() -> None:
 
 
 def transactions_are_not_verified() -> None:
-    """A batch is appended although its transaction was not begun (before KIP-890)."""
+    """A batch is appended although its transaction was not started (before KIP-890)."""
     patch(transaction_verification, "ensure_verified", lambda *arguments, **options: None)
 
 
@@ -53,7 +53,7 @@ def markers_of_old_coordinators_are_written() -> None:
 
 @needs("restart", "kill", "isolation")
 def markers_are_lost() -> None:
-    """A marker that could not be written is not tried again."""
+    """A marker that could not be written is not retried."""
     original = TransactionCompleter._write_markers
 
     async def write(self: Any, *arguments: Any) -> Any:
@@ -64,7 +64,7 @@ def markers_are_lost() -> None:
 
 
 def markers_are_written_again_later() -> None:
-    """A marker reaches its partition a second time, when the next transaction may have begun."""
+    """A marker is written a second time, when the next transaction may have started."""
     original = LocalMarkers.write
 
     async def write(self: Any, ending: Any, partitions: Any) -> Any:
@@ -90,13 +90,13 @@ def ended_transactions_are_not_completed_after_a_failover() -> None:
 
 @needs("resets", "restart")
 def transactions_do_not_time_out() -> None:
-    """A transaction whose producer is gone stays open."""
+    """A transaction of a failed producer stays open."""
     patch(transactions, "is_timed_out", lambda current, now_ms: False)
 
 
 @needs("cut-from-cluster")
 def coordinators_answer_before_replication() -> None:
-    """Coordinators answer before their records are committed."""
+    """Coordinators respond before their records are committed."""
     original = CoordinatorLog.append
 
     def append(self: Any, *arguments: Any, **options: Any) -> None:
