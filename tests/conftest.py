@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from hypothesis import settings
 from tests.effort import repeats
 
-# On a busy machine an example may take any time; what takes too long is for the runner's own limit to say.
+# On a busy machine an example may take any time; the runner has its own time limit.
 settings.register_profile("ottla", deadline=None, max_examples=repeats(40, 500))
 settings.load_profile("ottla")
 
-# The items of thousands of tests are looked at by each full garbage collection, and none is ever garbage.
+# Each full garbage collection would visit the items of thousands of tests, which are never garbage.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector leave out what collection has made, which saves a tenth of the unit tests' time."""
+    """Exclude the collected items from garbage collection, which saves a tenth of the unit tests' time."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_interrupts() -> Iterator[None]:
-    """A shell starts background jobs with SIGINT ignored, and tests of Ctrl+C would see nothing of it."""
+    """Handle SIGINT, which a shell lets background jobs ignore, so that tests of Ctrl+C would fail."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

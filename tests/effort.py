@@ -1,4 +1,4 @@
-"""How long random searches go on: briefly for each change, at length at night (`scripts/test.sh --thorough`)."""
+"""Length of randomized tests: short for each change, long at night (`scripts/test.sh --thorough`)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ THOROUGH: Final = os.environ.get("OTTLA_THOROUGH") == "1"
 
 
 def repeats(brief: int, thorough: int) -> int:
-    """Return how often to repeat what is random, such as a kill. The brief run tests every behaviour."""
+    """Return how often to repeat a random event, such as a kill. The brief run covers every behaviour."""
     return thorough if THOROUGH else brief

@@ -1,10 +1,11 @@
 """A pytest plugin that collects the tests once and runs them in forked processes: `-p tests.forked --forks 6`.
 
-Each worker of pytest-xdist collects all tests, which takes it 6 seconds of CPU, or 18 if nothing is compiled yet.
-Forked processes share what was imported. The order is that of the collection: a process runs some tests of a file, then
-the next ones that no other process runs. A test that ends its process ends the run, so that it is not hidden.
+Each worker of pytest-xdist collects all tests, which takes 6 seconds of CPU, or 18 if nothing is compiled yet.
+Forked processes share the imported modules. The order is that of the collection: a process runs some tests of a file,
+then the next ones that no other process runs. If a test ends its process, the run ends, so that it is noticed.
 
-The rest is pytest's own: `-x`, `--last-failed`, `--durations`, captured output and warnings work as in one process.
+Other features of pytest, such as `-x`, `--last-failed`, `--durations`, captured output and warnings, work as in one
+process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 MAX_CHUNK: Final = 20
-"""Tests that a process takes at once, of one file."""
+"""Maximum number of tests that a process takes at once, all of one file."""
 CHUNK: Final = struct.Struct("ii")
 PIPE_BYTES: Final = 1 << 20
 
@@ -37,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkQueue:
-    """Chunks in a pipe, of which each reader gets others: the kernel reads a few bytes at once or not at all."""
+    """A queue of chunks in a pipe, shared by several processes: reads of a few bytes are atomic."""
 
     def __init__(self, chunks: list[Chunk]) -> None:
         self._reader, writer = os.pipe()
@@ -62,7 +63,7 @@ class ChunkQueue:
 
 
 class Sender:
-    """Sends what happens in a forked process to the one that reports it."""
+    """Sends the events of a forked process to the process that reports them."""
 
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config = config
@@ -125,7 +126,7 @@ class Process:
         self._pid = pid
 
     def end(self) -> None:
-        """Wait for its end if it has said that it is done, else kill it."""
+        """Wait for the process if it is done, or kill it."""
         if not self.connection.closed:
             self.connection.close()
             os.kill(self._pid, signal.SIGKILL)
@@ -142,10 +143,12 @@ def chunks(items: list[pytest.Item]) -> Iterator[Chunk]:
 
 
 def fork(target: Callable[[Connection], None]) -> tuple[int, Connection]:
-    """Run a function in a process of its own."""
+    """Run a function in a forked process."""
     reader, writer = Pipe(duplex=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: Arrow has a thread, and handles forks
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 warns because Arrow has a thread; Arrow handles forks
         pid = os.fork()
     if pid:
         writer.close()
@@ -156,12 +159,12 @@ def fork(target: Callable[[Connection], None]) -> tuple[int, Connection]:
     except BaseException:
         writer.send(("error", (traceback.format_exc(),)))
     finally:
-        os._exit(0)  # without what this process was about to do itself
+        os._exit(0)  # without the cleanup of the parent process
     raise AssertionError
 
 
 def run_tests(session: pytest.Session, queue: ChunkQueue, connection: Connection, number: int) -> None:
-    """Run tests of the queue until there are no more, in a process of their own."""
+    """Run tests of the queue until it is empty, in a forked process."""
     config = session.config
     random.seed()
     plugins = config.pluginmanager
@@ -174,7 +177,7 @@ def run_tests(session: pytest.Session, queue: ChunkQueue, connection: Connection
     base = factory.getbasetemp()
     upcoming: list[pytest.Item] = []
     for index, chunk in enumerate(queue):
-        # pytest looks through a directory for each new one in it
+        # pytest lists a directory for each new subdirectory
         factory._basetemp = base / f"{number}-{index}"
         factory._basetemp.mkdir(mode=0o700)
         upcoming += session.items[chunk.start : chunk.end]
@@ -217,7 +220,7 @@ def report_all(session: pytest.Session, processes: dict[Connection, Process]) ->
 def report_warning(
     config: pytest.Config, text: str, category: str, place: tuple[str, int], when: str, nodeid: str
 ) -> None:
-    """Have a warning in the summary."""
+    """Add a warning to the summary."""
     kind = getattr(builtins, category, Warning)
     message = warnings.WarningMessage(text, kind, *place)
     values = {"warning_message": message, "when": when, "nodeid": nodeid, "location": None}
@@ -226,10 +229,10 @@ def report_warning(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the option."""
-    parser.addoption("--forks", type=int, default=0, metavar="N", help="run the tests in so many forked processes")
+    parser.addoption("--forks", type=int, default=0, metavar="N", help="run the tests in N forked processes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take part if there are processes to fork."""
+    """Register the plugin if there are processes to fork."""
     if config.option.forks:
         config.pluginmanager.register(Forks(config.option.forks))

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs the files that take longest first, so that no worker is left alone with one at the end.
+"""A pytest plugin that runs the files that take longest first, so that workers finish at about the same time.
 
 Use it with `-p tests.longest_first --dist loadfile --no-loadscope-reorder`. Its table of durations is renewed by
 `scripts/test.sh --write-durations`.
@@ -14,13 +14,13 @@ import pytest
 
 TABLE = Path(__file__).parent / "durations.json"
 MIN_SECONDS = 5
-"""Files that take less fill the gaps at the end, in any order."""
+"""Faster files are not in the table; they run at the end, in any order."""
 
 _seconds: defaultdict[str, float] = defaultdict(float)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-durations", action="store_true", help=f"renew {TABLE.name} with what was measured")
+    parser.addoption("--write-durations", action="store_true", help=f"write the measured durations to {TABLE.name}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -25,18 +25,18 @@ QUICK = {
     "emit.checkpoints.interval.seconds": "1",
     "sync.group.offsets.interval.seconds": "1",
 }
-"""One replica of everything, and all intervals as short as possible."""
+"""One replica of each topic, and all intervals as short as possible."""
 
 
 def mm2_properties(a: str, b: str, **configs: str) -> dict[str, str]:
-    """The properties of a flow from A to B; `_` and `__` stand for `.` and `->` in names of further configs."""
+    """Return the properties of a flow from A to B; `_` and `__` stand for `.` and `->` in names of configs."""
     own = {name.replace("__", "->").replace("_", "."): value for name, value in configs.items()}
     clusters = {"clusters": "A, B", "A.bootstrap.servers": a, "B.bootstrap.servers": b, "A->B.enabled": "true"}
     return {**clusters, **QUICK, **own}
 
 
 class MirroringThread(threading.Thread):
-    """A thread with a mirror maker; `error` is what ended it."""
+    """A thread that runs a mirror maker; `error` is the exception that ended it."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         super().__init__(name="mirror-maker", daemon=True)
@@ -65,7 +65,7 @@ class MirroringThread(threading.Thread):
         self._ready.wait()
 
     def stop(self) -> None:
-        """Stop in order. Raises what ended the mirror maker before."""
+        """Stop the mirror maker cleanly. Raise the exception that ended it before, if any."""
         self._ready.wait()
         if self.is_alive():
             self._loop.call_soon_threadsafe(self.maker.stop)
@@ -77,7 +77,7 @@ class MirroringThread(threading.Thread):
 
 @contextlib.contextmanager
 def mirroring(properties: dict[str, str]) -> Iterator[MirroringThread]:
-    """Mirror within the block; it ends in order."""
+    """Mirror topics until the end of the block."""
     thread = MirroringThread(properties)
     thread.begin()
     try:

@@ -1,4 +1,4 @@
-"""All records of a topic, for tests that compare them with something."""
+"""Reads all records of a topic, for comparison in tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS = 60.0
 
 
 def whole_topic(address: str, topic: str, partitions: int, **options: Any) -> list[ConsumerRecord]:
-    """What a consumer with these options reads from begin to present end, by partition and offset."""
+    """Return the records that a consumer with these options reads up to the current end, by partition and offset."""
     result: list[ConsumerRecord] = []
     with KafkaConsumer(bootstrap_servers=address, **options) as consumer:
         expected = [TopicPartition(topic, p) for p in range(partitions)]

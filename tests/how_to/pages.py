@@ -1,7 +1,7 @@
 """Runs the code of a page of docs/how-to: its Python in this process, its commands in bash.
 
 Comments in a page, which readers do not see, prepare data (`<!-- setup`) and check results (`<!-- check`). A `text`
-block after commands is what they print.
+block after commands is their expected output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^(?:```(\w+)\n(.*?)^```$|<!-- (setup|check)\n(.*?)^-->$)", 
 
 
 def run_page(name: str, bootstrap_servers: str, directory: Path, replace: Mapping[str, str] | None = None) -> None:
-    """Run the blocks of a page from top to bottom, against the broker at this address, with texts replaced."""
+    """Run the blocks of a page from top to bottom, with the address of the broker and other texts replaced."""
     page = PAGES / f"{name}.md"
     text = page.read_text()
     namespace: dict[str, object] = {}
@@ -45,7 +45,7 @@ def run_page(name: str, bootstrap_servers: str, directory: Path, replace: Mappin
 
 
 def run_python(code: CodeType, namespace: dict[str, object]) -> None:
-    """Run a block; one with `await` outside of a function on an event loop of its own, as notebooks do."""
+    """Run a block. If it has `await` outside of a function, run it on its own event loop, as notebooks do."""
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(FunctionType(code, namespace)())
     else:
@@ -53,7 +53,7 @@ def run_python(code: CodeType, namespace: dict[str, object]) -> None:
 
 
 def run_commands(source: str, directory: Path) -> str:
-    """Run commands as someone would who copies them into a terminal with Ottla on its PATH; return what they print."""
+    """Run commands as in a terminal with Ottla on its PATH, and return their output."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source],

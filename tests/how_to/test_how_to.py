@@ -14,7 +14,7 @@ import ottla
 from ottla.config.broker import BrokerConfig
 
 OF_PYTEST = ("test-with-pytest", "test-failures")
-"""Their code is tests, which are collected here."""
+"""Pages whose code consists of tests, which are collected here."""
 OF_SPARK = {page.stem for page in PAGES.glob("*spark*.md")}
 """Run by tests/spark/test_how_to.py, in one session."""
 OF_POSTGRESQL = {page.stem for page in PAGES.glob("*postgresql*.md")}
@@ -32,21 +32,21 @@ def broker() -> Iterator[ottla.Broker]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_page_runs(name: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_to_page_runs(name: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(name, broker.bootstrap_servers, tmp_path)
 
 
-def test_languages_of_blocks_are_run() -> None:
+def test_blocks_have_known_languages() -> None:
     languages = {block.language for page in PAGES.glob("*.md") for block in code_blocks(page)}
     assert languages == {"python", "sh", "text", "properties"}
 
 
-def test_pages_have_code() -> None:
+def test_how_to_pages_have_code() -> None:
     assert {page.stem for page in PAGES.glob("*.md") if not code_blocks(page)} == {"index"}
 
 
-def test_properties_are_configs_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:
+def test_properties_blocks_are_valid_broker_configs(caplog: pytest.LogCaptureFixture) -> None:
     for page in PAGES.glob("*.md"):
         for block in code_blocks(page):
             if block.language == "properties":

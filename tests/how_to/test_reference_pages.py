@@ -19,7 +19,7 @@ from ottla.config.properties import parse
 
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS.parent / "examples").rglob("*.md"))]
 RUN = ("admin", "asyncio", "clients", "consumer", "metrics", "producer", "share-consumer", "from-kafka-python")
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "README": "tests/interop/clients/test_examples.py and tests/spark/test_first_use.py",
     "index": "tests/unit/docs/test_tutorial.py",
     "tutorial": "tests/unit/docs/test_tutorial.py",
@@ -30,7 +30,7 @@ ELSEWHERE = {
     "schema-registry": "test_python_of_the_schema_registry_page_runs",
     "security": "test_python_of_the_security_page_runs",
 }
-"""Where the Python of other pages is tested."""
+"""Pages whose Python is tested elsewhere, and where."""
 COMMAND = re.compile(r"^(?:    )?(?:[^|#\n]*\| *)?(ottla (?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 PLACEHOLDER = re.compile(r"[…]|\.\.\.|<[a-z]|\[")
 
@@ -67,7 +67,7 @@ LOGIN = "org.apache.kafka.common.security"
 
 
 def test_python_of_the_security_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without TLS, whose certificate would be for the page's host, and with tokens from a file."""
+    """The page runs without TLS, whose certificate would be for the page's host, and with tokens from a file."""
     monkeypatch.chdir(tmp_path)
     listener = "listener.name.sasl_plaintext"
     configs = {
@@ -94,11 +94,11 @@ def test_python_of_the_security_page_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_python_of_every_page_is_run() -> None:
     pages = {page.stem for page in PAGES if any(block.language == "python" for block in code_blocks(page))}
-    assert pages == {*RUN, *ELSEWHERE}
+    assert pages == {*RUN, *TESTED_ELSEWHERE}
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The command lines in code of a page, without those that have placeholders, up to a pipe or comment."""
+    """Yield the command lines in the code of a page that have no placeholders."""
     text = page.read_text()
     code = [block.source for block in code_blocks(page) if block.language in ("", "sh", "bash", "console")]
     code += re.findall(r"(?:^ {4}\S[^\n]*\n)+", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.M)
@@ -109,7 +109,7 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def words(line: str) -> list[str]:
-    """The arguments of the first command of a line."""
+    """Return the arguments of the first command of a line."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
     lexer.whitespace_split = True
     arguments = []
@@ -126,7 +126,7 @@ def test_commands_of_the_pages_parse(capsys: pytest.CaptureFixture[str]) -> None
     lines = [(page, line) for page in PAGES for line in commands(page)]
     for page, line in lines:
         arguments = words(line)[1:]
-        if arguments and arguments[0] != "spark-submit":  # passes its options on
+        if arguments and arguments[0] != "spark-submit":  # passes its options through
             try:
                 parser.parse(arguments)
             except SystemExit as end:

@@ -1,12 +1,12 @@
 """Instruction counts of the compiled paths, from valgrind's cachegrind, and their budgets.
 
     python -m tests.instructions.counts            print the counts of this toolchain beside their budgets
-    python -m tests.instructions.counts --write    make them the budgets
+    python -m tests.instructions.counts --write    write them as the new budgets
 
-Counts repeat, unlike times, but depend on Python, its build and the compiler: `budgets.json` has a set for each
-toolchain. What Python's allocator takes to free an object is left out: it depends on the address of the object's arena,
-and therefore on the machine (as much as 4 % of a path). Hardware counters (perf_event_open) would do as well, but
-virtual machines rarely have them.
+Counts are reproducible, unlike times, but depend on Python, its build and the compiler: `budgets.json` has a set for
+each toolchain. Instructions of Python's allocator to free an object are left out: they depend on the address of the
+object's arena, and therefore on the machine (up to 4 % of a path). Hardware counters (perf_event_open) would work as
+well, but virtual machines rarely have them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEFT_OUT = frozenset({"_PyObject_Free"})
 
 
 def toolchain() -> str:
-    """Return what the counts depend on: Python, and the compilers of Python and of the extensions."""
+    """Return the toolchain of the counts: the Python version, and the compilers of Python and of the extensions."""
     comment = re.search(rb"(GCC: \([^)]*\)|clang version) ([\d.]+)", Path(builder.__file__).read_bytes())
     compiler = comment[0].decode() if comment else "unknown compiler"
     return f"{platform.python_version()}, {platform.python_compiler()}, {platform.machine()}, {compiler}"
 
 
 def missing() -> str | None:
-    """Return why nothing can be counted here, or None."""
+    """Return why instructions cannot be counted, or None."""
     if not COMPILED:
         return "the hot path is not compiled"
     if shutil.which("valgrind") is None:

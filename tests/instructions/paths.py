@@ -1,9 +1,9 @@
-"""Runs each compiled path so many times in a forked child, for a tool that counts the instructions of each process.
+"""Runs each compiled path several times in a forked child, for a tool that counts the instructions of each process.
 
     valgrind --tool=cachegrind --cachegrind-out-file=DIR/%p python paths.py
 
-Prints a line per child: path, records, process id. A second child does twice the work, so that the difference is that
-of the path alone.
+Prints a line per child: path, records, process id. A second child runs the path twice as often, so that
+the difference is due to the path alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BATCH_BYTES = 65_536
 
 
 class Topic(TopicAppender):
-    """Stands for a topic's queues in the producer."""
+    """A substitute for a topic's queues in the producer."""
 
     def __init__(self) -> None:
         batch = OpenBatch(builders.BatchBuilder(bytearray(BATCH_BYTES)), None)
@@ -42,7 +42,7 @@ class Topic(TopicAppender):
 
 
 class Producer(DirectSender):
-    """Stands for the producer."""
+    """A substitute for the producer."""
 
     def __init__(self) -> None:
         direct = DirectAppender({"t": Topic()}, print)
@@ -90,7 +90,7 @@ def append_columns() -> None:
 
 
 def send() -> None:
-    """Send records by the producer's fast path."""
+    """Send records with the producer's fast path."""
     producer = Producer()
     for key, value in zip(KEYS, VALUES, strict=True):
         producer.send("t", value, key)
@@ -122,7 +122,6 @@ def scan() -> None:
 
 
 def hash_keys() -> None:
-    """Hash keys."""
     for key in KEYS:
         murmur2(key)
 
@@ -143,7 +142,7 @@ TIMES = (4, 8)
 
 def main() -> None:
     """Run each path in two children, one after the other."""
-    for run in PATHS.values():  # what is done once, at the first call
+    for run in PATHS.values():  # initialization at the first call
         run()
     gc.disable()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The compiled paths take no more instructions per record than their budgets allow."""
+"""The compiled paths stay within their budgets of instructions per record."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_instructions_per_record_stay_within_the_budget(measured: dict[str, int]
     assert count <= budget * counts.TOLERANCE, f"{path}: {count} instructions per record, {budget} before"
 
 
-def test_budgets_are_those_of_the_paths() -> None:
+def test_every_path_has_a_budget() -> None:
     for toolchain, budget in counts.budgets().items():
         assert set(budget) == set(PATHS), toolchain

@@ -1,5 +1,5 @@
-"""The site: built without warnings, which are broken links, unknown languages and docstrings that do not render, and
-what people search for most about Kafka in Python leads to a guide that answers it, in one click.
+"""The site builds without warnings, such as broken links, unknown languages and invalid docstrings. Its search returns
+the right guide for the most frequent questions about Kafka in Python.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ QUESTIONS = {
     "retention time of messages": "change-how-long-records-stay",
     "pandas dataframe": "read-into-a-data-frame",
 }
-"""Words that people type, from questions and issues about Kafka's Python clients, and the guide of docs/how-to."""
-RESULTS_IN_SIGHT = 3
+"""Search terms from questions and issues about Kafka's Python clients → guide in docs/how-to."""
+TOP_RESULTS = 3
 SEARCHED = "/found|did not match/.test(document.querySelector('.search-summary')?.textContent)"
 PATHS = "links => links.map(link => new URL(link.href).pathname)"
 
@@ -90,7 +90,7 @@ def address(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_questions_lead_to_their_guides(address: str) -> None:
+def test_search_returns_the_guide_for_each_question(address: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or pytest.skip("needs Chromium")
     missed = {}
@@ -103,7 +103,7 @@ def test_questions_lead_to_their_guides(address: str) -> None:
             page.goto(f"{address}/search/?q={quote(question)}")
             page.wait_for_function(SEARCHED)
             links = page.eval_on_selector_all("#search-results li a", PATHS)
-            pages = [link.strip("/") for link in dict.fromkeys(links)][:RESULTS_IN_SIGHT]
+            pages = [link.strip("/") for link in dict.fromkeys(links)][:TOP_RESULTS]
             if f"how-to/{guide}" not in pages:
                 missed[question] = pages
     assert not missed

@@ -1,4 +1,4 @@
-"""The source of the earlier version, which runs uncompiled."""
+"""The source of an earlier version, which runs uncompiled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def source_of_earlier_version(directory: Path) -> Path:
     command = ["git", "archive", EARLIER, "src/ottla", "src/pyspark_ottla.py", "src/pyspark_ottla_sql.py"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
-        pytest.skip(f"the history of {EARLIER} is not here: a shallow clone")
+        pytest.skip(f"this shallow clone does not have the commit {EARLIER}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(directory, filter="data")
     return directory / "src"

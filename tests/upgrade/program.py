@@ -1,4 +1,4 @@
-"""Run by test_upgrade.py with the code of one version or of another: writes to a data directory, or reads it.
+"""A program that test_upgrade.py runs with the code of one of two versions: it writes to a data directory or reads it.
 
 program.py write DIR ROUND: a topic with records, a compacted topic, a group with offsets, transactions that are
 committed, aborted and open, configs, an ACL and a SCRAM user. program.py read DIR prints all of it as JSON.
@@ -56,7 +56,7 @@ def write(broker: Broker, turn: int) -> None:
             producer.send("visits", b"%d.%d" % (turn, n), partition=0)
             producer.send("prices", b"%d" % turn, key=b"%d" % n, partition=0)
     with KafkaProducer(bootstrap_servers=where, transactional_id="transfers") as producer:
-        producer.init_transactions()  # aborts what the other version left open
+        producer.init_transactions()  # aborts the open transaction of the other version
         for outcome in ("committed", "aborted"):
             producer.begin_transaction()
             producer.send("visits", f"{turn} {outcome}".encode(), partition=0)

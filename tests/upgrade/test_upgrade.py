@@ -1,4 +1,4 @@
-"""Data of an earlier version opens in this one, and that of this one in the earlier: an upgrade can be undone."""
+"""A data directory works after an upgrade from an earlier version, and after a downgrade to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(source: Path, *arguments: object) -> Any:
     return json.loads(done.stdout) if done.stdout else None
 
 
-def test_data_of_the_earlier_version_opens_and_goes_back(earlier: Path, tmp_path: Path) -> None:
+def test_data_directory_works_after_upgrade_and_downgrade(earlier: Path, tmp_path: Path) -> None:
     this, data = ROOT / "src", tmp_path / "data"
     run(earlier, "write", data, 0)
     before = run(earlier, "read", data)

@@ -1,4 +1,4 @@
-"""Our bytes read and written again by two independent implementations, kafka-python and kio, must be our bytes."""
+"""Two independent implementations, kafka-python and kio, decode our bytes and encode them again to the same bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAMPLES: dict[str, Any] = {
 
 
 def sample(cls: type[Struct], version: int) -> Any:
-    """An instance with something in every plain field of the version, and one item in every array."""
+    """Return an instance with a value in every field of the version that is not tagged, and one item in every array."""
     fields = [field for field in cls.FIELDS if field.in_version(version) and field.tag is None and field.kind != "uuid"]
     return cls(**{field.name: sample_value(field, version) for field in fields})
 
@@ -52,7 +52,7 @@ def test_kafka_python_reads_and_writes_the_same_bytes(cls: type[Message], versio
         pytest.skip(f"kafka-python has no version {version}")
     data = bytes(encode(sample(cls, version), version))
     message = theirs.decode(data, version=version)
-    message._header = None  # kafka-python leaves it unset and then looks for it
+    message._header = None  # kafka-python reads it without having set it
     assert bytes(message.encode(version=version)) == data
 
 

@@ -1,4 +1,4 @@
-"""Batches written by Apache Kafka's own classes: read exactly, and where nothing is compressed written alike."""
+"""Golden batches written by Apache Kafka's classes: we decode them, and encode the same bytes if uncompressed."""
 
 import json
 from base64 import b64decode
@@ -27,7 +27,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_java_batches_are_read(codec: Any) -> None:
+def test_batches_of_kafka_are_decoded(codec: Any) -> None:
     data = GOLDEN[f"plain_{codec}"]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in records(data)] == ROWS
     assert [r.offset for r in records(data)] == [42, 43, 44, 45, 46]
@@ -41,7 +41,7 @@ def build(**options: Any) -> Any:
     return bytes(builder.close(**options))
 
 
-def test_our_bytes_are_javas() -> None:
+def test_encoded_batches_equal_those_of_kafka() -> None:
     assert build(base_offset=42, leader_epoch=7) == GOLDEN["plain_none"]
     assert build(leader_epoch=0, append_time_ms=1_700_000_009_999) == GOLDEN["log_append_time"]
     assert (
@@ -58,7 +58,7 @@ def test_our_bytes_are_javas() -> None:
 
 
 @pytest.mark.parametrize(("name", "offset", "kind"), [("commit_marker", 50, COMMIT), ("abort_marker", 51, ABORT)])
-def test_transaction_markers_are_javas(name: Any, offset: Any, kind: Any) -> None:
+def test_transaction_markers_equal_those_of_kafka(name: Any, offset: Any, kind: Any) -> None:
     data = GOLDEN[name]
     (header, start, _), (record,) = next(iter(split(data))), list(records(data))
     verify(data, start, header)
@@ -75,7 +75,7 @@ OLD: list[tuple[Any, ...]] = [(*row[:3], []) for row in ROWS[:3]]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_javas_old_message_sets_are_read(magic: Any, codec: Any) -> None:
+def test_legacy_message_sets_of_kafka_are_decoded(magic: Any, codec: Any) -> None:
     actual = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
     assert [r.offset for r in actual] == [42, 43, 44]
     assert [(r.timestamp if magic else -1, r.key, r.value) for r in actual] == [
@@ -84,14 +84,14 @@ def test_javas_old_message_sets_are_read(magic: Any, codec: Any) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_our_old_messages_are_javas(magic: Any) -> None:
+def test_down_converted_messages_equal_those_of_kafka(magic: Any) -> None:
     builder = BatchBuilder(bytearray(500), base_offset=42)
     for row in OLD:
         builder.append(*row)
     assert down_converted(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
 
 
-def test_the_odd_lz4_checksum_of_format_0_is_javas() -> None:
+def test_lz4_header_checksum_of_format_0_equals_that_of_kafka() -> None:
     builder = BatchBuilder(bytearray(500), LZ4, base_offset=42)
     for row in OLD:
         builder.append(*row)

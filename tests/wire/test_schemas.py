@@ -71,7 +71,7 @@ KINDS = {"bool": "boolean", "bytes": "binary"}
 
 
 def schemas_of(name: str) -> list[dict[str, Any]]:
-    """The schemas of a message, newest release of Kafka first."""
+    """Return the schemas of a message, newest release of Kafka first."""
 
     def release(path: Path) -> list[int]:
         return [int(n) for n in re.findall(r"\d+", path.name)]
@@ -79,7 +79,7 @@ def schemas_of(name: str) -> list[dict[str, Any]]:
     files = sorted(Path(FOLDER).glob("*.json"), key=release, reverse=True)
     document = [content[name] for content in (json.loads(p.read_text()) for p in files) if name in content]
     if name.startswith("Share"):
-        document = document[:1]  # version 0 was a preview that no release serves any more
+        document = document[:1]  # version 0 was a preview that current releases do not serve
     return [schema for schema in document if schema["validVersions"] != "none"]
 
 
@@ -153,7 +153,7 @@ def test_declaration_equals_kafkas_schema(cls: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-def test_fields_may_be_left_out_where_kafka_says_so(cls: type[Message]) -> None:
+def test_ignorable_fields_are_those_of_kafkas_schema(cls: type[Message]) -> None:
     for schema in schemas_of(cls.__name__)[:1]:
         common = {s["name"]: s["fields"] for s in schema.get("commonStructs", [])}
         compare_ignorable(cls, schema["fields"], common, cls.VERSIONS, cls.__name__)
@@ -172,9 +172,11 @@ def compare_ignorable(cls: type[Struct], fields: list[Any], common: Any, version
             compare_ignorable(mine.element, inner, common, versions, f"{where}.{mine.name}")
 
 
-def test_every_api_of_kafka_is_served_or_left_out_for_a_reason() -> None:
+def test_every_api_of_kafka_is_supported_or_has_a_reason() -> None:
     schemas = [json.loads(path.read_text()) for path in Path(FOLDER).glob("messages-*.json")]
     existing = {name.removesuffix("Request") for release in schemas for name in release if name.endswith("Request")}
     supported, unsupported = {row.name for row in SUPPORTED_APIS}, unsupported_apis().keys()
-    assert existing - supported - unsupported == {"ListClientMetricsResources"}, "today's name is ListConfigResources"
+    assert existing - supported - unsupported == {"ListClientMetricsResources"}, (
+        "its current name is ListConfigResources"
+    )
     assert not supported & unsupported
