@@ -201,11 +201,11 @@ def test_different_replicas_are_reported(other: Replica) -> None:
 
 
 def test_lagging_replica_is_reported() -> None:
-    whole, behind = replica(2, "x", "y"), replica(1, "x")
+    complete, behind = replica(2, "x", "y"), replica(1, "x")
     acked = acks(sent(0), sent(1))
-    assert checkers.high_watermarks_cover_acked_records(acked, {P0: [whole] * 3}) == []
-    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [whole, whole, behind]})) == 1
-    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [whole, whole]})) == 1
+    assert checkers.high_watermarks_cover_acked_records(acked, {P0: [complete] * 3}) == []
+    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [complete, complete, behind]})) == 1
+    assert len(checkers.high_watermarks_cover_acked_records(acked, {P0: [complete, complete]})) == 1
 
 
 def batch(offset: int, records: bytes) -> bytes:

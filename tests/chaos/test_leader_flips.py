@@ -34,9 +34,9 @@ RUNNING, PAUSED = 1, 2
 SECONDS = 60.0
 
 
-def eventually(holds: Callable[[], object]) -> None:
+def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -28,7 +28,7 @@ def main(bootstrap: str, topic: str, records: int, failed_file: Path) -> None:
     failed: list[int] = []
     errors: set[str] = set()
 
-    def note(i: int, future: RecordFuture) -> None:
+    def on_completion(i: int, future: RecordFuture) -> None:
         """Record a result. Called on the I/O thread only, so without a lock."""
         completed[i] += 1
         error = future.exception()
@@ -42,7 +42,7 @@ def main(bootstrap: str, topic: str, records: int, failed_file: Path) -> None:
         padding = b"." * (VALUE_BYTES - 8)
         for i in range(thread, records, THREADS):
             value = struct.pack(">q", i) + padding
-            producer.send(topic, value, b"%d" % (i % KEYS)).add_done_callback(partial(note, i))
+            producer.send(topic, value, b"%d" % (i % KEYS)).add_done_callback(partial(on_completion, i))
 
     threads = [threading.Thread(target=send, args=(t,)) for t in range(THREADS)]
     for thread in threads:

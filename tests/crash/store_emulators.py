@@ -102,10 +102,10 @@ def _process(command: list[str], listening: str | None) -> Iterator[int]:
 def _until_served(port: int) -> None:
     from tests.interop.eventually import eventually
 
-    def answers() -> bool:
+    def is_served() -> bool:
         try:
             return Forward(port).request("GET", "/_internal/healthcheck")[0] == 200
         except OSError:
             return False
 
-    eventually(answers, 30)
+    eventually(is_served, 30)

@@ -76,9 +76,9 @@ class Forward:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         status, reason, fields, body = self.response(environ)
-        others = [(name, value) for name, value in fields if name.lower() not in UNFORWARDED]
+        forwarded = [(name, value) for name, value in fields if name.lower() not in UNFORWARDED]
         length = {name.lower(): value for name, value in fields}.get("content-length", str(len(body)))
-        start_response(f"{status} {reason}", [*others, ("Content-Length", length)])
+        start_response(f"{status} {reason}", [*forwarded, ("Content-Length", length)])
         return [body]
 
     def response(self, environ: dict[str, Any]) -> tuple[int, str, list[tuple[str, str]], bytes]:
@@ -120,8 +120,8 @@ class Lists:
         status, reason, fields, body = self._forward.response(environ)
         # Clients skip the first name themselves.
         text = self._elements.sub(lambda m: m[0] if html.unescape(m[1]) >= start[0] else "", body.decode())
-        others = [(name, value) for name, value in fields if name.lower() not in UNFORWARDED]
-        start_response(f"{status} {reason}", [*others, ("Content-Length", str(len(text.encode())))])
+        forwarded = [(name, value) for name, value in fields if name.lower() not in UNFORWARDED]
+        start_response(f"{status} {reason}", [*forwarded, ("Content-Length", str(len(text.encode())))])
         return [text.encode()]
 
 
@@ -142,13 +142,13 @@ class XmlApi:
         if url.path.startswith(("/storage/v1/", "/upload/")) or not (is_upload or "uploadId" in query):
             return self._lists(environ, start_response)
         upload = query.get("uploadId", [""])[0]
-        headers, answer = [], b""
+        headers, content = [], b""
         if method == "DELETE":
             self._parts.pop(upload, None)
         elif "uploads" in query:
             upload = f"upload-{len(self._parts)}-{url.path}"
             self._parts[upload] = {}
-            answer = _xml("InitiateMultipartUploadResult", "UploadId", upload)
+            content = _xml("InitiateMultipartUploadResult", "UploadId", upload)
         elif upload and upload not in self._parts:
             start_response("404 Not Found", [("Content-Length", "0")])
             return [b""]
@@ -162,17 +162,17 @@ class XmlApi:
             if status != 200:
                 start_response(f"{status} Failed", [("Content-Length", "0")])
                 return [b""]
-            answer = _xml("CompleteMultipartUploadResult", "ETag", etag) if upload else b""
-        start_response("200 OK", [*headers, ("Content-Length", str(len(answer)))])
-        return [answer]
+            content = _xml("CompleteMultipartUploadResult", "ETag", etag) if upload else b""
+        start_response("200 OK", [*headers, ("Content-Length", str(len(content)))])
+        return [content]
 
     def _insert(self, path: str, body: bytes, environ: dict[str, Any]) -> tuple[int, str]:
         _, bucket, name = path.split("/", 2)
         generation = environ.get("HTTP_X_GOOG_IF_GENERATION_MATCH")
         condition = f"&ifGenerationMatch={generation}" if generation else ""
         target = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={quote(unquote(name), safe='')}{condition}"
-        status, _, _, answer = self._forward.request("POST", target, body)
-        return status, json.loads(answer)["etag"] if status == 200 else ""
+        status, _, _, content = self._forward.request("POST", target, body)
+        return status, json.loads(content)["etag"] if status == 200 else ""
 
 
 def _xml(root: str, element: str, text: str) -> bytes:

@@ -149,7 +149,7 @@ class Scenario:
         """Check that all acknowledged records can be read while the directory is online."""
         for tp, acknowledged in self.acknowledged.items():
             opened = self.log_dir.logs.get(tp)
-            assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is online"
+            assert self.has_records(opened, tp, acknowledged), f"{tp}: records are missing while the log is online"
 
     def check_reopened(self, path: Any) -> None:
         log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
@@ -158,14 +158,14 @@ class Scenario:
         for tp, acknowledged in self.acknowledged.items():
             flushed = [row for row in acknowledged if row[0] < self.flushed[tp]]
             opened = log_dir.logs.get(tp)
-            assert self.holds(opened, tp, flushed), f"{tp}: flushed records are missing"
+            assert self.has_records(opened, tp, flushed), f"{tp}: flushed records are missing"
             if opened is not None:
                 offsets = [record.offset for record in contents(opened)]
                 assert offsets == sorted(set(offsets))
         log_dir.close()
 
     @staticmethod
-    def holds(opened: Any, tp: Any, rows: Any) -> Any:
+    def has_records(opened: Any, tp: Any, rows: Any) -> Any:
         if opened is None:
             return not rows
         records = {(r.offset, r.key, r.value) for r in contents(opened)}

@@ -63,9 +63,9 @@ class Heartbeat:
 async def send(client: BrokerClient, frame: bytearray) -> None:
     """Send a request, and wait for the response, which is not decoded, since that is the client's work."""
     try:
-        answer = client.dispatch(frame)
-        if isinstance(answer, Awaitable):
-            await asyncio.wait_for(answer, WAIT_SECONDS)
+        response = client.dispatch(frame)
+        if isinstance(response, Awaitable):
+            await asyncio.wait_for(response, WAIT_SECONDS)
     except (CloseConnectionError, KafkaError, TimeoutError):
         pass
 
@@ -150,8 +150,8 @@ def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> No
         frame = client.frame(MetadataRequest(topics=None), 9)
         await send(client, frame)
         async with Heartbeat() as heartbeat:
-            answer = await client.request(MetadataRequest(topics=[]), 9)
-            assert not answer.topics
+            response = await client.request(MetadataRequest(topics=[]), 9)
+            assert not response.topics
             await send(client, frame)
         assert heartbeat.longest < STALL_SECONDS
         client.context.metadata_cache.image = image

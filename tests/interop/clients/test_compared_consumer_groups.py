@@ -2,7 +2,7 @@
 
 Kafka's node has group.consumer.assignment.interval.ms=0: by default it assigns at most once a second, and we at once.
 Topics have a number of partitions that divides evenly, as it is chance (the hash of member ids) who gets one more in
-Kafka. Two answers differ on purpose; a sequence ends there, as what follows cannot be the same:
+Kafka. Two responses differ on purpose; a sequence ends there, since later responses would differ:
 
 - A static member that joins again under its own member id, which only it can know, is accepted. Kafka rejects it with
   UNRELEASED_INSTANCE_ID, which Java clients take as fatal, until the session of its earlier life has timed out.
@@ -46,7 +46,7 @@ SAME, REJOINS, REVOKES_MORE, WAITS, FAULT = "same", "joins again", "revokes more
 FENCED, UNRELEASED = FencedMemberEpochError.code, UnreleasedInstanceIdError.code
 
 
-class Answer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The compared part of a response: error, member epoch relative to the group's first, and number of partitions."""
 
     error: int
@@ -96,7 +96,7 @@ class Node:
         beat = m.ConsumerGroupHeartbeatRequest(group_id=group, member_id="x", member_epoch=LEAVING)
         return (await self._channel.send(beat, 1, SECONDS)).error_code in (14, 15, 16)
 
-    async def beat(self, group: str, step: Step, epoch: int) -> Answer:
+    async def beat(self, group: str, step: Step, epoch: int) -> HeartbeatResult:
         """Send a heartbeat, and apply the response to the member's state."""
         member, joins, full = step.member, epoch == JOINING, step.full
         owned = [] if joins else self.owned.get(member, [])
@@ -110,18 +110,22 @@ class Node:
             subscribed_topic_names=["t"] if joins or full else None,
             topic_partitions=None if epoch < 0 or (step.silent and not joins) else topics,
         )
-        answer = await self._channel.send(request, 1, SECONDS)
-        if answer.error_code == 0:
-            self.epochs[member] = answer.member_epoch
-            if answer.member_epoch < 0:
+        response = await self._channel.send(request, 1, SECONDS)
+        if response.error_code == 0:
+            self.epochs[member] = response.member_epoch
+            if response.member_epoch < 0:
                 self.owned[member] = []
-            elif answer.assignment is not None:
-                self.owned[member] = [p for t in answer.assignment.topic_partitions for p in t.partitions]
-        elif answer.error_code == FENCED:
+            elif response.assignment is not None:
+                self.owned[member] = [p for t in response.assignment.topic_partitions for p in t.partitions]
+        elif response.error_code == FENCED:
             self.epochs[member], self.owned[member] = JOINING, []
-        size = None if answer.assignment is None else sum(len(t.partitions) for t in answer.assignment.topic_partitions)
-        epochs = answer.member_epoch - self.first_epoch if answer.member_epoch > 0 else answer.member_epoch
-        return Answer(answer.error_code, epochs, size)
+        size = (
+            None
+            if response.assignment is None
+            else sum(len(t.partitions) for t in response.assignment.topic_partitions)
+        )
+        epochs = response.member_epoch - self.first_epoch if response.member_epoch > 0 else response.member_epoch
+        return HeartbeatResult(response.error_code, epochs, size)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +159,7 @@ async def compare(seed: int, kafka: Node, ours: Node) -> tuple[str, str]:
         node.epochs, node.owned = {}, {}
     log = []
     for step in steps(seed):
-        answers = []
+        results = []
         for node in (kafka, ours):
             existing = node.epochs.get(step.member, JOINING)
             epoch = {"leave": LEAVING, "for a while": LEAVING_FOR_A_WHILE}.get(step.kind, max(existing, JOINING))
@@ -163,14 +167,14 @@ async def compare(seed: int, kafka: Node, ours: Node) -> tuple[str, str]:
                 epoch = JOINING
             elif step.kind == "beat" and epoch > 0:
                 epoch += abs(step.epoch_off) if epoch == node.first_epoch else step.epoch_off
-            answers.append(await node.beat(f"g{seed}", step, epoch))
-        log.append((step, *answers))
-        if answers[0] != answers[1]:
-            return _kind(*answers), "\n".join(map(str, log))
+            results.append(await node.beat(f"g{seed}", step, epoch))
+        log.append((step, *results))
+        if results[0] != results[1]:
+            return _kind(*results), "\n".join(map(str, log))
     return SAME, ""
 
 
-def _kind(kafka: Answer, ours: Answer) -> str:
+def _kind(kafka: HeartbeatResult, ours: HeartbeatResult) -> str:
     if kafka.error == UNRELEASED and ours.error == 0:
         return REJOINS
     if kafka.error == ours.error == 0 and kafka.size == ours.size and ours.epoch == kafka.epoch + 1:
@@ -181,12 +185,12 @@ def _kind(kafka: Answer, ours: Answer) -> str:
 def test_random_heartbeats_get_the_responses_of_kafka(addresses: tuple[str, str]) -> None:
     kafka, ours = Node(addresses[0], 2), Node(addresses[1], 1)
 
-    async def whole() -> list[tuple[str, str]]:
+    async def compare_all() -> list[tuple[str, str]]:
         for node in (kafka, ours):
             await node.connect()
         return [await compare(seed, kafka, ours) for seed in range(SEQUENCES)]
 
-    actual = asyncio.run(whole())
+    actual = asyncio.run(compare_all())
     faults = [f"seed {seed}:\n{text}" for seed, (kind, text) in enumerate(actual) if kind == FAULT]
     assert not faults, "\n\n".join(faults)
     counts = Counter(kind for kind, _ in actual)

@@ -74,7 +74,7 @@ class Node:
     def __init__(self, address: str, cases: Sequence[Case], prefix: str) -> None:
         self.address = address
         self.prefix = prefix
-        self.places = [
+        self.case_partitions = [
             (case, i)
             for topic in malformed_batches.TOPICS
             for i, case in enumerate(case for case in cases if case.topic == topic)
@@ -99,17 +99,17 @@ class Node:
         for _ in range(300):
             self.channel.connect()
             self.channel.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1, 1, "corpus")
-            answer = self.channel.receive()
-            assert isinstance(answer, InitProducerIdResponse)
-            if not answer.error_code:
-                return answer.producer_id
+            response = self.channel.receive()
+            assert isinstance(response, InitProducerIdResponse)
+            if not response.error_code:
+                return response.producer_id
             time.sleep(0.1)
         raise AssertionError("the broker allocates no producer id")
 
-    def answers(self) -> dict[str, tuple[int, bool]]:
-        """Return each case's error code, and whether the valid batches have the expected offsets."""
+    def send_cases(self) -> dict[str, tuple[int, bool]]:
+        """Send all cases. Return their error codes, and whether the valid batches have the expected offsets."""
         result = {}
-        for case, partition in self.places:
+        for case, partition in self.case_partitions:
             self._send_valid(case, partition)
             error = self._send(case, partition, case.data(self.now, self.producer_id), case.version)[0]
             end = self._send_valid(case, partition)
@@ -134,8 +134,8 @@ class Node:
         self.channel.send(request, version, 1, "corpus")
         response = self.channel.receive()
         assert isinstance(response, ProduceResponse)
-        answer = response.responses[0].partition_responses[0]
-        return answer.error_code, answer.base_offset
+        partition_response = response.responses[0].partition_responses[0]
+        return partition_response.error_code, partition_response.base_offset
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +160,12 @@ def test_malformed_batches_get_kafkas_error_and_all_clients_read_to_the_end(
     if reason:
         pytest.skip(reason)
     with kafka_jars.kafka(tmp_path, free_port(in_a_row=2), version=version) as address:
-        kafkas = Node(address, cases, f"corpus-{version}-").answers()
+        kafkas = Node(address, cases, f"corpus-{version}-").send_cases()
     node = Node(ours, cases, f"corpus-{version}-")
-    answers = node.answers()
+    results = node.send_cases()
     required = {case.name: (expected(case, kafkas[case.name][0]), True) for case in cases}
     # A batch that is valid if it is not compressed may be stored: it then lacks what STRICTER is about.
-    wrong = {name: (answers[name], kafkas[name], want) for name, want in required.items() if answers[name] != want}
+    wrong = {name: (results[name], kafkas[name], want) for name, want in required.items() if results[name] != want}
     assert not wrong, wrong
     ends = read_with_ours(ours, node.topics)
     assert read_with_librdkafka(ours, node.topics) == ends

@@ -88,9 +88,9 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return fixture
 
 
-def until(holds: Callable[[], object], what: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline, what()
         time.sleep(0.02)
 

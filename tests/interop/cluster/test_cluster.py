@@ -218,15 +218,15 @@ def test_inter_broker_requests_of_clients_are_rejected(cluster: LocalCluster, ad
     topic = f"refused-{uuid.uuid4().hex[:8]}"
     admin.create_topics([NewTopic(topic, replica_assignments={0: [0, 1, 2]})])
 
-    async def ask(broker: int) -> None:
+    async def check(broker: int) -> None:
         port = cluster.broker(broker).port
 
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id=f"broker-{broker}")
         await channel.connect()
         for row in (row for row in SUPPORTED_APIS if row.inter_broker_since is not None):
             version = row.versions(in_cluster=True)[-1]
-            answer = await channel.send(with_items(row.api.request, version), version, 10)
-            assert codes(answer) == {ClusterAuthorizationFailedError.code}, row.name
+            response = await channel.send(with_items(row.api.request, version), version, 10)
+            assert codes(response) == {ClusterAuthorizationFailedError.code}, row.name
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         topics = [FetchTopic(topic=topic, partitions=[partition])]
         for replica_id in range(3):
@@ -237,7 +237,7 @@ def test_inter_broker_requests_of_clients_are_rejected(cluster: LocalCluster, ad
         channel.close()
 
     for broker in cluster.brokers:
-        asyncio.run(ask(broker.id))
+        asyncio.run(check(broker.id))
     eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}])
 
 
@@ -248,7 +248,7 @@ def test_consumer_is_redirected_to_the_replica_in_its_rack(cluster: LocalCluster
         last = [producer.send(topic, b"%d" % number) for number in range(10)][-1]
         last.get(30)
 
-    async def ask(broker: int, offset: int) -> PartitionData:
+    async def fetch(broker: int, offset: int) -> PartitionData:
         expected = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
         request = FetchRequest(
             max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[expected])], rack_id="rack-2"
@@ -256,14 +256,14 @@ def test_consumer_is_redirected_to_the_replica_in_its_rack(cluster: LocalCluster
         port = cluster.broker(broker).port
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="far")
         await channel.connect()
-        answer = await channel.send(request, 11, 10)
+        response = await channel.send(request, 11, 10)
         channel.close()
-        return answer.responses[0].partitions[0]
+        return response.responses[0].partitions[0]
 
-    eventually(lambda: asyncio.run(ask(0, 0)).preferred_read_replica == 2)
-    eventually(lambda: asyncio.run(ask(2, 0)).high_watermark == 10)
-    near = asyncio.run(ask(2, 0))
+    eventually(lambda: asyncio.run(fetch(0, 0)).preferred_read_replica == 2)
+    eventually(lambda: asyncio.run(fetch(2, 0)).high_watermark == 10)
+    near = asyncio.run(fetch(2, 0))
     assert near.records is not None
     assert near.records.nbytes
-    beyond = asyncio.run(ask(2, 11))
+    beyond = asyncio.run(fetch(2, 11))
     assert beyond.error_code == OffsetOutOfRangeError.code

@@ -146,17 +146,17 @@ def test_applied_write_is_not_repeated_after_its_response_is_lost(
 ) -> None:
     async def test(store: ZooKeeperMetadataStore) -> None:
         await store.multi([Create("/n"), Create("/n/old")])
-        answers = []
+        results = []
         check = store._check
 
         def lose(operations: Sequence[Operation], actual: Sequence[object]) -> None:
-            answers.append(actual)
+            results.append(actual)
             check(operations, actual)
             raise ConnectionLostError("n")
 
         monkeypatch.setattr(store, "_check", lose)
         await store.multi([write])
-        assert len(answers) == 1
+        assert len(results) == 1
 
     run(test, connect)
 

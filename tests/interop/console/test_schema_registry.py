@@ -26,9 +26,9 @@ SCHEMA = {
 def register(registry: FakeRegistry, client: Any, subject: str, schema: Any) -> None:
     """Register a schema in the client's registry in memory, and serve it by HTTP."""
     schema_id = client.register_schema(subject, schema)
-    answer = {"schema": schema.schema_str, "schemaType": schema.schema_type}
-    registry.responses[f"/schemas/ids/{schema_id}"] = answer
-    registry.responses[f"/schemas/ids/{schema_id}?format=serialized"] = answer
+    response = {"schema": schema.schema_str, "schemaType": schema.schema_type}
+    registry.responses[f"/schemas/ids/{schema_id}"] = response
+    registry.responses[f"/schemas/ids/{schema_id}?format=serialized"] = response
 
 
 def avro(registry: FakeRegistry, topic: str) -> bytes:

@@ -149,7 +149,7 @@ def append_and_dump(directory: Path, records: list[CoordinatorRecord]) -> None:
     assert "Could not decode" not in dumped
 
 
-def test_groups_are_loaded_from_kafkas_log_and_by_kafka_from_ours(tmp_path: Path) -> None:
+def test_groups_written_by_kafka_are_loaded_by_ottla_and_vice_versa(tmp_path: Path) -> None:
     port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
@@ -186,7 +186,7 @@ def test_groups_are_loaded_from_kafkas_log_and_by_kafka_from_ours(tmp_path: Path
     assert re.search(r"second\s+/127.0.0.1\s+client\s+0\s+2\s", actual), actual
 
 
-def test_streams_groups_are_loaded_from_kafkas_log_and_by_kafka_from_ours(tmp_path: Path) -> None:
+def test_streams_groups_written_by_kafka_are_loaded_by_ottla_and_vice_versa(tmp_path: Path) -> None:
     port = free_port(in_a_row=2)
     internal = ("ours-words-repartition", "ours-counts-changelog")
     with kafka(tmp_path, port) as bootstrap:

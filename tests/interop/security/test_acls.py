@@ -235,9 +235,12 @@ def describe_acls_error(node: BrokerProcess) -> int:
     frame = bytearray()
     encode_request_header(frame, request.API_KEY, 3, 7, "test")
     encode(request, 3, frame)
-    with socket.create_connection(("127.0.0.1", node.port), SECONDS) as connection, connection.makefile("rb") as answer:
+    with (
+        socket.create_connection(("127.0.0.1", node.port), SECONDS) as connection,
+        connection.makefile("rb") as response,
+    ):
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
-        body = memoryview(answer.read(int.from_bytes(answer.read(4), "big")))
+        body = memoryview(response.read(int.from_bytes(response.read(4), "big")))
     _, pos = decode_response_header(body, request.API_KEY, 3)
     return int(decode(DescribeAclsResponse, body, 3, pos).error_code)
 

@@ -36,7 +36,7 @@ NOT_COMPARED = {
 """Rows that are not compared, and why."""
 
 
-class Guarded(NamedTuple):
+class GuardedNode(NamedTuple):
     """A node with a listener for super users on the first port, and a SASL listener for alice on the third."""
 
     version: str
@@ -46,7 +46,7 @@ class Guarded(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["3.9.2", "4.3.1"])
-def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedNode]:
     version: str = request.param
     if reason := apache_kafka.missing(version):
         pytest.skip(reason)
@@ -72,7 +72,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         admin.create_topics([NewTopic(name, 1, 1) for name in ("t", "s")])
         admin.alter_consumer_group_offsets("known", {TopicPartition("t", 0): 1})
         asyncio.run(send_request(port, None, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4))
-        yield Guarded(version, port, admin, admin.describe_topics(["t"])["t"].topic_id)
+        yield GuardedNode(version, port, admin, admin.describe_topics(["t"])["t"].topic_id)
 
 
 def set_acls(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
@@ -96,8 +96,8 @@ async def send_request(port: int, login: Login | None, request: Request[Any], ve
         channel.close()
 
 
-def send_as_alice(guarded: Guarded, request: Request[Any], version: int) -> Any:
-    return asyncio.run(send_request(guarded.port + 2, Login("PLAIN", "alice", "secret"), request, version))
+def send_as_alice(node: GuardedNode, request: Request[Any], version: int) -> Any:
+    return asyncio.run(send_request(node.port + 2, Login("PLAIN", "alice", "secret"), request, version))
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
@@ -113,8 +113,8 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in NOT_COMPARED])
-def test_request_needs_the_acls_and_gets_the_errors_of_kafka(name: str, guarded: Guarded) -> None:
-    if guarded.version == "3.9.2" and name == "InitProducerId of prepared transactions":
+def test_request_needs_the_acls_and_gets_the_errors_of_kafka(name: str, node: GuardedNode) -> None:
+    if node.version == "3.9.2" and name == "InitProducerId of prepared transactions":
         pytest.skip("Kafka 3.9 has no such operation")
     row, number = ROWS[name], list(ROWS).index(name)
     names = {"g": f"g-{number}", "tx": f"tx-{number}"}
@@ -127,11 +127,11 @@ def test_request_needs_the_acls_and_gets_the_errors_of_kafka(name: str, guarded:
         for rule in row.needs
     ]
     for missing in needs:
-        set_acls(guarded.admin, (rule for rule in needs if rule is not missing))
-        answer = send_as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
-        if answer is None:
+        set_acls(node.admin, (rule for rule in needs if rule is not missing))
+        response = send_as_alice(node, renamed(row.request(node.topic_id), names), row.version)
+        if response is None:
             pytest.skip("the broker does not support this version")
-        assert codes(answer) == {CODES[missing.resource_pattern.resource_type]}, answer
-    set_acls(guarded.admin, needs)
-    answer = send_as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
-    assert not codes(answer) & AUTHORIZATION_CODES, answer
+        assert codes(response) == {CODES[missing.resource_pattern.resource_type]}, response
+    set_acls(node.admin, needs)
+    response = send_as_alice(node, renamed(row.request(node.topic_id), names), row.version)
+    assert not codes(response) & AUTHORIZATION_CODES, response

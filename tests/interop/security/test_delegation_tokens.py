@@ -93,11 +93,11 @@ def login(address: str, user: str) -> Access:
 def wait_for(admin: KafkaAdminClient, token: DelegationToken, expiry: int | None) -> None:
     """Wait until the token has this expiry timestamp on the broker; None: until it does not exist."""
 
-    def known() -> int | None:
+    def current_expiry() -> int | None:
         tokens = {t.token_id: t.expiry_timestamp for t in admin.describe_delegation_token()}
         return tokens.get(token.token_id)
 
-    eventually(lambda: known() == expiry, SECONDS)
+    eventually(lambda: current_expiry() == expiry, SECONDS)
 
 
 def token_login(address: str, token: DelegationToken, mechanism: str) -> Access:

@@ -118,51 +118,52 @@ class CaptureScenario:
 
 
 def test_changes_of_every_kind_and_type_are_captured(database: str, broker: Broker) -> None:
-    world = CaptureScenario(database, broker, "kinds", "kinds")
-    world.sql(TYPES)
+    scenario = CaptureScenario(database, broker, "kinds", "kinds")
+    scenario.sql(TYPES)
     insert = "insert into kinds values "
-    world.sql(
+    scenario.sql(
         insert + "(1, 'ä', true, -32768, 2147483647, 0.1, 1e-300, 12345678.90, 1.5000, '2026-02-28',"
         " '2026-02-28 01:02:03.123456+02', '0044-03-15 01:02:03', 'ab', '{\"a\": [1, null]}', '\\x00ff', '{x,NULL}',"
         " '1 day 2 hours', 'x')",
         insert + "(2, '', " + ", ".join(["null"] * 16) + ")",
     )
-    assert world.capture() == 2, "the snapshot is incomplete"
-    assert world.capture() == 0
-    assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
+    assert scenario.capture() == 2, "the snapshot is incomplete"
+    assert scenario.capture() == 0
+    assert scenario.rows(TOPIC, COMPARED) == scenario.expected("kinds", COMPARED)
     large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
-    world.sql(
+    scenario.sql(
         f"insert into kinds (id, part, number, large) values (3, 'large', 1, '{large}'), (4, 'gone', 1, '{large}')",
         "update kinds set number = null, price = -0.01, moment = '1999-12-31 23:59:59.9+00' where id = 1",
     )
-    world.sql("update kinds set number = 7 where id >= 3")  # the WAL does not have the value of `large`
-    world.sql("update kinds set id = 30 where id = 3", "delete from kinds where id = 4")
+    scenario.sql("update kinds set number = 7 where id >= 3")  # the WAL does not have the value of `large`
+    scenario.sql("update kinds set id = 30 where id = 3", "delete from kinds where id = 4")
     with psycopg.connect(database) as connection:
         connection.execute("delete from kinds")
         connection.rollback()
     # 2 inserts, 1 update; no row has the keys 3 and 4 now; 2 records for the new key; 1 delete
-    assert world.capture() == 3 + 0 + 2 + 1
-    assert world.rows(TOPIC, COMPARED) == world.expected("kinds", COMPARED)
-    (record,) = (r for r in whole_topic(world.servers, TOPIC, 1) if r.key == b'{"id":30,"part":"large"}')
+    assert scenario.capture() == 3 + 0 + 2 + 1
+    assert scenario.rows(TOPIC, COMPARED) == scenario.expected("kinds", COMPARED)
+    (record,) = (r for r in whole_topic(scenario.servers, TOPIC, 1) if r.key == b'{"id":30,"part":"large"}')
     headers = dict(record.headers)
     assert (headers["__op"], headers["__table"]) == (b"u", b"public.kinds")
     assert re.fullmatch(rb"[0-9A-F]+/[0-9A-F]+", headers["__lsn"] or b"")
 
 
 def test_truncate_and_unsupported_values_are_captured(database: str, broker: Broker) -> None:
-    world = CaptureScenario(database, broker, "cut", "cut", "other")
-    world.sql("create table cut (id int primary key, x double precision)", "create table other (id int primary key)")
-    world.sql("insert into cut select n, n from generate_series(1, 10) n", "insert into other values (1)")
-    world.capture()
-    world.sql("insert into cut values (11, 0)", "truncate cut", "insert into cut values (1, 0.5), (12, 'NaN')")
-    assert world.capture() == 1 + 11 + 2
-    assert world.rows("cut.cut", "id, x") == [(1, 0.5)]
-    assert world.rows("cut.other", "id") == [(1,)]
-    with TopicTables(world.servers) as tables:
+    scenario = CaptureScenario(database, broker, "cut", "cut", "other")
+    scenario.sql("create table cut (id int primary key, x double precision)", "create table other (id int primary key)")
+    scenario.sql("insert into cut select n, n from generate_series(1, 10) n", "insert into other values (1)")
+    scenario.capture()
+    scenario.sql("insert into cut values (11, 0)", "truncate cut", "insert into cut values (1, 0.5), (12, 'NaN')")
+    assert scenario.capture() == 1 + 11 + 2
+    assert scenario.rows("cut.cut", "id, x") == [(1, 0.5)]
+    assert scenario.rows("cut.other", "id") == [(1,)]
+    with TopicTables(scenario.servers) as tables:
         assert tables.write()
     # NaN has no JSON: it is a text, and a dead letter of the table.
     assert (
-        whole_topic(world.servers, "cut.cut", 1, isolation_level="read_committed")[-1].value == b'{"id":12,"x":"NaN"}'
+        whole_topic(scenario.servers, "cut.cut", 1, isolation_level="read_committed")[-1].value
+        == b'{"id":12,"x":"NaN"}'
     )
 
 
@@ -172,36 +173,38 @@ def test_added_columns_and_full_replica_identity_are_captured(
     waits: list[float] = []
     # of this module only: the broker's threads sleep, too
     monkeypatch.setattr(service, "time", SimpleNamespace(sleep=waits.append))
-    world = CaptureScenario(database, broker, "grow", "grow")
-    world.sql("create table grow (id int primary key, n int)", "alter table grow replica identity full")
-    world.sql("insert into grow values (1, 1)")
-    world.capture()
-    world.sql("update grow set n = 2")
-    world.sql("alter table grow add column price numeric(5,1)", "update grow set price = 1.5, id = 2")
-    assert world.capture() == 1 + 2
+    scenario = CaptureScenario(database, broker, "grow", "grow")
+    scenario.sql("create table grow (id int primary key, n int)", "alter table grow replica identity full")
+    scenario.sql("insert into grow values (1, 1)")
+    scenario.capture()
+    scenario.sql("update grow set n = 2")
+    scenario.sql("alter table grow add column price numeric(5,1)", "update grow set price = 1.5, id = 2")
+    assert scenario.capture() == 1 + 2
     assert waits == [topics.DISCOVERY_SECONDS]
     # The first change that a process sees may already have another column.
-    world.sql("alter table grow add column note text", "insert into grow values (3, 3, 0.1, 'x')")
-    assert world.capture() == 1
+    scenario.sql("alter table grow add column note text", "insert into grow values (3, 3, 0.1, 'x')")
+    assert scenario.capture() == 1
     assert waits == [topics.DISCOVERY_SECONDS] * 2
-    assert world.rows("grow.grow", "id, n, price, note") == world.expected("grow", "id, n, price, note")
+    assert scenario.rows("grow.grow", "id, n, price, note") == scenario.expected("grow", "id, n, price, note")
 
 
 def test_columns_and_tables_renamed_before_a_change_is_read_are_captured(database: str, broker: Broker) -> None:
-    world = CaptureScenario(database, broker, "later", "later", "gone")
+    scenario = CaptureScenario(database, broker, "later", "later", "gone")
     large = "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))
-    world.sql(
+    scenario.sql(
         "create table later (id int primary key, n int, large text)", "create table gone (like later including all)"
     )
-    world.sql(f"insert into later values (1, 1, '{large}')", f"insert into gone values (1, 1, '{large}')")
-    with service.opened(world.options) as capture:
+    scenario.sql(f"insert into later values (1, 1, '{large}')", f"insert into gone values (1, 1, '{large}')")
+    with service.opened(scenario.options) as capture:
         capture.start()
-        world.sql("update later set n = 2", "update gone set n = 2")  # the WAL does not have the value of `large`
-        world.sql('alter table later add column "a b" int', 'alter table later add column "N" int', "drop table gone")
-        world.sql('update later set "a b" = 3, n = 3', "alter table later rename to later_on")
+        scenario.sql("update later set n = 2", "update gone set n = 2")  # the WAL does not have the value of `large`
+        scenario.sql(
+            'alter table later add column "a b" int', 'alter table later add column "N" int', "drop table gone"
+        )
+        scenario.sql('update later set "a b" = 3, n = 3', "alter table later rename to later_on")
         assert capture.step() == 2, "a row of the dropped table was captured"
-    assert world.rows("later.later", "id, n, large") == [(1, 3, large)]
-    assert json.loads(whole_topic(world.servers, "later.later", 1)[-1].value or b"")["a b"] == 3
+    assert scenario.rows("later.later", "id, n, large") == [(1, 3, large)]
+    assert json.loads(whole_topic(scenario.servers, "later.later", 1)[-1].value or b"")["a b"] == 3
 
 
 def test_table_with_other_encoding_short_timeout_and_inheritance_is_captured(database: str, broker: Broker) -> None:
@@ -225,24 +228,24 @@ def test_table_with_other_encoding_short_timeout_and_inheritance_is_captured(dat
         "alter table hidden force row level security",
     )
     clerk = other.replace("postgres@", "clerk@")
-    world = CaptureScenario(clerk, broker, "western", "parent", "public.parent")
-    assert world.capture() == 1, "rows of the child table were captured, or a table was copied twice"
+    scenario = CaptureScenario(clerk, broker, "western", "parent", "public.parent")
+    assert scenario.capture() == 1, "rows of the child table were captured, or a table was copied twice"
     owner.sql("insert into parent values (3, 'ü')", "insert into child values (4, 'ß')")
-    assert world.capture() == 1
-    assert world.rows("western.parent", "id, t") == [(1, "ä"), (3, "ü")]
+    assert scenario.capture() == 1
+    assert scenario.rows("western.parent", "id, t") == [(1, "ä"), (3, "ü")]
     with pytest.raises(psycopg.Error, match="would be affected by row-level security"):
         CaptureScenario(clerk, broker, "hidden", "hidden").capture()
 
 
 def test_snapshot_that_is_stopped_starts_again(database: str, broker: Broker) -> None:
-    world = CaptureScenario(database, broker, "halt", "halt")
-    world.sql("create table halt (id int primary key)", "insert into halt select generate_series(1, 5)")
+    scenario = CaptureScenario(database, broker, "halt", "halt")
+    scenario.sql("create table halt (id int primary key)", "insert into halt select generate_series(1, 5)")
     stopping = Event()
     stopping.set()
-    with service.opened(world.options) as capture:
+    with service.opened(scenario.options) as capture:
         capture.run(stopping)
-    assert world.leftovers() == [], "the slot or the publication still exists"
-    assert world.capture() == 5
+    assert scenario.leftovers() == [], "the slot or the publication still exists"
+    assert scenario.capture() == 5
 
 
 def test_snapshot_that_is_killed_starts_again(database: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,26 +255,26 @@ def test_snapshot_that_is_killed_starts_again(database: str, broker: Broker, mon
     def killed(_source: PostgresSource, *_: int) -> None:
         raise KilledError
 
-    world = CaptureScenario(database, broker, "begun", "begun")
-    world.sql("create table begun (id int primary key)", "insert into begun select generate_series(1, 5)")
+    scenario = CaptureScenario(database, broker, "begun", "begun")
+    scenario.sql("create table begun (id int primary key)", "insert into begun select generate_series(1, 5)")
     with monkeypatch.context() as patch:
         patch.setattr(PostgresSource, "end_snapshot", killed)
         with pytest.raises(KilledError):
-            world.capture()
-    world.sql("delete from begun where id = 3", "update begun set id = 50 where id = 5")
-    world.capture()
-    assert world.rows("begun.begun", "id") == world.expected("begun", "id") == [(1,), (2,), (4,), (50,)]
+            scenario.capture()
+    scenario.sql("delete from begun where id = 3", "update begun set id = 50 where id = 5")
+    scenario.capture()
+    assert scenario.rows("begun.begun", "id") == scenario.expected("begun", "id") == [(1,), (2,), (4,), (50,)]
     slots = [("ottla_begun",)]
-    assert world.expected("pg_replication_slots where slot_name like 'ottla_begun%'", "slot_name") == slots
-    world.sql("insert into begun values (6)", "delete from begun where id = 1")
-    with service.opened(world.options) as capture, monkeypatch.context() as patch:
+    assert scenario.expected("pg_replication_slots where slot_name like 'ottla_begun%'", "slot_name") == slots
+    scenario.sql("insert into begun values (6)", "delete from begun where id = 1")
+    with service.opened(scenario.options) as capture, monkeypatch.context() as patch:
         capture.start()
         patch.setattr(PostgresSource, "advance", killed)
         with pytest.raises(KilledError):  # the records are committed, and the slot still has its old position
             capture.step()
-    assert world.capture() == 0, "a record was sent again"
-    assert_each_change_once(world.servers, "begun.begun")
-    assert world.rows("begun.begun", "id") == world.expected("begun", "id")
+    assert scenario.capture() == 0, "a record was sent again"
+    assert_each_change_once(scenario.servers, "begun.begun")
+    assert scenario.rows("begun.begun", "id") == scenario.expected("begun", "id")
 
 
 def test_unsupported_tables_and_options_are_reported(database: str, broker: Broker) -> None:
@@ -308,23 +311,23 @@ def test_unsupported_tables_and_options_are_reported(database: str, broker: Brok
     with pytest.raises(ConfigurationError, match=r"--table public.a b and public.a_b have the same topic twins.a_b"):
         CaptureScenario(database, broker, "twins", "a b", "a_b").capture()
     assert CaptureScenario(database, broker, "twins").leftovers() == []
-    world = CaptureScenario(database, broker, "lost", "lost")
-    world.capture()
+    scenario = CaptureScenario(database, broker, "lost", "lost")
+    scenario.capture()
     with pytest.raises(ConfigurationError, match="publication ottla_lost has public.lost: use another"):
         CaptureScenario(database, broker, "lost", "lost", "more").capture()
     place = TopicPartition("lost.lost", 0)
-    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+    with KafkaAdminClient(bootstrap_servers=scenario.servers) as admin:
         admin.alter_consumer_group_offsets("ottla_lost", {place: 1 << 60})
         with pytest.raises(ConfigurationError, match="ottla_lost has the position 10000000/0, which is after the end"):
-            world.capture()
+            scenario.capture()
         admin.alter_consumer_group_offsets("ottla_lost", {place: 0})
-    world.sql("alter table lost rename to moved")
+    scenario.sql("alter table lost rename to moved")
     with pytest.raises(ConfigurationError, match="topic lost.moved does not exist, although the rows"):
         CaptureScenario(database, broker, "lost", "moved").capture()
-    world.sql("alter table moved rename to lost")
-    world.sql("select pg_drop_replication_slot('ottla_lost')")
+    scenario.sql("alter table moved rename to lost")
+    scenario.sql("select pg_drop_replication_slot('ottla_lost')")
     with pytest.raises(ConfigurationError, match="topic lost.lost has records, but PostgreSQL has no slot for them"):
-        world.capture()
+        scenario.capture()
 
 
 def test_changed_primary_key_is_reported(database: str, broker: Broker) -> None:
@@ -336,21 +339,21 @@ def test_changed_primary_key_is_reported(database: str, broker: Broker) -> None:
         "whole": "alter table {0} replica identity full, drop constraint {0}_pkey, add primary key (code)",
     }
     for name, change in kinds.items():
-        world = CaptureScenario(database, broker, name, name)
-        world.sql(
+        scenario = CaptureScenario(database, broker, name, name)
+        scenario.sql(
             f"create table {name} (id int primary key, code text not null)", f"insert into {name} values (1, 'a')"
         )
-        with service.opened(world.options) as capture:
+        with service.opened(scenario.options) as capture:
             capture.start()
-            world.sql(f"update {name} set id = 2", f"alter table {name} alter id type bigint")
+            scenario.sql(f"update {name} set id = 2", f"alter table {name} alter id type bigint")
             assert capture.step() == 2
-            world.sql(change.format(name), f"update {name} set code = 'b'")
+            scenario.sql(change.format(name), f"update {name} set code = 'b'")
             with pytest.raises(
                 ConfigurationError, match=rf"--table public.{name}: the columns of its primary key \(.*"
             ):
                 capture.step()
         with pytest.raises(ConfigurationError, match=f'{name}.{name} have the key {{"id":1}}. Capture it with another'):
-            world.capture()
+            scenario.capture()
 
 
 def test_capture_ends_after_a_signal_if_the_broker_hangs(database: str, tmp_path: Path) -> None:
