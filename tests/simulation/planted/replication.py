@@ -51,15 +51,15 @@ def high_watermark_is_taken_back() -> None:
 @needs("restart")
 def followers_truncate_to_the_high_watermark() -> None:
     """A follower of a new leader truncates to its high watermark, not to where epochs diverge (before KIP-101)."""
-    original = Partition.follow
+    original = Partition.become_follower
 
-    def follow(self: Any, image: Any) -> None:
+    def become_follower(self: Any, image: Any) -> None:
         new = image.leader_epoch > self.image.leader_epoch
         original(self, image)
         if new and not self.closed:
             self.log.truncate_to(self.log.high_watermark)
 
-    patch(Partition, "follow", follow)
+    patch(Partition, "become_follower", become_follower)
 
 
 def leader_epochs_are_not_compared() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulation.planted.patching import needs, patch
 
-from ottla.cluster.store import sqlite_store
+from ottla import futures
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.simulation.world import SQLITE
 
@@ -39,7 +39,7 @@ def each_session_has_heartbeats() -> None:
 @needs("session-expiry", "lost-responses", store=SQLITE)
 def errors_of_cancelled_changes_are_not_retrieved() -> None:
     """asyncio reports the error of a change whose caller was cancelled."""
-    patch(sqlite_store, "_retrieve_error", lambda change: None)
+    patch(futures, "_retrieve_error", lambda future: None)
 
 
 @needs("kill", store=SQLITE)
