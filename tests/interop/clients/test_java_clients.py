@@ -16,21 +16,23 @@ def codecs_of(version: str) -> str:
 
 
 @pytest.mark.parametrize("version", [OLD, *TRANSACTIONAL, *ADMIN, *NEWEST])
-def test_records_and_offsets(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_java_client_sends_and_reads_records_and_commits_offsets(
+    bootstrap: str, version: str, compatibility: Record
+) -> None:
     topic = topic_of(bootstrap)
     checked = run_java("kafka-clients", version, "Exchange", bootstrap, topic, codecs_of(version), with_=["Consumers"])
     compatibility("Java", version, "records and offsets", checked)
 
 
 @pytest.mark.parametrize("version", [*TRANSACTIONAL, *ADMIN, *NEWEST])
-def test_transactions(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_java_client_commits_and_aborts_transactions(bootstrap: str, version: str, compatibility: Record) -> None:
     topics = [topic_of(bootstrap), topic_of(bootstrap)]
     checked = run_java("kafka-clients", version, "Transact", bootstrap, *topics, with_=["Consumers"])
     compatibility("Java", version, "transactions", checked)
 
 
 @pytest.mark.parametrize("version", [*TRANSACTIONAL, *ADMIN, *NEWEST])
-def test_administration(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_java_admin_client_manages_topics_and_configs(bootstrap: str, version: str, compatibility: Record) -> None:
     name = f"java-{uuid.uuid4().hex[:8]}"
     compatibility(
         "Java", version, "topics and options", run_java("kafka-clients", version, "Administrate", bootstrap, name)
@@ -38,27 +40,31 @@ def test_administration(bootstrap: str, version: str, compatibility: Record) -> 
 
 
 @pytest.mark.parametrize("version", [*ADMIN, *NEWEST])
-def test_operation(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_java_admin_client_manages_groups_quotas_credentials_and_log_dirs(
+    bootstrap: str, version: str, compatibility: Record
+) -> None:
     name = f"java-{uuid.uuid4().hex[:8]}"
     checked = run_java("kafka-clients", version, "Operate", bootstrap, name, with_=["Consumers"])
     compatibility("Java", version, "operation", checked)
 
 
 @pytest.mark.parametrize("version", NEWEST)
-def test_newest_client_calls(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_newest_calls_of_java_clients(bootstrap: str, version: str, compatibility: Record) -> None:
     name = f"java-{uuid.uuid4().hex[:8]}"
     checked = run_java("kafka-clients", version, "Newest", bootstrap, name, with_=["Consumers", "Transact"])
     compatibility("Java", version, "the newest calls", checked)
 
 
 @pytest.mark.parametrize("version", NEWEST)
-def test_members_of_the_consumer_group_protocol(bootstrap: str, version: str, compatibility: Record) -> None:
+def test_java_consumers_share_a_group_of_the_consumer_protocol(
+    bootstrap: str, version: str, compatibility: Record
+) -> None:
     topic = topic_of(bootstrap)
     checked = run_java("kafka-clients", version, "Members", bootstrap, topic, with_=["Consumers"])
     compatibility("Java", version, "group.protocol=consumer", checked)
 
 
-def test_scala_producer_and_simple_consumer(bootstrap: str, compatibility: Record) -> None:
+def test_scala_producer_and_simple_consumer_of_0_8_2(bootstrap: str, compatibility: Record) -> None:
     topic = topic_of(bootstrap, 5)
     checked = run_java("kafka_2.10", "0.8.2.2", "Classic", bootstrap, topic, "5")
     compatibility("Java", "0.8.2.2", "Scala producer and SimpleConsumer", checked)

@@ -23,7 +23,7 @@ def rows() -> Iterator[pa.RecordBatch]:
     return iter([pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10)})])
 
 
-def test_micro_batch_retried_with_fewer_tasks_is_rejected_until_commit_markers_are_deleted(address: str) -> None:
+def test_micro_batch_retried_with_fewer_tasks_is_rejected_until_markers_are_deleted(address: str) -> None:
     query, topic = uuid.uuid4().hex, f"sink-{uuid.uuid4().hex[:8]}"
     sink = TopicSink(sink_options({"kafka.bootstrap.servers": address, "topic": topic}))
     writer = StreamWriter(sink)

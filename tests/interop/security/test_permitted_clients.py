@@ -125,7 +125,7 @@ def poll_until_assigned(consumer: KafkaConsumer) -> None:
             consumer.poll(timeout_ms=200)
 
 
-def test_our_clients_get_authorization_errors(broker: Broker, topic: str) -> None:
+def test_ottla_clients_get_authorization_errors(broker: Broker, topic: str) -> None:
     options = access(broker, "ann").python
     with KafkaProducer(**options) as producer:
         with pytest.raises(errors.TopicAuthorizationFailedError):

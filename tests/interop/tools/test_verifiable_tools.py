@@ -93,7 +93,7 @@ def test_ottla_verifiable_consumer_prints_the_events_of_kafkas_tool(
 
 
 @pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableConsumer with group.protocol=consumer")
-def test_ottla_verifiable_consumer_with_consumer_protocol_prints_the_events_of_kafkas_tool(
+def test_ottla_verifiable_consumer_of_consumer_protocol_prints_the_events_of_kafkas_tool(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = f"verified-{uuid.uuid4().hex[:8]}"
