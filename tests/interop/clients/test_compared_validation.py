@@ -63,7 +63,7 @@ def expected(case: Case, kafkas: int) -> int:
     what = case.name.partition(": ")[2] or case.name
     for key in (case.name, what, what.partition(" in a ")[0], " ".join(what.split()[:2])):
         if key in STRICTER:
-            # what is right in the uncompressed form of "record length of five bytes" is right for Kafka only
+            # the uncompressed form of "record length of five bytes" is valid for Kafka only
             return STRICTER[key][0]
     return kafkas
 
@@ -148,7 +148,7 @@ def ours() -> Iterator[str]:
     ("version", "cases"),
     [
         pytest.param("4.3.1", malformed_batches.cases(), id="4.3.1"),
-        # Requests of versions 0 to 2 are those of clients before 0.11, which Apache Kafka 4 does not serve any more.
+        # Versions 0 to 2 of Produce are those of clients before 0.11, which Apache Kafka 4 no longer serves.
         pytest.param("3.9.2", malformed_batches.old_format_cases(), id="3.9.2"),
     ],
 )

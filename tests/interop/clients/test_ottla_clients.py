@@ -244,7 +244,7 @@ def test_transactional_consume_transform_produce_is_exactly_once(
                     producer.send_offsets_to_transaction(at, consumer.group_metadata())
                     if rounds % 3 == 1:
                         producer.abort_transaction()
-                        break  # the next consumer begins where the group committed
+                        break  # the next consumer starts at the committed offset
                     producer.commit_transaction()
                     seen += [r.value for r in records]
     values_read: list[bytes] = []

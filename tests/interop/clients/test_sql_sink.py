@@ -183,7 +183,7 @@ def test_rows_of_key_columns_only_are_not_truncated(url: str, table: str) -> Non
     for batch in (0, 1):
         made.write(Task(table, batch, 0), rows(name=["a", "b"]))
     long = ["x" * 255 + "a", "x" * 255 + "b"]
-    if sa.make_url(url).get_backend_name() == "sqlite":  # knows no lengths
+    if sa.make_url(url).get_backend_name() == "sqlite":  # ignores lengths
         made.write(Task(table, 2, 0), rows(name=long))
         assert stored(made) == [("a",), ("b",), *((key,) for key in long)]
         return

@@ -88,7 +88,7 @@ def test_offsets_of_a_group_are_reset_as_previewed(console: ConsoleBrowser, serv
             admin.alter_consumer_group_offsets(group, {tp: 4})
         fields = {"user": "refresh", "quota": "producer_byte_rate", "value": "1048576"}
         console.post("/quotas/set", fields, form="/quotas")  # the lists are loaded again
-        # a share coordinator that starts takes longer than a page waits
+        # a share coordinator takes longer to start than the timeout of a page
         eventually(lambda: console.client.get(f"/group?id={group}").status_code == 200, SECONDS)
         assert '<td class="n">46</td>' in console.text(f"/group?id={group}")
         preview = console.text(f"/group/reset?id={group}&to=shift&at=3")
