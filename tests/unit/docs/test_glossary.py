@@ -15,6 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 EXCEPTIONS = Path(__file__).with_name("glossary_exceptions.txt")
+ARTICLES = ("a_", "an_", "the_", "what_")
+NO_SUBJECT = frozenset({"who", "whom", "whatever", "says", "said", "asks", "ours", "theirs", "us"})
+"""Words that names of tests do not have: `test_<subject>_<condition>_<outcome>` in Kafka's terms."""
 EXEMPT = {"docs/glossary.md", "tests/unit/docs/test_glossary.py"}
 
 
@@ -87,6 +90,13 @@ def test_banned_words_are_detected_in_prose_names_and_variables() -> None:
     counts = occurrences('def was_told(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
     assert counts == {"told": 1, "anew": 1, "access rules": 1, "name wanted": 1}
     assert occurrences("an access rule, whoever heard", is_python=False) == {"access rule": 1, "whoever": 1, "heard": 1}
+
+
+def test_names_of_tests_have_a_subject() -> None:
+    pattern = re.compile(r"^ *(?:async )?def test_(\w+)", re.MULTILINE)
+    names = [name for path in files() if path.name.startswith("test_") for name in pattern.findall(path.read_text())]
+    assert len(names) > 1000
+    assert [name for name in names if not NO_SUBJECT.isdisjoint(name.split("_")) or name.startswith(ARTICLES)] == []
 
 
 if __name__ == "__main__":
