@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
-from ottla.security.acl import CLUSTER_NAME, ResourceType, allowing_command
+from ottla.security.acl import ANY_CONNECTION, CLUSTER_NAME, ResourceType, allowing_command
 from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
@@ -172,7 +172,8 @@ class RequestContext:
     def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
         """Log the denial of an operation, and return the authorization error of the resource's type."""
         client = self.client
-        command = allowing_command(client.principal, operation, kind, name)
+        connection = self._tool_connection()
+        command = allowing_command(client.principal, operation, kind, name, connection)
         log.info(
             "Denied %s on %s %s to %s from %s; to allow it: %s",
             operation.name,
@@ -182,10 +183,20 @@ class RequestContext:
             command,
         )
         # without the name: a client that names a topic by its id must not learn the name from the error
-        general = allowing_command(client.principal, operation, kind, "NAME")
+        general = allowing_command(client.principal, operation, kind, "NAME", connection)
         return AUTHORIZATION_ERRORS[kind](
             f"{client.principal} is not authorized: {operation.name} on {kind.name} is required ({general})"
         )
+
+    def _tool_connection(self) -> Sequence[str]:
+        """Return the options with which a tool connects to the listener of this client."""
+        broker, name = self.broker, self.connection.listener.name
+        own = broker.image.brokers.get(broker.broker_id)
+        endpoint = None if own is None else next((e for e in own.endpoints if e.name == name), None)
+        if endpoint is None:
+            return ANY_CONNECTION
+        credentials = () if endpoint.protocol == "PLAINTEXT" else ("--command-config", "FILE")
+        return ("--bootstrap-server", str(endpoint).partition("://")[2], *credentials)
 
     def throttle(self, seconds: float) -> int:
         """Stop reading from the connection for this time after the response. Returns the time in milliseconds."""
