@@ -104,8 +104,8 @@ async def _problems(broker: MonitoredBroker, checks_isr: bool) -> list[str]:
         problems.append("the broker is starting" if state < RUNNING else "the broker is stopping")
     if context.broker_id not in context.image.brokers:
         problems.append("the broker is not registered")
-    if context.partitions.offline_directories:
-        problems.append(f"{context.partitions.offline_directories} log directories are offline")
+    for path, reason in context.partitions.offline_dirs.items():
+        problems.append(f"the log directory {path} is offline: {reason}")
     if checks_isr:
         pace, number = Pace(), 0
         for partition in list(context.partitions):

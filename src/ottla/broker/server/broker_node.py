@@ -498,7 +498,7 @@ class BrokerNode:
             self.log_config,
             self._min_insync_replicas,
             self._clock,
-            all_dirs=self._log_dirs.all_opened,
+            unopened_dirs=self._log_dirs.unopened,
             on_fatal=self._fail,
             store_dir=self._log_dirs.store_dir(self.config),
         )

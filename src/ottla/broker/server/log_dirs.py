@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.clock import Clock
@@ -23,8 +23,8 @@ class LogDirs(list[LogDir]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.all_opened = True
-        """Whether every configured directory could be opened."""
+        self.unopened: Mapping[str, str] = {}
+        """The configured directories that could not be opened, each with the reason."""
 
     def open(self, config: BrokerConfig, broker_id: int, cluster_id: str | None, clock: Clock) -> None:
         """Open the log directories.
@@ -32,7 +32,7 @@ class LogDirs(list[LogDir]):
         Raises StartupError if none could be opened, or if the first one of a standalone broker could not, because it
         has the metadata store, like Kafka's metadata.log.dir.
         """
-        faults: list[UnusableDirectoryError] = []
+        faults: dict[str, str] = {}
         for path in config.data_dirs:
             try:
                 opened = LogDir.open(
@@ -44,13 +44,13 @@ class LogDirs(list[LogDir]):
                     writer=AppendWriter(Path(path)),
                 )
             except UnusableDirectoryError as error:
-                faults.append(error)
+                faults[path] = error.message
                 if len(faults) == len(config.data_dirs) or not (self or config.in_cluster):
                     raise
                 log.error("%s; continuing without it", error.message)
             else:
                 self.append(opened)
-        self.all_opened = not faults
+        self.unopened = faults
 
     def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
         """Load all logs.
