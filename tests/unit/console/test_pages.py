@@ -187,7 +187,8 @@ def test_assigned_partition_without_a_committed_offset_is_listed(
         while not consumer.assignment():
             consumer.poll(timeout_ms=100)
         text = console.text(f"/group?id={ottla_topic}")
-    assert '<td class="n">–</td><td class="n">1</td><td class="n">–</td><td class="quiet">reader</td>' in text
+    unknown = '<td class="n">\N{EN DASH}</td>'
+    assert f'{unknown}<td class="n">1</td>{unknown}<td class="quiet">reader</td>' in text
 
 
 def test_offsets_are_reset_as_the_preview_says(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:

@@ -53,7 +53,7 @@ class LogDirs(list[LogDir]):
         self.unopened = faults
 
     def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
-        """Load all logs.
+        """Load all logs. This may run in a thread: see `LogDir.load`.
 
         Raises StartupError if no directory is left, or if the one with the metadata store is unusable.
         """
@@ -66,6 +66,16 @@ class LogDirs(list[LogDir]):
                     raise
                 log.error("%s; continuing without it", error.message)
                 log_dir.take_offline(error.message)
+
+    def stop_loading(self) -> None:
+        """Make `load` stop, because the broker stops."""
+        for log_dir in self:
+            log_dir.stop_loading()
+
+    @property
+    def load_progress(self) -> str:
+        """The directory that `load` is reading, and how many of its logs are loaded."""
+        return next((log_dir.load_progress for log_dir in self if log_dir.load_progress), "loading the logs")
 
     def store_dir(self, config: BrokerConfig) -> LogDir | None:
         """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""
