@@ -166,7 +166,7 @@ def _handle_signals(stop: Any) -> None:
 
 
 async def _start(node: BrokerNode, stopping: asyncio.Event) -> bool:
-    """Start a broker. Return False if it was told to stop before it was ready."""
+    """Start a broker. Return False if a signal stops it before it is ready."""
     starting, stop = asyncio.ensure_future(node.start()), asyncio.ensure_future(stopping.wait())
     await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
