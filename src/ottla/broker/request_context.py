@@ -23,6 +23,8 @@ log.addFilter(RateLimitFilter(per_window=200))
 changes_log = logging.getLogger("ottla.changes")
 offsets_log = logging.getLogger("ottla.changes.offsets")
 offsets_log.addFilter(RateLimitFilter())
+transactions_log = logging.getLogger("ottla.coordinator.transaction")
+transactions_log.addFilter(RateLimitFilter())
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
 rejected_log = logging.getLogger("ottla.request.rejected")
@@ -77,6 +79,13 @@ class RequestContext:
         assigns itself partitions may commit all the time.
         """
         offsets_log.info(f"{message}%s", *args, self.by)
+
+    def log_producer(self, transactional_id: str, producer_id: int, epoch: int, timeout_ms: int) -> None:
+        """Log which client uses a transactional id from now on: others with this id are fenced, and its open
+        transaction holds up consumers. Rate-limited: a client may do this for each transaction.
+        """
+        text = "Initialized transactional_id=%s: producer_id=%d epoch=%d transaction_timeout_ms=%d%s"
+        transactions_log.info(text, transactional_id, producer_id, epoch, timeout_ms, self.by)
 
     def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
         """Log that data which the client has sent is invalid, or cannot be replicated. Rate-limited by resource, error
