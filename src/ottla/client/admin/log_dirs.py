@@ -53,7 +53,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirInfo(NamedTuple):
-    """The log directory of a replica, and the one that it is being moved to. If it has no log or is not being moved, the
+    """The log directory of a replica, and the one that it is being moved to. If it has no log or is not moved, the
     path is None and the lag -1.
     """
 
