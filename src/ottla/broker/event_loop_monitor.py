@@ -90,8 +90,8 @@ class EventLoopMonitor:
 
     def _report_hang(self, seconds: float) -> None:
         log.warning(
-            "The event loop has been blocked for %.0f s, and no client is served; if the place is a file function, a disk "
-            "hangs. Blocked at: %s",
+            "The event loop has been blocked for %.0f s, and no client is served; if the place is a file function, a "
+            "disk hangs. Blocked at: %s",
             seconds,
             _place(sys._current_frames().get(self._thread_id)),
         )
