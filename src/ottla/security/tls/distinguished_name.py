@@ -49,7 +49,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def expiry_of(certificate: bytes) -> datetime:
-    """Return the time from which on a certificate (DER) is invalid. Raises ValueError if the certificate is malformed."""
+    """Return the time at which a certificate (DER) expires. Raises ValueError if the certificate is malformed."""
     try:
         validity, _ = _validity_and_subject(certificate)
         _, (tag, text) = _parts(validity)
