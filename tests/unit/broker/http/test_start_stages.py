@@ -16,6 +16,7 @@ from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.http.test_http_listener import LISTENER, get, url_of
 
 from ottla.broker.server.broker_node import BrokerNode
+from ottla.cluster.broker.lifecycle import BrokerLifecycle
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.storage.log_dir import CLEAN_SHUTDOWN, LogDir
@@ -100,6 +101,26 @@ def test_broker_that_is_stopped_while_it_recovers_logs_recovers_them_at_the_next
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
     with_broker(recovered, tmp_path)
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_broker_in_its_controlled_shutdown_reports_that_it_waits_for_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def controlled_shutdown(self: BrokerLifecycle) -> None:
+        await asyncio.to_thread(proceed.wait, 20)
+
+    async def test() -> None:
+        node = killed_node
+        await node.start()
+        stopping = asyncio.create_task(node.stop())
+        await until_reported(node, "the broker is stopping: moving leaders to other brokers for ")
+        proceed.set()
+        await stopping
+
+    proceed = threading.Event()
+    monkeypatch.setattr(BrokerLifecycle, "controlled_shutdown", controlled_shutdown)
+    killed_node = killed(tmp_path)
+    asyncio.run(test())
 
 
 def test_sigterm_ends_a_broker_that_waits_for_zookeeper(tmp_path: Path) -> None:
