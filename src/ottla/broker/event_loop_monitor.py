@@ -1,7 +1,8 @@
 """Counts and logs stalls: times in which the event loop is blocked, so that every client of the broker has to wait.
 
 A thread repeatedly schedules a callback on the event loop, and waits for it. If this takes longer than a threshold, the
-thread logs which code the event loop is running. If the thread itself did not run, the whole process was stopped
+thread logs which code the event loop is running; if it lasts, also while it does, since neither the HTTP listener nor
+the metrics answer then. If the thread itself did not run, the whole process was stopped
 (SIGSTOP, a suspended machine, swapping), or a call held the lock of Python's interpreter.
 """
 
@@ -28,6 +29,10 @@ STOPPED_SECONDS: Final = 1.0
 """Minimum time in seconds without the monitor's thread running that counts as a stall. Shorter delays are normal on a
 busy machine.
 """
+FIRST_REPORT_SECONDS: Final = 5.0
+"""Time in seconds after which a stall that has not ended is logged."""
+REPORT_SECONDS: Final = 30.0
+"""Interval in seconds at which it is logged again."""
 FRAMES: Final = 5
 """Number of innermost stack frames that a log line shows."""
 
@@ -73,11 +78,23 @@ class EventLoopMonitor:
             if answered.wait(self._threshold):
                 continue
             place = _place(sys._current_frames().get(self._thread_id))
+            report_at = began + FIRST_REPORT_SECONDS
             while not answered.wait(1.0):
                 if self._closed.is_set():
                     return
+                if self._monotonic() >= report_at:
+                    report_at += REPORT_SECONDS
+                    self._report_hang(self._monotonic() - began)
             ran_at, cpu_seconds = self._monotonic(), time.process_time()
             self._on_stall(ran_at - began, place)
+
+    def _report_hang(self, seconds: float) -> None:
+        log.warning(
+            "The event loop has been blocked for %.0f s, and no client is served; if the place is a file function, a "
+            "disk hangs. Blocked at: %s",
+            seconds,
+            _place(sys._current_frames().get(self._thread_id)),
+        )
 
     def _on_stop(self, seconds: float, cpu_seconds: float) -> None:
         self._count(seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
-from ottla.security.acl import CLUSTER_NAME, ResourceType, allowing_command
+from ottla.security.acl import ANY_CONNECTION, CLUSTER_NAME, ResourceType, allowing_command
 from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
@@ -23,6 +23,8 @@ log.addFilter(RateLimitFilter(per_window=200))
 changes_log = logging.getLogger("ottla.changes")
 offsets_log = logging.getLogger("ottla.changes.offsets")
 offsets_log.addFilter(RateLimitFilter())
+transactions_log = logging.getLogger("ottla.coordinator.transaction")
+transactions_log.addFilter(RateLimitFilter())
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
 rejected_log = logging.getLogger("ottla.request.rejected")
@@ -77,6 +79,13 @@ class RequestContext:
         assigns itself partitions may commit all the time.
         """
         offsets_log.info(f"{message}%s", *args, self.by)
+
+    def log_producer(self, transactional_id: str, producer_id: int, epoch: int, timeout_ms: int) -> None:
+        """Log which client uses a transactional id from now on: others with this id are fenced, and its open
+        transaction holds up consumers. Rate-limited: a client may do this for each transaction.
+        """
+        text = "Initialized transactional_id=%s: producer_id=%d epoch=%d transaction_timeout_ms=%d%s"
+        transactions_log.info(text, transactional_id, producer_id, epoch, timeout_ms, self.by)
 
     def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
         """Log that data which the client has sent is invalid, or cannot be replicated. Rate-limited by resource, error
@@ -172,7 +181,8 @@ class RequestContext:
     def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
         """Log the denial of an operation, and return the authorization error of the resource's type."""
         client = self.client
-        command = allowing_command(client.principal, operation, kind, name)
+        connection = self._tool_connection()
+        command = allowing_command(client.principal, operation, kind, name, connection)
         log.info(
             "Denied %s on %s %s to %s from %s; to allow it: %s",
             operation.name,
@@ -182,10 +192,20 @@ class RequestContext:
             command,
         )
         # without the name: a client that names a topic by its id must not learn the name from the error
-        general = allowing_command(client.principal, operation, kind, "NAME")
+        general = allowing_command(client.principal, operation, kind, "NAME", connection)
         return AUTHORIZATION_ERRORS[kind](
             f"{client.principal} is not authorized: {operation.name} on {kind.name} is required ({general})"
         )
+
+    def _tool_connection(self) -> Sequence[str]:
+        """Return the options with which a tool connects to the listener of this client."""
+        broker, name = self.broker, self.connection.listener.name
+        own = broker.image.brokers.get(broker.broker_id)
+        endpoint = None if own is None else next((e for e in own.endpoints if e.name == name), None)
+        if endpoint is None:
+            return ANY_CONNECTION
+        credentials = () if endpoint.protocol == "PLAINTEXT" else ("--command-config", "FILE")
+        return ("--bootstrap-server", str(endpoint).partition("://")[2], *credentials)
 
     def throttle(self, seconds: float) -> int:
         """Stop reading from the connection for this time after the response. Returns the time in milliseconds."""

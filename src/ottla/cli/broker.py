@@ -165,10 +165,27 @@ def _handle_signals(stop: Any) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
+async def _start(node: BrokerNode, stopping: asyncio.Event) -> bool:
+    """Start a broker. Return False if a signal stops it before it is ready."""
+    starting, stop = asyncio.ensure_future(node.start()), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not starting.done():
+        stage = node.stage
+        starting.cancel()
+        await asyncio.wait((starting,))
+        if starting.cancelled():
+            logging.getLogger("ottla.broker").info("Stopped the broker during its start: %s", stage)
+            return False
+    await starting
+    return True
+
+
 async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int:
     stopping = asyncio.Event()
     _handle_signals(stopping.set)
-    await node.start()
+    if not await _start(node, stopping):
+        return 0
     addresses = ", ".join(map(str, node.endpoints))
     writer = _start_table_writer(node.config, node.endpoints[0]) if parent is None else None
     ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (stopping, node.failed)]

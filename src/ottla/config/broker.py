@@ -707,8 +707,8 @@ class BrokerConfig(
     group_consumer_migration_policy = Option(
         "bidirectional",
         one_of("bidirectional", "upgrade", "downgrade", "disabled"),
-        "Which groups change their protocol while they have members: upgrade (classic to consumer), "
-        "downgrade, bidirectional or disabled.",
+        "Changes of the protocol that a group may make while it has members: upgrade (classic to consumer), downgrade "
+        "(consumer to classic), bidirectional or disabled.",
     )
     group_share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."

@@ -143,7 +143,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     offset_syncs_topic_location = Option(
         "source",
         one_of("source", "target"),
-        "Which cluster has the offset syncs topic.",
+        "Cluster that has the offset syncs topic: source or target.",
         key="offset-syncs.topic.location",
     )
     offset_syncs_topic_replication_factor = Option(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from os.path import normpath
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from ottla import errors
@@ -38,6 +39,7 @@ KINDS = ("leader", "follower")
 MAX_PREFERRED_DIRS: Final = 10_000
 """Maximum number of replicas without a log for which a chosen log directory is kept; the oldest are dropped first."""
 
+NO_DIRS: Final[Mapping[str, str]] = MappingProxyType({})
 CREATIONS_AT_ONCE: Final = 20
 """Number of logs that are created before other tasks get a turn. Each takes about half a millisecond."""
 
@@ -87,7 +89,7 @@ class Partitions:
         followers: FetcherManager | None = None,
         follower_quota: ReplicationQuota | None = None,
         lag_seconds: float = LAG_SECONDS,
-        all_dirs: bool = True,
+        unopened_dirs: Mapping[str, str] = NO_DIRS,
         on_dir_failure: Callable[[list[TopicPartition]], None] | None = None,
         on_fatal: Callable[[str], None] | None = None,
         store_dir: LogDir | None = None,
@@ -95,9 +97,9 @@ class Partitions:
         """Without `isr_updates` and `followers`, the broker is standalone.
 
         `followers`: fetches the partitions that other brokers lead. `isr_updates`: sends ISR updates of leaders.
-        `all_dirs`: whether every log directory could be opened. `on_dir_failure`: called with the replicas that a
-        failed log directory has put out of service. `on_fatal`: called with the reason when `store_dir`, on whose disk
-        the metadata store is, or every log directory has failed.
+        `unopened_dirs`: the log directories that could not be opened, with the reasons. `on_dir_failure`: called with
+        the replicas that a failed log directory has put out of service. `on_fatal`: called with the reason when
+        `store_dir`, on whose disk the metadata store is, or every log directory has failed.
         """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -114,7 +116,7 @@ class Partitions:
         """Replicas without a log that have been reported to the controller."""
         # If a log directory could not be opened, no log is created for a replica that is in the ISR: its log may be in
         # that directory, and a new, empty log would look as if all records were lost.
-        self._all_dirs = all_dirs
+        self._unopened_dirs = unopened_dirs
         self._cordoned: Collection[str] = frozenset()
         self.alter_log_dirs_rate = float("inf")
         """Limit of all log directory moves together, in bytes per second. May change while they run."""
@@ -221,9 +223,15 @@ class Partitions:
         return normpath(directory.path) in self._cordoned
 
     @property
-    def offline_directories(self) -> int:
-        """The number of log directories that are out of service. Those that could not be opened count as one."""
-        return sum(bool(log_dir.offline) for log_dir in self._log_dirs) + (not self._all_dirs)
+    def unopened_dirs(self) -> Mapping[str, str]:
+        """The log directories that could not be opened at the start, each with the reason."""
+        return self._unopened_dirs
+
+    @property
+    def offline_dirs(self) -> Mapping[str, str]:
+        """The log directories that are out of service, each with the reason, also those that could not be opened."""
+        failed = {str(log_dir.path): log_dir.offline for log_dir in self._log_dirs if log_dir.offline}
+        return {**failed, **self._unopened_dirs}
 
     @property
     def log_dir_moves(self) -> Mapping[TopicPartition, LogDirMove]:
@@ -538,7 +546,7 @@ class Partitions:
             return existing
         online = [directory for directory in self._log_dirs if not directory.offline]
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
-        if (was_there and not self._all_dirs) or not online:
+        if (was_there and self._unopened_dirs) or not online:
             raise errors.KafkaStorageError("the log may be in a log directory that is out of service")
         # If all are cordoned, the controller has placed the replica before it knew.
         usable = [directory for directory in online if not self.is_cordoned(directory)] or online

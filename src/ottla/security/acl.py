@@ -5,6 +5,7 @@ All values are immutable. Brokers, clients and tools share them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -174,12 +175,20 @@ OPTIONS: Final = {
     ResourceType.USER: "--user-principal",
 }
 """The options of `ottla acls` that name a resource."""
+ANY_CONNECTION: Final = ("--bootstrap-server", "HOST:PORT")
+"""The options of `ottla acls` that name the cluster, if its address is not known."""
 
 
-def allowing_command(principal: str, operation: ACLOperation, kind: ResourceType, name: str) -> str:
-    """Return the `ottla acls` command that allows a principal an operation."""
+def allowing_command(
+    principal: str, operation: ACLOperation, kind: ResourceType, name: str, connection: Sequence[str] = ANY_CONNECTION
+) -> str:
+    """Return the `ottla acls` command that allows a principal an operation.
+
+    `connection`: the options with which the command connects to the cluster.
+    """
     import shlex  # only denials need it
 
     resource = [OPTIONS[kind]] if kind is ResourceType.CLUSTER else [OPTIONS[kind], name]
     words = operation.name.title().replace("_", "")
-    return shlex.join(["ottla", "acls", "--add", "--allow-principal", principal, "--operation", words, *resource])
+    acl = ["--add", "--allow-principal", principal, "--operation", words, *resource]
+    return shlex.join(["ottla", "acls", *connection, *acl])

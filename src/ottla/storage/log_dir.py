@@ -59,6 +59,10 @@ class UnusableDirectoryError(errors.StartupError):
     """The directory cannot be used; the broker can continue with its other directories."""
 
 
+class LoadStoppedError(Exception):
+    """The logs were not loaded completely, because the broker stops."""
+
+
 class LogDir:
     """One of the broker's `log.dirs`."""
 
@@ -95,6 +99,9 @@ class LogDir:
         self._pending_deletes: list[tuple[int, Path]] = []
         self._clean = False
         self._loaded = False
+        self.load_progress = ""
+        """What `load` is doing: which part of the logs is loaded. Empty before and after."""
+        self._stops_loading = False
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._compacted_below = True
         """Whether all logs are compacted below the checkpointed recovery points only."""
@@ -208,7 +215,9 @@ class LogDir:
         """Open all logs. `config_of`: returns a partition's config.
 
         Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is added
-        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel.
+        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel. This
+        may run in a thread; then another one may read `load_progress` and call `stop_loading`, which ends it with
+        LoadStoppedError.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -227,22 +236,31 @@ class LogDir:
         except OSError as error:
             raise UnusableDirectoryError(storage_error("load the logs", self.path, error).message) from error
         reported = began
+        verb = "loading" if self._clean else "recovering"
+        self.load_progress = f"{verb} the logs of {self.path}: 0 of {len(partitions)}"
 
         def load_one(item: tuple[TopicPartition, Path]) -> Log | errors.KafkaStorageError:
             tp, directory = item
+            if self._stops_loading:
+                raise LoadStoppedError
             return self._load_one(tp, directory, config_of, recovery_points.get(tp), start_offsets.get(tp, 0))
 
         with ThreadPoolExecutor(1 if self._clean else recovery_threads, "ottla-recovery") as pool:
             for i, ((tp, _), loaded) in enumerate(zip(partitions, pool.map(load_one, partitions), strict=True)):
                 self._add_loaded(tp, loaded)
+                self.load_progress = f"{verb} the logs of {self.path}: {i + 1} of {len(partitions)}"
                 if perf_counter() - reported > PROGRESS_SECONDS:
                     reported = perf_counter()
                     log.info("%s: %d of %d logs loaded", self.path, i + 1, len(partitions))
         if partitions:
             how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
             log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
-        self._loaded = True
+        self._loaded, self.load_progress = True, ""
         self._compacted_below = self._compacted_below or not self.failed
+
+    def stop_loading(self) -> None:
+        """Make `load` stop after the logs that are being opened, because the broker stops."""
+        self._stops_loading = True
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -612,7 +630,10 @@ class LogDir:
 
     def _close(self) -> None:
         if not self._loaded:
-            return  # no log was opened, so the checkpoints stay, and a clean shutdown is not marked
+            # not all logs were opened, so the checkpoints stay, and a clean shutdown is not marked
+            for opened in self.logs.values():
+                opened.close_without_flush()
+            return
         if self.offline:
             for opened in self.logs.values():
                 opened.close_without_flush()

@@ -129,7 +129,7 @@ COMMAND = Command(
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Repeatable(
             "--broker-metrics HOST:PORT[,…]",
-            "addresses or URLs of the brokers' Prometheus metrics: bytes per second, rebalances, quota usage",
+            "address or URL of a broker's Prometheus metrics, to show traffic, rebalances, quota usage and slow disks",
         ),
         Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
         Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS"),

@@ -24,7 +24,7 @@ from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.security.acl import ACL
 from ottla_console.cluster.byte_rates import ByteMeter
 from ottla_console.cluster.directories import DirectoryRow, directory_rows
-from ottla_console.cluster.disk_space import FullDisk, full_disks
+from ottla_console.cluster.disk_space import FullDisk, OfflineDirectory, full_disks, offline_directories
 from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import UNDER_MIN_ISR, MetricPages, samples_of
 from ottla_console.cluster.quota_usage import UsageRow, usage_of
@@ -177,6 +177,7 @@ class Collector:
         """Bytes per second of topics and brokers."""
         self.rebalances = RecentRebalances()
         self.full_disks: list[FullDisk] = []
+        self.offline_directories: list[OfflineDirectory] = []
         self.under_min_isr = 0
         """The number of partitions with fewer in-sync replicas than min.insync.replicas; 0 without metrics."""
         self.quota_usage: list[UsageRow] = []
@@ -328,6 +329,7 @@ class Collector:
         self.quota_usage = usage_of(pages)
         self.flushes = flush_rows(pages)
         self.full_disks = full_disks(pages)
+        self.offline_directories = offline_directories(pages)
         self.under_min_isr = round(sum(s.value for page in pages.values() for s in samples_of(page, UNDER_MIN_ISR)))
 
     async def _load_groups(self) -> dict[str, GroupRow]:

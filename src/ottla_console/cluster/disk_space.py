@@ -1,4 +1,4 @@
-"""Disks of log directories that are nearly full, from the Prometheus metrics of the brokers."""
+"""Log directories that are out of service or nearly full, from the Prometheus metrics of the brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ottla_console.cluster.metric_pages import samples_of
 
 FREE: Final = "ottla_log_directory_free_bytes"
 TOTAL: Final = "ottla_log_directory_total_bytes"
-NAMES: Final = (FREE, TOTAL)
+OFFLINE: Final = "kafka_log_logmanager_logdirectoryoffline"
+NAMES: Final = (FREE, TOTAL, OFFLINE)
 NEARLY_FULL_PERCENT: Final = 10.0
 """The free part below which a disk is reported, as by the alert KafkaDiskNearlyFull."""
 
@@ -21,6 +22,23 @@ class FullDisk(NamedTuple):
     free_bytes: float
     address: str
     directory: str
+
+
+class OfflineDirectory(NamedTuple):
+    """A log directory that is out of service. `address` is that of the broker's metrics."""
+
+    address: str
+    directory: str
+
+
+def offline_directories(pages: Mapping[str, str]) -> list[OfflineDirectory]:
+    """Return the log directories that are out of service, from the metrics by address."""
+    return sorted(
+        OfflineDirectory(address, sample.labels.get("logDirectory", ""))
+        for address, page in pages.items()
+        for sample in samples_of(page, OFFLINE)
+        if sample.value
+    )
 
 
 def full_disks(pages: Mapping[str, str]) -> list[FullDisk]:

@@ -99,8 +99,8 @@ class AclList(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """The committed offset of a group in a partition, and the end offset of the partition, which is -1 if it is
-    unknown, as is its last stable offset: the start of its first open transaction, or its end.
+    """The committed offset of a group in a partition, and the end offset of the partition. Both are -1 if unknown, as
+    is its last stable offset: the start of its first open transaction, or its end.
     """
 
     tp: TopicPartition
@@ -110,13 +110,15 @@ class PartitionLag(NamedTuple):
 
     @property
     def waits_for_transaction(self) -> bool:
-        """Whether consumers with `read_committed` cannot read on before a transaction ends."""
-        return 0 <= self.stable <= self.committed < self.end
+        """Whether consumers with `read_committed` cannot read on before a transaction ends. Those that have read
+        beyond its start use `read_uncommitted`.
+        """
+        return 0 <= self.stable == self.committed < self.end
 
     @property
     def lag(self) -> int | None:
         """The number of records after the committed offset; None if it is unknown."""
-        return None if self.end < 0 else max(0, self.end - self.committed)
+        return None if self.end < 0 or self.committed < 0 else max(0, self.end - self.committed)
 
 
 def cluster_snapshot(cluster: ClusterDescription, infos: Mapping[str, TopicInfo]) -> ClusterSnapshot:

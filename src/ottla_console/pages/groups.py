@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -80,8 +80,8 @@ async def group(page: Page) -> Response:
     group_id = page.text("id")
     page.console.collector.view_groups([group_id])
     description, is_share = await _describe(page, group_id)
-    lags = await (_share_lags if is_share else _lags)(page, group_id)
     owners = {tp: member for member in description.members for tp in member.assignment}
+    lags = await _share_lags(page, group_id) if is_share else await _lags(page, group_id, owners)
     sums = [row.lag for row in lags if row.lag is not None]
     return page.render(
         "group.html",
@@ -120,8 +120,10 @@ async def _type(page: Page, group_id: str) -> str:
     return next((group.group_type.lower() for group in listed if group.group_id == group_id), "")
 
 
-async def _lags(page: Page, group_id: str) -> list[PartitionLag]:
-    committed = await page.admin.list_consumer_group_offsets(group_id, timeout_ms=READ_MS, errors={})
+async def _lags(page: Page, group_id: str, assigned: Iterable[TopicPartition]) -> list[PartitionLag]:
+    """Return the lag of each partition with a committed offset, and of those that are assigned to a member."""
+    committed = dict.fromkeys(assigned, OffsetAndMetadata(-1))
+    committed |= await page.admin.list_consumer_group_offsets(group_id, timeout_ms=READ_MS, errors={})
     rows = await lag_of(page.admin, committed, READ_MS)
     behind = [row.tp for row in rows if row.lag]
     if not behind:

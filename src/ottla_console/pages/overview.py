@@ -33,6 +33,7 @@ async def overview(page: Page) -> Response:
         busiest=sorted(rates, reverse=True)[:BUSIEST],
         behind=behind[:BUSIEST],
         full_disks=collector.full_disks[:FULL_DISKS],
+        offline_directories=collector.offline_directories[:FULL_DISKS],
         under_min_isr=collector.under_min_isr,
         rebalancing=sum(row.is_rebalancing for row in groups.values()),
         rings=collector,

@@ -174,12 +174,14 @@ class PostgresSource:
         self.drop_unfinished()
 
     def drop_unfinished(self) -> None:
-        """Drop the slot of a snapshot, which would keep the WAL forever."""
+        """Drop the slot of an unfinished snapshot, which would keep the WAL forever."""
         if self.has_begun:
             self._connection.execute("select pg_drop_replication_slot(%s)", [self._unfinished])
 
     def undo_open(self) -> None:
-        """Drop the publication that this process has created, and the slot of a snapshot, which would keep the WAL."""
+        """Drop the slot of an unfinished snapshot, which would keep the WAL, and the publication, if this process has
+        created it and no snapshot is complete.
+        """
         self.drop_unfinished()
         if self._has_created_publication and not self.has_snapshot:
             self._connection.execute(sql.SQL("drop publication if exists {}").format(self._identifier))

@@ -46,7 +46,7 @@ class Registry(SparkConnectGraphElementRegistry):
         self.outputs: set[str] = set()
         """The unqualified names of tables, views and sinks, in lower case."""
         self.tables: set[str] = set()
-        """The unqualified names of tables and materialized views, unqualified as in the definitions."""
+        """The unqualified names of tables and materialized views, in upper and lower case as in the definitions."""
         self._early_reads: list[tuple[str, str, str]] = []
         """Tuples of flow, operation and table, for each operation of EARLY over a table."""
 
@@ -129,7 +129,7 @@ class Graph(NamedTuple):
     outputs: frozenset[str]
     """The unqualified names of tables, views and sinks, in lower case."""
     tables: frozenset[str]
-    """The unqualified names of tables and materialized views, unqualified as in the definitions."""
+    """The unqualified names of tables and materialized views, in upper and lower case as in the definitions."""
 
 
 def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.asking import BrokerClient, with_broker
 
+from ottla.broker import event_loop_monitor
 from ottla.broker.event_loop_monitor import EventLoopMonitor
 
 THRESHOLD = 0.1
@@ -36,6 +37,22 @@ def test_stall_is_counted_and_logged_with_its_stack(caplog: pytest.LogCaptureFix
     asyncio.run(test())
     assert "hold_up" in caplog.text
     assert "test_event_loop_monitor.py" in caplog.text
+
+
+def test_stall_that_lasts_is_logged_while_it_lasts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        with EventLoopMonitor(THRESHOLD):
+            await asyncio.sleep(0.01)
+            hold_up(1.5)
+            messages.extend(record.getMessage() for record in caplog.records)
+
+    messages: list[str] = []
+    monkeypatch.setattr(event_loop_monitor, "FIRST_REPORT_SECONDS", 0.5)
+    asyncio.run(test())
+    assert [message.partition(" for ")[0] for message in messages] == ["The event loop has been blocked"]
+    assert "hold_up" in messages[0]
 
 
 def test_suspended_process_is_counted_as_a_stall_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -55,8 +55,9 @@ def test_denied_operation_is_logged_with_principal_host_operation_and_resource(
                 TopicAuthorizationFailedError, match="User:ANONYMOUS is not authorized: CREATE on TOPIC is required"
             ):
                 admin.create_topics([NewTopic("t", 1, 1)])
+        connection = f"--bootstrap-server {broker.bootstrap_servers}"
     lines = [record.getMessage() for record in caplog.records if record.name == "ottla.authorizer"]
-    command = "ottla acls --add --allow-principal User:ANONYMOUS --operation Create --topic t"
+    command = f"ottla acls {connection} --add --allow-principal User:ANONYMOUS --operation Create --topic t"
     assert set(lines) == {f"Denied CREATE on TOPIC t to User:ANONYMOUS from 127.0.0.1; to allow it: {command}"}
     assert len(lines) == 5, "the same denial is logged five times in 10 seconds"
 
@@ -75,11 +76,11 @@ def test_denied_producer_and_consumer_name_the_command_that_would_allow_them() -
         servers = broker.bootstrap_servers
         with (
             KafkaProducer(bootstrap_servers=servers) as producer,
-            pytest.raises(TopicAuthorizationFailedError, match="topic 't': .* --operation Write --topic t "),
+            pytest.raises(TopicAuthorizationFailedError, match="'t': .* HOST:PORT .*--operation Write --topic t "),
         ):
             producer.send("t", b"1").get(30)
         with (
             KafkaConsumer("t", bootstrap_servers=servers, group_id="g") as consumer,
-            pytest.raises(TopicAuthorizationFailedError, match="topics 't': .* --operation Read --topic t "),
+            pytest.raises(TopicAuthorizationFailedError, match="'t': .* HOST:PORT .*--operation Read --topic t "),
         ):
             consumer.poll(timeout_ms=30_000)

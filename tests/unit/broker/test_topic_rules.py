@@ -462,7 +462,8 @@ def test_denial_is_logged_with_principal_operation_and_resource(
             await client.request(produce_request(batch(b"a"), "secret"), 9)
         assert [record.message for record in caplog.records if record.name == "ottla.authorizer"] == [
             f"Denied WRITE on TOPIC secret to User:{ALICE} from 127.0.0.1; to allow it: "
-            f"ottla acls --add --allow-principal User:{ALICE} --operation Write --topic secret"
+            f"ottla acls --bootstrap-server {str(client.node.endpoints[0]).removeprefix('PLAINTEXT://')} "
+            f"--add --allow-principal User:{ALICE} --operation Write --topic secret"
         ]
 
     with_authorizer(test, tmp_path)

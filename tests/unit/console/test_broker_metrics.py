@@ -15,7 +15,7 @@ from ottla.client.admin.quotas import ClientQuotaAlteration
 from ottla.errors import ConfigurationError, NotEnoughReplicasError
 from ottla.net.ports import free_port
 from ottla_console.cluster.directories import DirectoryRow, _size
-from ottla_console.cluster.disk_space import FullDisk, full_disks
+from ottla_console.cluster.disk_space import FullDisk, OfflineDirectory, full_disks, offline_directories
 from ottla_console.cluster.flush_times import FlushRow, flush_rows
 from ottla_console.cluster.metric_pages import MetricPages, MetricSample, samples_of
 from ottla_console.cluster.quota_usage import MAX_ROWS, UsageRow, usage_of
@@ -120,6 +120,12 @@ def test_flush_rows_list_hanging_and_slow_directories_first() -> None:
     assert (slow.hangs, slow.is_slow) == (False, True)
     assert fast == FlushRow("a:1", "/data/a", 0, None, 0, 0)
     assert not fast.is_slow
+
+
+def test_log_directories_out_of_service_are_read_from_the_metrics() -> None:
+    name = "kafka_log_logmanager_logdirectoryoffline"
+    page = f'{name}{{logDirectory="/data/a"}} 0\n{name}{{logDirectory="/data/b"}} 1\n'
+    assert offline_directories({"a:1": page, "b:1": ""}) == [OfflineDirectory("a:1", "/data/b")]
 
 
 def test_full_disks_lists_the_fullest_first_and_omits_others() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.client.streams_thread import StreamsThread
 from tests.unit.console.consoles import ConsoleBrowser, open_console
 
-from ottla import KafkaAdminClient, KafkaProducer
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.model import TopicPartition
 from ottla_console.cluster.directories import largest_topics
@@ -170,8 +170,25 @@ def test_group_page_marks_partitions_with_an_open_transaction(
         producer.send(ottla_topic, b"v").get(10)
         admin.alter_consumer_group_offsets(ottla_topic, {TopicPartition(ottla_topic, 0): 0})
         assert "open transaction" in console.text(path)
+        producer.send(ottla_topic, b"v").get(10)
+        admin.alter_consumer_group_offsets(ottla_topic, {TopicPartition(ottla_topic, 0): 1})
+        assert "open transaction" not in console.text(path), "it has read uncommitted records"
+        admin.alter_consumer_group_offsets(ottla_topic, {TopicPartition(ottla_topic, 0): 0})
         producer.commit_transaction()
     assert "open transaction" not in console.text(path)
+
+
+def test_assigned_partition_without_a_committed_offset_is_listed(
+    console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    produce(ottla_broker, ottla_topic, b"v")
+    servers = ottla_broker.bootstrap_servers
+    with KafkaConsumer(ottla_topic, bootstrap_servers=servers, group_id=ottla_topic, client_id="reader") as consumer:
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=100)
+        text = console.text(f"/group?id={ottla_topic}")
+    unknown = '<td class="n">\N{EN DASH}</td>'
+    assert f'{unknown}<td class="n">1</td>{unknown}<td class="quiet">reader</td>' in text
 
 
 def test_group_offsets_are_reset_as_previewed(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:

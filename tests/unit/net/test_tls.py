@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import socket
 import ssl
 import threading
@@ -21,7 +22,8 @@ from ottla.errors import ConfigurationError, SslAuthenticationError
 from ottla.net.client.channel import Channel
 from ottla.net.client.connect import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.security.tls.contexts import client_context, openssl_name
+from ottla.security.tls.contexts import client_context, openssl_name, server_context
+from ottla.security.tls.distinguished_name import expiry_of
 from ottla.security.tls.jks import read_jks, reveal_key
 
 STORES = Path(__file__).parent / "stores"
@@ -323,3 +325,29 @@ def test_ssl_context_option_is_used_unchanged() -> None:
 def test_secrets_are_not_shown() -> None:
     shown = repr(config(ssl_key_password="hush", ssl_keystore_key="hush", ssl_keystore_password="hush"))
     assert "hush" not in shown
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (-1, "The certificate of CN=broker expired at "),
+        (3, "The certificate of CN=broker expires in 2 days, at "),
+        (20, ""),
+    ],
+)
+def test_listener_warns_of_a_certificate_that_expires(days: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    own = signed(authority(), "broker", datetime.timedelta(days=days))
+    server_context(
+        config(
+            ssl_keystore_type="PEM",
+            ssl_keystore_key=own.key_pem(),
+            ssl_keystore_certificate_chain=own.pem,
+        )
+    )
+    assert text in caplog.text
+    assert ("certificate" in caplog.text) == bool(text)
+
+
+def test_expiry_beyond_2049_is_read() -> None:
+    own = signed(authority(), "broker", datetime.timedelta(days=40 * 365))
+    assert expiry_of(ssl.PEM_cert_to_DER_cert(own.pem)) == own.certificate.not_valid_after_utc

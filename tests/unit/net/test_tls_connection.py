@@ -36,7 +36,7 @@ from ottla.config.principal_rules import principal_rules
 from ottla.config.tls import TlsConfig
 from ottla.latency import LatencyHistogram
 from ottla.net.server.connection import USER, Connection, Reply
-from ottla.net.server.tls_connection import RECORD_BYTES, TlsConnection, TlsSettings
+from ottla.net.server.tls_connection import RECORD_BYTES, TlsConnection, TlsSettings, failure_text
 from ottla.security.tls.contexts import server_context
 
 CA = authority()
@@ -542,3 +542,18 @@ def test_uncached_file_is_read_by_a_worker_without_delaying_others(
     tmp_path: Path, slow_disk: SlowDisk, leaves: bool
 ) -> None:
     run(lambda: send_a_file_from_a_stopped_disk(SecureServer, tmp_path, slow_disk, leaves=leaves))
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "the client rejected this broker's certificate (certificate expired)"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "the client rejected this broker's certificate (unknown ca)"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", "the client ended it (tlsv1 alert protocol version)"),
+        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "peer did not return a certificate"),
+    ],
+)
+def test_failed_handshake_says_whose_certificate_is_rejected(reason: str, text: str) -> None:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    assert failure_text(error) == text

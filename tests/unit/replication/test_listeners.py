@@ -271,7 +271,7 @@ def test_in_sync_replica_with_a_missing_directory_gets_no_empty_log(tmp_path: Pa
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
         reported: list[TopicPartition] = []
-        partitions._all_dirs = False
+        partitions._unopened_dirs = {"/data/b": "not writable"}
         partitions._on_dir_failure = reported.extend
         await publish(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
         partitions.delete(TP)

@@ -36,9 +36,11 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     partitions = None
     if request.topics is not None:
         partitions = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
-    return DescribeLogDirsResponse(
-        results=[await _describe(directory, partitions, context) for directory in context.broker.partitions.log_dirs]
-    )
+    dirs = context.broker.partitions
+    results = [await _describe(directory, partitions, context) for directory in dirs.log_dirs]
+    storage_error = KafkaStorageError.code or 0
+    results += [DescribeLogDirsResult(log_dir=path, error_code=storage_error) for path in dirs.unopened_dirs]
+    return DescribeLogDirsResponse(results=results)
 
 
 async def _describe(

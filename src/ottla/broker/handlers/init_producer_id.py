@@ -41,6 +41,8 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
             if is_open:  # a producer after a crash, or forceTerminateTransaction
                 context.log_change("Aborting the open transaction of transactional_id=%s", request.transactional_id)
             raise
+    timeout_ms = request.transaction_timeout_ms
+    context.log_producer(request.transactional_id, producer.id, producer.epoch, timeout_ms)
     return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
 

@@ -56,7 +56,7 @@ async def metrics(request: HttpRequest) -> Page:
     """Return all metrics, or those of `?name[]=…`, in the format that the client accepts."""
     broker = request.node.monitored
     if broker is None:
-        return plain(503, "the broker is starting\n")
+        return plain(503, f"{_with_stage('the broker is starting', request.node)}\n")
     scrape = Scrape(broker)
     await scrape.prepare()
     text_format = TextFormat.accepted(request.headers.get("accept", ""))
@@ -92,20 +92,27 @@ async def readiness(request: HttpRequest) -> Page:
     """
     broker = request.node.monitored
     problems = (
-        ["the broker is starting"] if broker is None else await _problems(broker, "1" in request.query.get("isr", ()))
+        [_with_stage("the broker is starting", request.node)]
+        if broker is None
+        else await _problems(request.node, broker, "1" in request.query.get("isr", ()))
     )
     problems += filter(None, (request.node.waits_for, request.node.failure))
     return plain(503, "".join(f"{problem}\n" for problem in problems)) if problems else plain(200, "ready\n")
 
 
-async def _problems(broker: MonitoredBroker, checks_isr: bool) -> list[str]:
+def _with_stage(state: str, node: ObservedNode) -> str:
+    """Return the state of a broker that starts or stops, with what it is doing."""
+    return f"{state}: {node.stage}" if node.stage else state
+
+
+async def _problems(node: ObservedNode, broker: MonitoredBroker, checks_isr: bool) -> list[str]:
     problems, context, state = [], broker.context, broker.state()
     if state != RUNNING:
-        problems.append("the broker is starting" if state < RUNNING else "the broker is stopping")
+        problems.append(_with_stage("the broker is starting" if state < RUNNING else "the broker is stopping", node))
     if context.broker_id not in context.image.brokers:
         problems.append("the broker is not registered")
-    if context.partitions.offline_directories:
-        problems.append(f"{context.partitions.offline_directories} log directories are offline")
+    for path, reason in context.partitions.offline_dirs.items():
+        problems.append(f"the log directory {path} is offline: {reason}")
     if checks_isr:
         pace, number = Pace(), 0
         for partition in list(context.partitions):

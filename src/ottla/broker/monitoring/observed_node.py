@@ -22,6 +22,11 @@ class ObservedNode(Protocol):
         ...
 
     @property
+    def stage(self) -> str:
+        """What the broker is doing while it starts or stops, such as loading logs; empty while it runs."""
+        ...
+
+    @property
     def monitored(self) -> MonitoredBroker | None:
         """The parts that metrics are read from; None while the broker is starting and has not created them."""
         ...

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -113,6 +113,8 @@ class BrokerNode:
         """
         self._moves_leaders = True
         self._state = BrokerState.NOT_RUNNING
+        self._stage: Callable[[], str] = str
+        self._are_logs_loaded = False
         self._loop_time = loop_time
         self._http: HttpListener | None = None
         self._memory = MemoryPool(config.queued_max_request_bytes)
@@ -125,7 +127,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Open the log directories, join the cluster, load the logs, and serve clients.
 
-        Raises StartupError. Everything that was opened before is closed again.
+        Raises StartupError. Everything that was opened before is closed again, also if this is cancelled.
         """
         began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
@@ -134,6 +136,7 @@ class BrokerNode:
         self._state = BrokerState.STARTING
         async with AsyncExitStack() as stack:
             self._start_http(stack)
+            self._stage = lambda: "opening the metadata store"
             store, secret = await self._open_storage(stack)
             self._store = store
             self._log_start()
@@ -147,11 +150,17 @@ class BrokerNode:
                     self.config, listener, dispatch, lambda: self._dynamic_config.current, lambda: self._scram_secret
                 ),
             )
+            self._stage = lambda: "reading the metadata"
             await self._read_metadata(context, lifecycle, store)
+            self._stage = lambda: self._log_dirs.load_progress
             await self._load_logs(store)
+            self._stage = lambda: "joining the cluster"
             await self._join_cluster(lifecycle)
+            self._stage = lambda: "starting the partitions and coordinators"
             await self._start_partitions(stack, context, lifecycle)
+            self._stage = lambda: "waiting for the metadata of the controller"
             await self._serve(stack, context, lifecycle)
+            self._stage = str
             self._exit = stack.pop_all()
         self._state = BrokerState.RUNNING
         log.info(
@@ -228,9 +237,14 @@ class BrokerNode:
         return "" if self._awaited_store is None else self._awaited_store.waits_for
 
     @property
+    def stage(self) -> str:
+        """What the broker is doing while it starts or stops, such as loading logs; empty while it runs."""
+        return self._stage()
+
+    @property
     def monitored(self) -> MonitoredBroker | None:
-        """The parts from which metrics are read; None before they are created."""
-        if self._context is None or self._store is None:
+        """The parts from which metrics are read; None before they are created and the logs are loaded."""
+        if self._context is None or self._store is None or not self._are_logs_loaded:
             return None
         from ottla.broker.monitoring.scrape import MonitoredBroker  # many brokers are never asked for metrics
 
@@ -407,8 +421,17 @@ class BrokerNode:
         await self._apply_dynamic_configs(ClusterImage(""), context.image)
 
     async def _load_logs(self, store: MetadataStore) -> None:
+        """Load the logs in a worker. After a crash this may take minutes, in which health probes are answered."""
         topic_configs = await read_topic_configs(store)
-        self._log_dirs.load(self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {})))
+        load = functools.partial(
+            self._log_dirs.load, self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {}))
+        )
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, load)
+        except asyncio.CancelledError:
+            self._log_dirs.stop_loading()
+            raise
+        self._are_logs_loaded = True
 
     async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
         """Register this broker, accept connections, and wait until the controller is elected."""
@@ -486,7 +509,13 @@ class BrokerNode:
     async def _move_leaders_away(self, partitions: Partitions, lifecycle: BrokerLifecycle) -> None:
         partitions.begin_shutdown()
         if self._moves_leaders:
+            began, cache = self._clock.monotonic(), lifecycle.metadata_cache
+            self._stage = lambda: (
+                f"moving leaders to other brokers for {self._clock.monotonic() - began:.0f} s "
+                f"(controller: broker {cache.image.controller_id})"
+            )
             await lifecycle.controlled_shutdown()
+        self._stage = lambda: "closing the logs"
 
     def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
         config, broker_id, cache = self.config, self.broker_id, lifecycle.metadata_cache
@@ -498,7 +527,7 @@ class BrokerNode:
             self.log_config,
             self._min_insync_replicas,
             self._clock,
-            all_dirs=self._log_dirs.all_opened,
+            unopened_dirs=self._log_dirs.unopened,
             on_fatal=self._fail,
             store_dir=self._log_dirs.store_dir(self.config),
         )

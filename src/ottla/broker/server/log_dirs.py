@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.clock import Clock
@@ -23,8 +23,8 @@ class LogDirs(list[LogDir]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.all_opened = True
-        """Whether every configured directory could be opened."""
+        self.unopened: Mapping[str, str] = {}
+        """The configured directories that could not be opened, each with the reason."""
 
     def open(self, config: BrokerConfig, broker_id: int, cluster_id: str | None, clock: Clock) -> None:
         """Open the log directories.
@@ -32,7 +32,7 @@ class LogDirs(list[LogDir]):
         Raises StartupError if none could be opened, or if the first one of a standalone broker could not, because it
         has the metadata store, like Kafka's metadata.log.dir.
         """
-        faults: list[UnusableDirectoryError] = []
+        faults: dict[str, str] = {}
         for path in config.data_dirs:
             try:
                 opened = LogDir.open(
@@ -44,16 +44,16 @@ class LogDirs(list[LogDir]):
                     writer=AppendWriter(Path(path)),
                 )
             except UnusableDirectoryError as error:
-                faults.append(error)
+                faults[path] = error.message
                 if len(faults) == len(config.data_dirs) or not (self or config.in_cluster):
                     raise
                 log.error("%s; continuing without it", error.message)
             else:
                 self.append(opened)
-        self.all_opened = not faults
+        self.unopened = faults
 
     def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
-        """Load all logs.
+        """Load all logs. This may run in a thread: see `LogDir.load`.
 
         Raises StartupError if no directory is left, or if the one with the metadata store is unusable.
         """
@@ -66,6 +66,16 @@ class LogDirs(list[LogDir]):
                     raise
                 log.error("%s; continuing without it", error.message)
                 log_dir.take_offline(error.message)
+
+    def stop_loading(self) -> None:
+        """Make `load` stop, because the broker stops."""
+        for log_dir in self:
+            log_dir.stop_loading()
+
+    @property
+    def load_progress(self) -> str:
+        """The directory that `load` is reading, and how many of its logs are loaded."""
+        return next((log_dir.load_progress for log_dir in self if log_dir.load_progress), "loading the logs")
 
     def store_dir(self, config: BrokerConfig) -> LogDir | None:
         """Return the log directory without whose disk there is no metadata store; None if that is elsewhere."""

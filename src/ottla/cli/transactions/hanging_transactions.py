@@ -46,8 +46,8 @@ def find(
 def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Return the candidates whose partition is in no coordinator's transaction. It would be there until all markers are
-    written.
+    """Return the open transactions that no coordinator knows. A coordinator keeps the partitions of a transaction until
+    all their markers are written.
     """
 
     def is_listed(transaction: OpenTransaction) -> bool:

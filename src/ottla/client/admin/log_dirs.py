@@ -53,8 +53,8 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirInfo(NamedTuple):
-    """The log directory of a replica, and the directory that it is being moved to. Without such a directory the path is
-    None and the lag -1.
+    """The log directory of a replica, and the one that it is being moved to. If it has no log or is not moved, the
+    path is None and the lag -1.
     """
 
     current_log_dir: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -38,7 +39,8 @@ def group_error(code: int, group_id: str, message: str | None = None) -> errors.
     """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
-        command = f"ottla acls --add --allow-principal User:NAME --operation Read --group {group_id}"
+        acl = f"--add --allow-principal User:NAME --operation Read --group {shlex.quote(group_id)}"
+        command = f"ottla acls --bootstrap-server HOST:PORT {acl}"
         return error(f"group {group_id!r}: {message or f'{error.__doc__} To allow it: {command}'}")
     return error(message)
 

@@ -63,7 +63,8 @@ def error_text(error: type[errors.KafkaError], operation: str, topic: str) -> st
     """
     if error is not errors.TopicAuthorizationFailedError:
         return error.__doc__ or ""
-    command = f"ottla acls --add --allow-principal User:NAME --operation {operation} --topic {topic}"
+    acl = f"--add --allow-principal User:NAME --operation {operation} --topic {topic}"
+    command = f"ottla acls --bootstrap-server HOST:PORT {acl}"
     return f"{error.__doc__} To allow it: {command} (the broker's log has the principal and the denied operation)"
 
 

@@ -30,6 +30,7 @@ from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
+from ottla.logs import listed
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -173,7 +174,9 @@ class BrokerLifecycle:
             else:
                 if not remaining:
                     return
-                log.warning("No other broker can lead %d partitions of this broker", len(remaining))
+                log.warning(
+                    "No other broker can lead %d partitions of this broker: %s", len(remaining), listed(remaining)
+                )
             if left and await self.metadata_cache.wait_for(
                 self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000
             ):

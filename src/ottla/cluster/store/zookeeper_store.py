@@ -16,7 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -51,6 +51,8 @@ FIRST_REPORT_SECONDS: Final = 1.0
 """Time in seconds after which a starting broker logs that ZooKeeper does not answer."""
 REPORT_SECONDS: Final = 30.0
 """Interval in seconds at which it logs this again."""
+CONNECTED_CHECK_SECONDS: Final = 0.005
+"""Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
 """Delay in seconds before a call is repeated after the connection was lost."""
 
@@ -173,16 +175,18 @@ class ZooKeeperMetadataStore:
         Raises StartupError if kazoo is not installed, the chroot is missing, or ZooKeeper does not answer.
         """
         client = self._new_client()
-        from kazoo.handlers.threading import KazooTimeoutError
-
         self._loop = asyncio.get_running_loop()
         _, slash, chroot = self._connect.partition("/")
         client.add_listener(self._state_changed)
         self._client = client
         self._begin_wait(FIRST_REPORT_SECONDS)
         try:
-            await asyncio.to_thread(client.start, self._connection_seconds)
-        except KazooTimeoutError:
+            # not client.start, for whose thread a broker that is stopped meanwhile would have to wait
+            connected = client.start_async()
+            async with asyncio.timeout(self._connection_seconds):
+                while not connected.is_set():  # noqa: ASYNC110 - kazoo sets it in a thread
+                    await asyncio.sleep(CONNECTED_CHECK_SECONDS)
+        except TimeoutError:
             await self.close()
             raise StartupError(
                 f"zookeeper.connect: ZooKeeper at {self._connect} does not answer within "
@@ -238,7 +242,10 @@ class ZooKeeperMetadataStore:
         client, self._client = self._client, None
         self._end_wait(is_answered=False)
         self._listeners.clear()
-        if client is not None:
+        if client is not None and self._session_id is None and client.client_id is None:
+            # There is no session to end. kazoo waits for its attempt to connect, so nothing waits for kazoo.
+            client.handler.spawn(_abandon, client)
+        elif client is not None:
             await _end(client)
         for task in self._tasks:
             task.cancel()
@@ -446,6 +453,14 @@ class _LoopWatch:
 
 class ConnectionLostError(MetadataStoreError):
     """The connection was lost during a call, which may have been executed."""
+
+
+def _abandon(client: KazooClient) -> None:
+    """Stop a client that is not connected."""
+    from kazoo.exceptions import WriterNotClosedException
+
+    with suppress(WriterNotClosedException):  # its attempt to connect takes longer than kazoo waits
+        client.stop()
 
 
 async def _end(client: KazooClient) -> None:

@@ -26,6 +26,7 @@ from ottla.legacy.producer.broker_partition_info import BrokerPartitionInfo, Par
 from ottla.legacy.producer.partitioner import Partitioner
 from ottla.legacy.producer.producer_config import ProducerConfig
 from ottla.legacy.producer.producer_pool import ProducerPool
+from ottla.logs import listed
 from ottla.model import NO_TIMESTAMP, TopicPartition
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -129,7 +130,7 @@ class DefaultEventHandler:
             except errors.SerializationError as error:
                 if self.config.producer_type == "sync":
                     raise
-                log.error("%s", error)
+                log.error("Dropping a message that cannot be serialized: %s", error)
         return serialized
 
     def _to_bytes(self, encoder: Encoder, value: Any, topic: str) -> bytes | None:
@@ -162,7 +163,7 @@ class DefaultEventHandler:
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
-            log.error("%s", error)
+            log.error("Cannot fetch the metadata of %s: %s", listed(sorted(topics)), error)
         self._sticky.clear()
 
     # Partitioning

@@ -153,7 +153,7 @@ class TlsConnection(Connection):
             "Closing the connection of %s: TLS handshake on listener %s failed: %s",
             self.peer,
             self.listener.name,
-            _reason(error),
+            failure_text(error),
         )
         # with unread bytes the kernel would reset the connection, and the peer would not receive the alert
         with contextlib.suppress(OSError):
@@ -335,9 +335,22 @@ class TlsConnection(Connection):
         return read
 
 
-def _reason(error: Exception) -> str:
+CERTIFICATE_ALERTS: Final = frozenset(
+    {"bad certificate", "certificate expired", "certificate revoked", "certificate unknown", "unknown ca"}
+)
+"""The TLS alerts of a client that does not accept the broker's certificate."""
+
+
+def failure_text(error: Exception) -> str:
+    """Return why a TLS handshake has failed: whose certificate was rejected, and for what reason."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was rejected ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.replace("_", " ").lower()
+        reason = error.reason.replace("_", " ").lower()
+        if "alert" not in reason:
+            return reason
+        about = reason.partition("alert ")[2]
+        if about in CERTIFICATE_ALERTS:
+            return f"the client rejected this broker's certificate ({about})"
+        return f"the client ended it ({reason})"
     return str(error)

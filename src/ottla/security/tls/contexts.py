@@ -6,19 +6,26 @@ install ottla[tls]`); JKS and PEM do not.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla.config.tls import TlsConfig
 from ottla.errors import ConfigurationError
+from ottla.security.tls.distinguished_name import expiry_of, subject_of
 from ottla.security.tls.jks import MAGIC, read_jks, reveal_key
 
+log = logging.getLogger("ottla.net")
+
+EXPIRY_WARNING: Final = timedelta(days=14)
+"""Time before the expiry of a listener's certificate from which on a warning is logged."""
 KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 CERTIFICATE_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -58,7 +65,8 @@ def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLConte
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_versions(context, config)
     _set_ciphers(context, config)
-    if not _identify(context, config):
+    certificates = _identify(context, config)
+    if not certificates:
         raise ConfigurationError(
             "ssl.keystore.location: accepting connections requires a key and certificates; set it, or"
             " ssl.keystore.key and ssl.keystore.certificate.chain"
@@ -66,6 +74,7 @@ def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLConte
     if client_auth != "none":
         context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
         _trust(context, config, ssl.Purpose.CLIENT_AUTH)
+    _warn_of_expiry(certificates)
     return context
 
 
@@ -167,11 +176,11 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
 # the own key
 
 
-def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
-    """Load the configured private key into a context. Return False if none is configured."""
+def _identify(context: ssl.SSLContext, config: TlsConfig) -> str:
+    """Load the configured private key into a context. Return its certificates as PEM; empty if none is configured."""
     option, identity = _identity(config)
     if identity is None:
-        return False
+        return ""
     if not identity.key or not identity.certificates:
         raise ConfigurationError(f"{option}: a private key and its certificates are required")
     # without a password callback, OpenSSL would prompt for the password at the terminal
@@ -183,7 +192,22 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
             why = "the password is wrong" if "ENCRYPTED" in identity.key else str(error)
             at = ("ssl.password" if option == "ssl.certfile" else "ssl.key.password") if why != str(error) else option
             raise ConfigurationError(f"{at}: unusable key: {why}") from None
-    return True
+    return identity.certificates
+
+
+def _warn_of_expiry(certificates: str) -> None:
+    """Log a warning if a listener's certificate, the first one, has expired or will soon."""
+    der = ssl.PEM_cert_to_DER_cert(CERTIFICATE_BLOCK.findall(certificates)[0])
+    try:
+        subject, expires = subject_of(der), expiry_of(der)
+    except ValueError:
+        return  # OpenSSL accepts it
+    left = expires - datetime.now(UTC)
+    if left < timedelta():
+        log.warning("The certificate of %s expired at %s: clients reject it. Renew it", subject, f"{expires:%F %T}Z")
+    elif left < EXPIRY_WARNING:
+        when = f"{expires:%F %T}Z"
+        log.warning("The certificate of %s expires in %d days, at %s. Renew it", subject, left.days, when)
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:

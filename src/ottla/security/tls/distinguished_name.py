@@ -1,4 +1,5 @@
-"""The subject of a certificate in the format of RFC 2253, as Java writes it. In Kafka it is the user's name.
+"""The subject of a certificate in the format of RFC 2253, as Java writes it, and the time when it expires. In Kafka the
+subject is the user's name.
 
 Only the part of the DER structure up to the subject is read. The attributes are in the reverse order of the
 certificate's. Attributes that have no name in RFC 2253 are written as OID and hexadecimal value.
@@ -7,6 +8,7 @@ certificate's. Attributes that have no name in RFC 2253 are written as OID and h
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 KEYWORDS: Final = {
@@ -30,6 +32,7 @@ ENCODINGS: Final = {
 }
 """The encodings of strings, by their tags in DER."""
 _CONSTRUCTED_0: Final = 0xA0
+_UTC_TIME: Final = 23
 
 
 def subject_of(certificate: bytes) -> str:
@@ -38,16 +41,32 @@ def subject_of(certificate: bytes) -> str:
     Raises ValueError if the certificate is malformed.
     """
     try:
-        ((_, whole),) = _parts(certificate)
-        (_, signed), *_ = _parts(whole)
-        fields = _parts(signed)
-        if fields[0][0] == _CONSTRUCTED_0:  # the optional version
-            del fields[0]
-        _serial, _algorithm, _issuer, _validity, (_, subject), *_ = fields
+        _, subject = _validity_and_subject(certificate)
         relative = [_relative(content) for _, content in _parts(subject)]
     except (IndexError, ValueError) as error:
         raise ValueError(f"malformed certificate: {error}") from None
     return ",".join(reversed(relative))
+
+
+def expiry_of(certificate: bytes) -> datetime:
+    """Return the time at which a certificate (DER) expires. Raises ValueError if the certificate is malformed."""
+    try:
+        validity, _ = _validity_and_subject(certificate)
+        _, (tag, text) = _parts(validity)
+        year = "%y" if tag == _UTC_TIME else "%Y"
+        return datetime.strptime(text.decode("ascii"), f"{year}%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"malformed certificate: {error}") from None
+
+
+def _validity_and_subject(certificate: bytes) -> tuple[bytes, bytes]:
+    ((_, whole),) = _parts(certificate)
+    (_, signed), *_ = _parts(whole)
+    fields = _parts(signed)
+    if fields[0][0] == _CONSTRUCTED_0:  # the optional version
+        del fields[0]
+    _serial, _algorithm, _issuer, (_, validity), (_, subject), *_ = fields
+    return validity, subject
 
 
 def _relative(content: bytes) -> str:

@@ -283,6 +283,28 @@ class Result:
             callback(self)
 
 
+class ConnectionEvent(NamedTuple):
+    """Stands in for the event that `KazooClient.start_async` returns. The client connects when it is looked at."""
+
+    client: SimulatedKazoo
+
+    def is_set(self) -> bool:
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            self.client.start(0.0)
+        except KazooTimeoutError:
+            return False
+        return True
+
+
+class SimulatedHandler:
+    """Stands in for kazoo's handler, which runs functions in threads."""
+
+    def spawn(self, call: Callable[..., None], *arguments: Any) -> None:
+        call(*arguments)
+
+
 class SimulatedKazoo:
     """Stands in for `kazoo.client.KazooClient`."""
 
@@ -291,6 +313,7 @@ class SimulatedKazoo:
 
     def __init__(self, hosts: str, client_id: tuple[int, bytes] | None = None, timeout: float = 10.0, **options: Any):
         self.chroot = ""
+        self.handler = SimulatedHandler()
         self.process = current()
         self._context: Context = copy_context()
         self._timeout = timeout
@@ -318,6 +341,9 @@ class SimulatedKazoo:
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
+
+    def start_async(self) -> ConnectionEvent:
+        return ConnectionEvent(self)
 
     def start(self, timeout: float) -> None:
         from kazoo.handlers.threading import KazooTimeoutError

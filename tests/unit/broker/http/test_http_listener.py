@@ -26,6 +26,7 @@ from ottla.broker.monitoring.exposition import TextFormat
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.version import __version__
 
 LISTENER: dict[str, Any] = {"ottla_http_listener": "127.0.0.1:0"}
@@ -76,7 +77,7 @@ def test_broker_that_stops_or_has_an_offline_log_dir_is_not_ready(tmp_path: Path
         node._state = BrokerState.RUNNING
         client.context.partitions.log_dirs[0].offline = "I/O error"
         page = await get(url_of(node), "/readyz")
-        assert (page.status, page.text) == (503, "1 log directories are offline\n")
+        assert (page.status, page.text) == (503, f"the log directory {tmp_path} is offline: I/O error\n")
         client.context.partitions.log_dirs[0].offline = ""
         node._awaited_store = SimpleNamespace(waits_for="ZooKeeper at z:1 cannot be reached for 3 s")  # type: ignore[assignment]
         page = await get(url_of(node), "/readyz")
@@ -88,6 +89,25 @@ def test_broker_that_stops_or_has_an_offline_log_dir_is_not_ready(tmp_path: Path
         assert (page.status, page.text) == (503, "log.dirs: the first data directory has failed\n")
 
     with_broker(test, tmp_path, **LISTENER)
+
+
+def test_directory_that_cannot_be_opened_is_named_by_readyz_metrics_and_describe_log_dirs(tmp_path: Path) -> None:
+    missing = tmp_path / "b"
+    missing.write_text("a file in the place of a mount")
+
+    async def test(client: BrokerClient) -> None:
+        url = url_of(client.node)
+        page = await get(url, "/readyz")
+        reason = f"log.dirs: {missing} is not a directory"
+        assert (page.status, page.text) == (503, f"the log directory {missing} is offline: {reason}\n")
+        page = await get(url, "/metrics?name[]=kafka_log_logmanager_logdirectoryoffline")
+        assert f'kafka_log_logmanager_logdirectoryoffline{{logDirectory="{missing}"}} 1' in page.text
+        page = await get(url, "/metrics?name[]=kafka_log_logmanager_offlinelogdirectorycount")
+        assert page.text.splitlines()[2] == "kafka_log_logmanager_offlinelogdirectorycount 1"
+        described = (await client.request(DescribeLogDirsRequest(topics=None), 4)).results
+        assert [(r.log_dir, r.error_code) for r in described] == [(str(tmp_path / "a"), 0), (str(missing), 56)]
+
+    with_broker(test, tmp_path, log_dirs=f"{tmp_path / 'a'},{missing}", **LISTENER)
 
 
 def test_broker_with_unwritable_metadata_store_is_not_ready_and_sets_its_metric(tmp_path: Path) -> None:

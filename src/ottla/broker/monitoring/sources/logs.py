@@ -54,12 +54,14 @@ def longest_running_flush(scrape: Scrape) -> Samples:
 
 
 def offline_directories(scrape: Scrape) -> int:
-    return scrape.context.partitions.offline_directories
+    return len(scrape.context.partitions.offline_dirs)
 
 
 def directory_offline(scrape: Scrape) -> Samples:
     for log_dir in scrape.context.partitions.log_dirs:
         yield (str(log_dir.path),), int(bool(log_dir.offline))
+    for path in scrape.context.partitions.unopened_dirs:
+        yield (path,), 1
 
 
 def queued_bytes(scrape: Scrape) -> Samples:
