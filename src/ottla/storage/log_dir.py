@@ -100,7 +100,7 @@ class LogDir:
         self._clean = False
         self._loaded = False
         self.load_progress = ""
-        """What `load` is doing: which part of the logs is loaded. Empty before and after."""
+        """Progress of `load`, such as the number of loaded logs. Empty before and after."""
         self._stops_loading = False
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._compacted_below = True

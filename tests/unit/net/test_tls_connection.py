@@ -553,7 +553,7 @@ def test_uncached_file_is_read_by_a_worker_without_delaying_others(
         ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "peer did not return a certificate"),
     ],
 )
-def test_failed_handshake_says_whose_certificate_is_rejected(reason: str, text: str) -> None:
+def test_failed_handshake_names_the_side_whose_certificate_is_rejected(reason: str, text: str) -> None:
     error = ssl.SSLError(1, reason)
     error.reason = reason
     assert failure_text(error) == text

@@ -23,7 +23,7 @@ class ObservedNode(Protocol):
 
     @property
     def stage(self) -> str:
-        """What the broker is doing while it starts or stops, such as loading logs; empty while it runs."""
+        """The stage of the start or the shutdown, such as loading the logs; empty while the broker runs."""
         ...
 
     @property

@@ -238,7 +238,7 @@ class BrokerNode:
 
     @property
     def stage(self) -> str:
-        """What the broker is doing while it starts or stops, such as loading logs; empty while it runs."""
+        """The stage of the start or the shutdown, such as loading the logs; empty while the broker runs."""
         return self._stage()
 
     @property
@@ -426,10 +426,12 @@ class BrokerNode:
         load = functools.partial(
             self._log_dirs.load, self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {}))
         )
+        loading = asyncio.get_running_loop().run_in_executor(self._workers, load)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._workers, load)
+            await asyncio.shield(loading)
         except asyncio.CancelledError:
             self._log_dirs.stop_loading()
+            await asyncio.wait([loading])  # the log directories are closed next
             raise
         self._are_logs_loaded = True
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.asking import BrokerClient, with_broker
 from tests.unit.broker.http.test_http_listener import LISTENER, get, url_of
 
 from ottla.broker.server.broker_node import BrokerNode
@@ -42,9 +42,9 @@ def opening(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def killed(data: Path) -> BrokerNode:
     """Return a broker that has three logs to recover."""
 
-    async def create(client: Asker) -> None:
+    async def create(client: BrokerClient) -> None:
         topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1)
-        assert (await client.ask(CreateTopicsRequest(topics=[topic]), 7)).topics[0].error_code == 0
+        assert (await client.request(CreateTopicsRequest(topics=[topic]), 7)).topics[0].error_code == 0
 
     with_broker(create, data)
     (data / CLEAN_SHUTDOWN).unlink()
@@ -93,7 +93,7 @@ def test_broker_that_is_stopped_while_it_recovers_logs_recovers_them_at_the_next
         with pytest.raises(asyncio.CancelledError):
             await starting
 
-    async def recovered(client: Asker) -> None:
+    async def recovered(client: BrokerClient) -> None:
         assert len(client.context.partitions) == 3
 
     killed_node = killed(tmp_path)
