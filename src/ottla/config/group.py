@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.config.options import Config, Option, integer, one_of
 
 EARLIEST, LATEST = "earliest", "latest"
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class GroupConfig(Config, subject="group"):
@@ -31,6 +32,11 @@ class GroupConfig(Config, subject="group"):
     )
     share_auto_offset_reset = Option(
         LATEST, one_of(EARLIEST, LATEST), "Where a share group starts in a new partition: latest or earliest."
+    )
+    share_isolation_level = Option(
+        READ_UNCOMMITTED,
+        one_of(READ_COMMITTED, READ_UNCOMMITTED),
+        "read_committed: a share group gets only records of committed transactions; read_uncommitted: all records.",
     )
     streams_session_timeout_ms = Option(
         45000,

@@ -99,6 +99,7 @@ class LeaderState:
         self.image = image
         self.start = end
         """The first offset of this leader epoch. A replica that has not reached it may have diverging records."""
+        self.started_at = now
         self.lag_seconds = lag_seconds
         self.pending_isr: tuple[int, ...] | None = None
         """The ISR that was requested from the controller and not answered yet; None if there is none."""

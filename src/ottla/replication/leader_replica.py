@@ -159,6 +159,20 @@ class LeaderReplica:
         self._partition.wake_followers()
         return confirmed
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether as many followers as `confirm` needs have followed this broker, or it has become leader, within
+        replica.lag.time.max.ms.
+
+        If not, it has probably been replaced without noticing, because a leader removes followers from the ISR that do
+        not fetch for that long.
+        """
+        state = self.state
+        if state is None:
+            return True
+        followed_at = max(state.started_at, state.followed_at(self._partition.required_isr))
+        return self._now() - followed_at <= self._lag_seconds
+
     def on_fetch(self, fetch: FollowerFetch) -> Replica:
         """Record that a follower has all records before its fetch offset, and return its state.
 

@@ -36,7 +36,8 @@ async def prepare(client: BrokerClient, values: int = 5) -> None:
     config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
     await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    await produce(client, values)
+    if values:
+        await produce(client, values)
 
 
 async def produce(client: BrokerClient, values: int) -> None:

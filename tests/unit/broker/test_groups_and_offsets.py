@@ -10,7 +10,7 @@ import pytest
 from tests.unit.broker.asking import BrokerClient, batch, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
 
-from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
+from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError, UnstableOffsetCommitError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -35,6 +35,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -257,6 +258,39 @@ def test_joining_member_gets_not_coordinator_when_the_broker_stops(tmp_path: Pat
         await asyncio.sleep(0)
         client.context.groups.close()
         assert (await waiting).error_code == 16
+
+    with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("version", [7, 8])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_stable_offsets_of_named_partitions_without_confirmation_are_unstable_until_no_follower_is_left(
+    version: int, is_followed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # librdkafka does not retry after NOT_COORDINATOR: one slow follower would stop its consumers for good
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=True)
+    if version == 7:
+        old_topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+        request = OffsetFetchRequest(group_id="g", topics=old_topics, require_stable=True)
+
+    async def test(client: BrokerClient) -> None:
+        def confirm(group_id: str, seconds: float) -> asyncio.Future[None]:
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(NotLeaderOrFollowerError())
+            return failed
+
+        await prepare(client)
+        monkeypatch.setattr(client.context.groups, "confirm", confirm)
+        monkeypatch.setattr(client.context.groups, "is_followed", lambda group_id: is_followed)
+        answer = await client.request(request, version)
+        assert errors_of(answer) == [0 if is_followed else NotCoordinatorError.code]
+        if version == 7:
+            partitions = [(p.error_code, p.committed_offset) for topic in answer.topics for p in topic.partitions]
+        else:
+            fetched = answer.groups[0].topics
+            partitions = [(p.error_code, p.committed_offset) for topic in fetched for p in topic.partitions]
+        assert partitions == [(UnstableOffsetCommitError.code, -1)] * (2 if is_followed else 0)
 
     with_broker(test, tmp_path)
 

@@ -18,8 +18,15 @@ from tests.unit.broker.share_group_requests import (
     prepare,
     produce,
 )
-from tests.unit.broker.transacting import with_manual_clock
+from tests.unit.broker.transacting import (
+    T0,
+    TransactionalProducer,
+    find_coordinator,
+    wait_until_completed,
+    with_manual_clock,
+)
 
+from ottla.broker.sessions import share_fetch
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.share_partition.share_partition import RecordState
@@ -332,3 +339,55 @@ def test_closed_connection_ends_the_session_and_releases_its_records(tmp_path: P
         assert acquired(await fetch(client, 0, "other")) == [(0, 0, 2)]
 
     with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("is_read_committed", [True, False])
+def test_read_committed_group_gets_only_records_of_committed_transactions(
+    tmp_path: Path, is_read_committed: bool
+) -> None:
+    async def test(client: BrokerClient, _: ManualClock) -> None:
+        await prepare(client, 0)
+        if is_read_committed:
+            config = AlterableConfig(name="share.isolation.level", config_operation=0, value="read_committed")
+            resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+            answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == 0
+        await find_coordinator(client)
+        producer = TransactionalProducer(client)
+        assert await producer.init() == 0
+        for committed in (False, True):
+            assert await producer.send(T0, b"a", b"b") == 0
+            assert await producer.end(committed) == 0
+            await wait_until_completed(client)
+        assert await producer.send(T0, b"open") == 0
+        # offsets: aborted records 0 and 1, a marker, committed ones 3 and 4, a marker, one of an open transaction
+        ranges = acquired(await fetch(client, 0))
+        assert ranges == ([(2, 5, 1)] if is_read_committed else [(0, 6, 1)])
+        if is_read_committed:
+            assert await acknowledge(client, 1, [(2, 5, ACCEPT)]) is None
+            (led,) = client.context.share_partitions._loaded.values()
+            assert led.partition.start == 6, "nothing holds back the start offset"
+
+    with_manual_clock(test, tmp_path)
+
+
+def test_read_committed_group_passes_aborted_transactions_that_are_larger_than_a_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "READ_BYTES", 1)  # a batch per read
+
+    async def test(client: BrokerClient, _: ManualClock) -> None:
+        await prepare(client, 0)
+        config = AlterableConfig(name="share.isolation.level", config_operation=0, value="read_committed")
+        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+        await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        await find_coordinator(client)
+        producer = TransactionalProducer(client)
+        assert await producer.init() == 0
+        for _batch in range(3):
+            assert await producer.send(T0, b"a") == 0
+        assert await producer.end(False) == 0
+        await wait_until_completed(client)
+        assert acquired(await fetch(client, 0)) == [(3, 3, 1)], "only the marker is left, which clients skip"
+
+    with_manual_clock(test, tmp_path)

@@ -46,6 +46,21 @@ def test_start_offset_advances_past_acknowledged_records() -> None:
     assert (shared.start, sorted(shared.slots)) == (3, [3, 4])
 
 
+def test_archive_leaves_records_that_are_acquired() -> None:
+    shared = new_share_partition()
+    shared.acquire("a", 0, 1, 9, 0)
+    assert shared.archive(1, 3) == [2, 3]
+    assert (shared.start, shared.next_offset, shared.done) == (0, 4, 2)
+    shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
+    assert (shared.start, shared.slots) == (4, {})
+
+
+def test_archive_ends_at_the_limit_of_records_in_flight() -> None:
+    shared = new_share_partition()
+    shared.acquire("a", 0, 7, 9, 0)
+    assert shared.archive(8, 20) == [8, 9]
+
+
 def test_released_records_are_redelivered_up_to_the_delivery_limit() -> None:
     shared = new_share_partition()
     for delivery in (1, 2, 3):

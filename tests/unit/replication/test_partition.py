@@ -24,7 +24,7 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.replication import partition as partition_module
 from ottla.replication.leader_replica import FollowerFetch
-from ottla.replication.partition import Partition
+from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.storage.files import ResourcesExhaustedError
 from ottla.storage.log_flusher import THREADS, LogFlusher
 from ottla.storage.recovery import open_log
@@ -118,6 +118,25 @@ def test_confirm_leadership_without_a_reply_fails_with_not_leader(tmp_path: Path
         assert confirmed is not None
         with pytest.raises(NotLeaderOrFollowerError, match="no in-sync follower"):
             await confirmed
+
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
+
+
+def test_leader_is_followed_until_no_follower_has_replied_for_the_lag_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        leader = partition.leader_replica
+        started = partition.log.clock.monotonic()
+        seen = [leader.is_followed]  # a new leader has had no time to be followed
+        monkeypatch.setattr(leader, "_now", lambda: started + LAG_SECONDS + 1)
+        seen.append(leader.is_followed)
+        leader.on_fetch(fetch(started + 2))
+        seen.append(leader.is_followed)
+        monkeypatch.setattr(leader, "_now", lambda: started + 2 * LAG_SECONDS)
+        partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
+        seen.append(leader.is_followed)  # alone in the ISR
+        assert seen == [True, False, True, True]
 
     with_partition(test, tmp_path, image=IMAGE_OF_TWO)
 

@@ -7,8 +7,11 @@ request names them; if it requests all topics, they are left out.
 
 Stable offsets (KIP-447, the default of clients since Kafka 2.5) are also those of the current coordinator: a broker
 that was replaced without noticing would return older ones, and a transactional consumer would process records twice. So
-in-sync followers confirm that this broker leads the partition of the group; if they do not, the client gets
-NOT_COORDINATOR, and looks up the coordinator again.
+in-sync followers confirm that this broker leads the partition of the group. If one of them is slow, the partitions
+have the error UNSTABLE_OFFSET_COMMIT, so that the client retries. If followers have not confirmed for longer than
+replica.lag.time.max.ms, after which the leader of a partition has removed them from the ISR, the client gets
+NOT_COORDINATOR, and looks up the coordinator again. It does not get it earlier, because librdkafka does not retry after
+NOT_COORDINATOR: the partitions of the consumer would stand still until the next rebalance.
 
 Version 0 reads the offsets that version 0 of
 OffsetCommit has written to the metadata store, and returns UNKNOWN_TOPIC_OR_PARTITION if there is none.
@@ -164,28 +167,31 @@ def _group(
 ) -> OffsetFetchResponseGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        if group.group_id in unconfirmed:
-            raise errors.NotCoordinatorError
         context.broker.groups.check(group.group_id)
+        is_unconfirmed = group.group_id in unconfirmed
+        if is_unconfirmed and (group.topics is None or not context.broker.groups.is_followed(group.group_id)):
+            raise errors.NotCoordinatorError
         context.broker.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except errors.KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=errors.code_of(error))
     committed = context.broker.groups.offsets.by_group.get(group.group_id, {})
     topics = [_topic(topic, committed) for topic in _requested_topics(group, committed, context)]
     if stable:
-        _hide_unstable(group.group_id, topics, context)
+        _hide_unstable(group.group_id, topics, context, is_unconfirmed=is_unconfirmed)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext) -> None:
-    """Replace offsets that an open transaction may change with UNSTABLE_OFFSET_COMMIT, so that the client retries
-    (KIP-447).
+def _hide_unstable(
+    group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext, *, is_unconfirmed: bool
+) -> None:
+    """Replace offsets that an open transaction, or another coordinator, may change with UNSTABLE_OFFSET_COMMIT, so that
+    the client retries (KIP-447).
     """
     pending = context.broker.groups.offsets.pending
     for topic in topics:
         for partition in topic.partitions:
-            if not partition.error_code and pending.has(
-                group_id, TopicPartition(topic.name, partition.partition_index)
+            if not partition.error_code and (
+                is_unconfirmed or pending.has(group_id, TopicPartition(topic.name, partition.partition_index))
             ):
                 partition.error_code = errors.code_of(errors.UnstableOffsetCommitError())
                 partition.committed_offset = partition.committed_leader_epoch = NOTHING.offset

@@ -11,7 +11,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
-from ottla.config.group import EARLIEST, GroupConfig
+from ottla.config.group import EARLIEST, READ_COMMITTED, GroupConfig
 from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import (
@@ -23,10 +23,11 @@ from ottla.errors import (
 )
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
-from ottla.records.batch import split
+from ottla.records.batch import BatchHeader, split
 from ottla.replication.partition import Partition
 from ottla.replication.topic_stats import TopicStats
 from ottla.security.acl import ResourceType
+from ottla.storage.txn_index import AbortedTransaction
 
 READ_BYTES = 1 << 20
 """Maximum number of bytes that one read of a partition returns, except for a single larger batch."""
@@ -39,6 +40,21 @@ class Acquired(NamedTuple):
     runs: list[RecordRange]
 
 
+class Batches(NamedTuple):
+    """Whole batches of a partition, and the aborted transactions of which they may have records."""
+
+    data: bytes
+    aborted: Sequence[AbortedTransaction] = ()
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Return whether the records of a batch belong to an aborted transaction."""
+        return header.is_transactional and any(
+            aborted.producer_id == header.producer_id
+            and aborted.first_offset <= header.base_offset < aborted.last_offset
+            for aborted in self.aborted
+        )
+
+
 class SharePartitionReader:
     """One member's access to the partitions of its session."""
 
@@ -48,7 +64,8 @@ class SharePartitionReader:
         self._group_id, self._member_id = key
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         """Errors of partitions that could not be loaded."""
-        self._remote: dict[tuple[Partition, int], bytes] = {}
+        self._committed_only = self._options().share_isolation_level == READ_COMMITTED
+        self._remote: dict[tuple[Partition, int], Batches] = {}
         """Batches that were read from remote storage, by partition and the offset that was read."""
 
     def partition(self, tip: TopicIdPartition) -> Partition:
@@ -100,43 +117,70 @@ class SharePartitionReader:
         none.
         """
         shared, partition = self.shared(tip), self.partition(tip)
-        offset = shared.next_offset
-        if offset >= partition.high_watermark or shared.is_full:
+        while True:
+            offset = shared.next_offset
+            batches = None if shared.is_full else self._read(partition, offset, max_bytes)
+            if batches is None:
+                return None
+            acquired = self._acquire(tip, shared, batches, max_records, strict=strict)
+            if acquired is not None or shared.next_offset == offset:
+                return acquired
+            # all records were of aborted transactions
+
+    def _read(self, partition: Partition, offset: int, max_bytes: int) -> Batches | None:
+        """Return batches from the one that contains `offset` on; None if there are none yet."""
+        log, committed_only = partition.log, self._committed_only
+        if offset >= (log.last_stable_offset if committed_only else partition.high_watermark):
             return None
-        data = self._remote.pop((partition, offset), None)
-        if data is None:
-            check_is_local(self._broker, partition, offset)
-            size = min(max_bytes, READ_BYTES)
-            with partition.read(offset, size, committed_only=False, at_least_one=True) as file_slice:
-                data = file_slice.read()
+        batches = self._remote.pop((partition, offset), None)
+        if batches is not None:
+            return batches
+        check_is_local(self._broker, partition, offset)
+        size = min(max_bytes, READ_BYTES)
+        with partition.read(offset, size, committed_only=committed_only, at_least_one=True) as file_slice:
+            data = file_slice.read()
+        if not committed_only or not data:
+            return Batches(data)
+        until = min(log.offset_after(offset, len(data)), log.last_stable_offset)
+        return Batches(data, log.aborted_transactions(offset, until))
+
+    def _acquire(
+        self, tip: TopicIdPartition, shared: SharePartition, batches: Batches, max_records: int, *, strict: bool
+    ) -> Acquired | None:
         now = self._broker.clock.monotonic()
         runs: list[RecordRange] = []
+        archived: list[int] = []
         first, last, count = -1, 0, 0
-        for header, start, end in split(data):
+        for header, start, end in split(batches.data):
             if count >= max_records:
                 break
+            if batches.is_aborted(header):
+                archived += shared.archive(header.base_offset, header.last_offset)
+                continue
             most = max_records - count if strict else header.last_offset - header.base_offset + 1
             taken = shared.acquire(self._member_id, header.base_offset, header.last_offset, most, now)
             if taken:
                 runs += taken
                 first, last = (start if first < 0 else first), end
                 count += sum(run.last - run.first + 1 for run in taken)
+        if archived:
+            self._broker.share_partitions.write(self._key(tip))
         if not runs:
             return None
         self._broker.share_partitions.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
-        return Acquired(data[first:last], _joined(runs))
+        return Acquired(batches.data[first:last], _joined(runs))
 
     async def read_remote(self, needed: RemoteReadNeededError) -> bool:
         """Read the records that `acquire` needs from remote storage. Return whether it has answered in time."""
         partition, offset = needed.partition, needed.offset
         try:
-            data, _ = await RemoteReads(self._broker).read(
-                partition, offset, READ_BYTES, at_least_one=True, committed_only=False
+            data, aborted = await RemoteReads(self._broker).read(
+                partition, offset, READ_BYTES, at_least_one=True, committed_only=self._committed_only
             )
         except KafkaError:
             return False  # logged; the member fetches again
         if data:
-            self._remote[partition, offset] = bytes(data)
+            self._remote[partition, offset] = Batches(bytes(data), aborted)
         return bool(data)
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:

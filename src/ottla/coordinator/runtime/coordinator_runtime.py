@@ -54,6 +54,12 @@ class CoordinatorRuntime(ABC):
         """
         return self._log.partition(key).leader_replica.confirm(seconds)
 
+    def is_followed(self, key: str) -> bool:
+        """Return whether this broker still coordinates the key, as far as it can know: see `LeaderReplica.is_followed`.
+        Raises like `check`.
+        """
+        return self._log.partition(key).leader_replica.is_followed
+
     def partition_of(self, key: str) -> TopicPartition:
         """Return the partition of the internal topic that a key belongs to."""
         return TopicPartition(self._topic, self._log.index(key))

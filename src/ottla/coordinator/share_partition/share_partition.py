@@ -4,6 +4,8 @@ Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
         ▲                     │ └──reject, or delivered too often──▶ Archived
         └──release, timeout───┘
 
+With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
+
 Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. At most
 `max_records` slots. Times are arguments, in seconds of the clock's `monotonic`.
 """
@@ -138,6 +140,17 @@ class SharePartition:
                 )
                 taken.append(offset)
         return self.runs(taken)
+
+    def archive(self, first: int, last: int) -> list[int]:
+        """Archive the available records from offset `first` to `last`, which must not be delivered."""
+        archived = []
+        for offset in range(max(first, self.start), last + 1):
+            if not self._ensure_slot(offset):
+                break
+            if self.slots[offset].state is RecordState.AVAILABLE:
+                self._set_state(offset, RecordState.ARCHIVED)
+                archived.append(offset)
+        return self._advance_start(archived)
 
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
         """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none."""
