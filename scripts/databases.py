@@ -7,11 +7,9 @@ root, so root starts them as the user that the package has created.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Final
 from ottla.net.ports import free_port
 from ottla_pipelines.capture import local_postgresql
 from ottla_pipelines.capture.local_postgresql import execute, owner_of_servers, serving
+from scripts import debian
 
 PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}
 """The scheme of the database's URL, and its package."""
@@ -28,7 +27,7 @@ PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}
 def missing(kind: str) -> str | None:
     """Return why this database is not available on this machine, or None. The first call installs it."""
     if _program(kind) is None:
-        _install(PACKAGES[kind])
+        debian.install(PACKAGES[kind])
     return None if _program(kind) is not None else f"apt-get could not install {PACKAGES[kind]} here"
 
 
@@ -50,19 +49,6 @@ def _program(kind: str) -> Path | None:
         return local_postgresql.programs()
     path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     return Path(path) if path else None
-
-
-def _install(package: str) -> None:
-    """Install a package. Only one process does so at a time, because apt-get fails if it is locked."""
-    if shutil.which("apt-get") is None:
-        return
-    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with Path(tempfile.gettempdir(), "ottla-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run([*sudo, "apt-get", *command], env=quiet, capture_output=True, timeout=300)
 
 
 @contextlib.contextmanager

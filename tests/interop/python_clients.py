@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
-import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Protocol
+
+from scripts import debian
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT = 60.0
@@ -78,7 +79,7 @@ class Kcat:
 
     @staticmethod
     def missing() -> str | None:
-        return None if shutil.which("kcat") else "kcat is not installed (apt-get install kcat)"
+        return None if debian.program("kcat") else "apt-get could not install kcat"
 
     @staticmethod
     def version() -> str:

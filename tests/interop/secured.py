@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from scripts import apache_kafka
+from scripts import apache_kafka, debian
 from tests.interop.kafka_jars import run_tool
 from tests.interop.python_clients import TIMEOUT, module_missing
 
@@ -82,8 +81,8 @@ class Access(NamedTuple):
 
 
 def kcat(access: Access, topic: str, values: Sequence[str], folder: Path) -> list[str]:
-    if shutil.which("kcat") is None:
-        pytest.skip("kcat is not installed (apt-get install kcat)")
+    if debian.program("kcat") is None:
+        pytest.skip("apt-get could not install kcat")
     options = [part for name, value in access.librdkafka.items() for part in ("-X", f"{name}={value}")]
     text = "\n".join(values) + "\n"
     command = ["kcat", *options, "-t", topic]

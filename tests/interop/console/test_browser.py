@@ -1,6 +1,6 @@
 """The console in Chromium: every page by keyboard, at the width of a phone, in dark mode, and checked by axe-core.
 
-Needs playwright, the Chromium of the system (`apt-get install chromium`), and axe-core, which npm fetches.
+Needs playwright, the Chromium of the system, which apt-get installs, and axe-core, which npm downloads.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scripts import debian
 
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
@@ -104,9 +105,9 @@ def url(ottla_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def browser() -> Iterator[Browser]:
     """Start Chromium without a window."""
     playwright = pytest.importorskip("playwright.sync_api")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = shutil.which("chromium-browser") or shutil.which("google-chrome") or debian.program("chromium")
     if path is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+        pytest.skip("apt-get could not install Chromium")
     with playwright.sync_playwright() as play:
         chromium = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium

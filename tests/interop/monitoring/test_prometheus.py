@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import debian
 from scripts.dashboards import DASHBOARDS, FOLDER
 from tests.crash.process import BrokerProcess
 from tests.interop.eventually import eventually
@@ -33,11 +34,7 @@ from ottla.spark.monitoring.history import Histories
 from ottla.spark.monitoring.metrics import NAMESPACE, QueryMetrics
 from ottla.spark.monitoring.progress import micro_batch
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed"),
-]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("installed")]
 
 RULES = FOLDER.parent / "prometheus"
 SECONDS = 60.0
@@ -51,6 +48,12 @@ scrape_configs:
     static_configs: [{{targets: {targets}}}]
 """
 until = partial(eventually, seconds=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def installed() -> None:
+    if debian.program("promtool", "prometheus") is None:
+        pytest.skip("apt-get could not install prometheus")
 
 
 class Prometheus:
