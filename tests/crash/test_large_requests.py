@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.large_requests import array_paths, large
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry

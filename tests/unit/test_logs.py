@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 import ottla
 import ottla_pipelines

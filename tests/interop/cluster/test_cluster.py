@@ -26,7 +26,7 @@ pytest.importorskip("kazoo")
 from tests.interop.eventually import eventually as until_found
 from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_or_skip
 from tests.interop.old_members import JavaMember, options
-from tests.unit.broker.allowing import codes, with_items
+from tests.unit.broker.authorization import codes, with_items
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, RecordMetadata
 from ottla.broker.apis import SUPPORTED_APIS

@@ -12,7 +12,7 @@ from scripts import apache_kafka
 from tests.interop import kafka_jars
 from tests.interop.eventually import eventually
 from tests.interop.kafka_jars import server
-from tests.unit.broker.allowing import AUTHORIZATION_CODES, codes
+from tests.unit.broker.authorization import AUTHORIZATION_CODES, codes
 from tests.unit.broker.group_authorization import CODES, ROWS
 
 from ottla import ACL, ACLFilter, KafkaAdminClient, NewTopic, TopicPartition

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs of one config."""
 
-from tests.unit.broker.asking import BrokerClient
+from tests.unit.broker.broker_client import BrokerClient
 
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     codes,
 )
-from tests.unit.broker.asking import BrokerClient, batch
+from tests.unit.broker.broker_client import BrokerClient, batch
 from tests.unit.broker.produce_and_fetch import create, produce
 
 from ottla.protocol.fields import ZERO_UUID, Field

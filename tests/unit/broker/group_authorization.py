@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     CLUSTER_AUTHORIZATION_FAILED,
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,

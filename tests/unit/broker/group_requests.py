@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.asking import BrokerClient
+from tests.unit.broker.broker_client import BrokerClient
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

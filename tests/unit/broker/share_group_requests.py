@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.broker.asking import BrokerClient, batch
+from tests.unit.broker.broker_client import BrokerClient, batch
 
 from ottla.errors import for_code
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.errors import BrokerIdNotRegisteredError, NotControllerError, StaleBrokerEpochError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest

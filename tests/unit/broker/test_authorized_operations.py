@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.group_requests import commit, prepare
 from tests.unit.broker.produce_and_fetch import create
 

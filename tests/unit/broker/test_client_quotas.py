@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas

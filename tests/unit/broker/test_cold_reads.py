@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker import filled_requests
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, values
 from tests.unit.broker.share_group_requests import prepare
 from tests.unit.slow_disk import SlowDisk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.errors import for_code
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.aio import KafkaAdminClient as AsyncKafkaAdminClient

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
-from tests.unit.broker.transacting import (
+from tests.unit.broker.broker_client import BrokerClient, with_broker
+from tests.unit.broker.transactional_producer import (
     T0,
     T1,
     initialized_producer,

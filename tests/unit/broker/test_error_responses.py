@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.broker.allowing import codes, with_items
+from tests.unit.broker.authorization import codes, with_items
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.broker.error_responses import error_response

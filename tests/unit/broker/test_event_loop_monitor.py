@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.broker import event_loop_monitor
 from ottla.broker.event_loop_monitor import EventLoopMonitor

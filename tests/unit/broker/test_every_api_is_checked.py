@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     CLUSTER_AUTHORIZATION_FAILED,
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,
@@ -15,7 +15,7 @@ from tests.unit.broker.allowing import (
     codes,
     with_authorizer,
 )
-from tests.unit.broker.asking import BrokerClient
+from tests.unit.broker.broker_client import BrokerClient
 from tests.unit.broker.filled_requests import (
     EXISTING,
     MISSING,

@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     ADMIN,
     AUTHORIZATION_CODES,
     CLUSTER_AUTHORIZATION_FAILED,
@@ -19,7 +19,7 @@ from tests.unit.broker.allowing import (
     codes,
     with_authorizer,
 )
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.group_authorization import (
     CLUSTER,
     CODES,
@@ -42,7 +42,7 @@ from tests.unit.broker.group_authorization import (
     fetch,
     txn_offset_commit,
 )
-from tests.unit.broker.transacting import find_coordinator
+from tests.unit.broker.transactional_producer import find_coordinator
 
 from ottla.protocol.messages import delete_share_group_offsets as delete_share
 from ottla.protocol.messages import offset_fetch, share_acknowledge

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
 
 from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError, UnstableOffsetCommitError

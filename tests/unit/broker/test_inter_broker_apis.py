@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     CLUSTER_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,
     allow_only,
@@ -20,9 +20,9 @@ from tests.unit.broker.allowing import (
     with_authorizer,
     with_items,
 )
-from tests.unit.broker.asking import SECRET, BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import SECRET, BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce
-from tests.unit.broker.transacting import T0, initialized_producer, with_manual_clock
+from tests.unit.broker.transactional_producer import T0, initialized_producer, with_manual_clock
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.clock import ManualClock

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint

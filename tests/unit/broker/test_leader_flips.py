@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.broker.handlers import produce
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.group_requests import commit, committed, join, prepare
-from tests.unit.broker.transacting import (
+from tests.unit.broker.transactional_producer import (
     GROUP,
     T0,
     initialized_producer,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request, values
 
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE

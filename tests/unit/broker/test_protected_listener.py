@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 
 def test_broker_connection_is_accepted_at_max_connections_by_closing_an_idle_client(tmp_path: Path) -> None:

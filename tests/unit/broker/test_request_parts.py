@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.large_requests import large
 from tests.unit.broker.produce_and_fetch import create
 
@@ -88,7 +88,7 @@ def test_duplicate_items_of_a_long_request_are_answered_at_most_twice(tmp_path: 
 
 
 def test_produce_to_many_partitions_in_parts_keeps_all_records(tmp_path: Path) -> None:
-    from tests.unit.broker.asking import batch
+    from tests.unit.broker.broker_client import batch
 
     async def test(client: BrokerClient) -> None:
         await create(client, "t", 50)

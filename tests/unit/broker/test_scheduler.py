@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.interop.malformed_batches import V2, record
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.config_requests import BROKER, alter
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, values
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 from tests.unit.broker.share_group_requests import (
     Acks,
     acknowledgements,
@@ -18,7 +18,7 @@ from tests.unit.broker.share_group_requests import (
     prepare,
     produce,
 )
-from tests.unit.broker.transacting import (
+from tests.unit.broker.transactional_producer import (
     T0,
     TransactionalProducer,
     find_coordinator,

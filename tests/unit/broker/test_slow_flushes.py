@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.monitoring.scraping import scraped
 from tests.unit.broker.produce_and_fetch import create, produce, produce_request
 

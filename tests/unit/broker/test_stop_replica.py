@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.cluster.image.image_delta import DELETED
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.allowing import TOPIC_AUTHORIZATION_FAILED, allow, allow_only, codes, with_authorizer
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.authorization import TOPIC_AUTHORIZATION_FAILED, allow, allow_only, codes, with_authorizer
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.errors import for_code
 from ottla.model import CONSUMER_OFFSETS, ACLOperation

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
+from tests.unit.broker.broker_client import BrokerClient, with_broker
 
 from ottla.broker.telemetry import Telemetry, TelemetryClient, created_reporters, subscription_for
 from ottla.errors import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.allowing import (
+from tests.unit.broker.authorization import (
     ADMIN,
     ALICE,
     AUTHORIZATION_CODES,
@@ -21,10 +21,10 @@ from tests.unit.broker.allowing import (
     codes,
     with_authorizer,
 )
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.filled_requests import EXISTING, MISSING, MISSING_ID, Target, fill, prepare
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce_request, values
-from tests.unit.broker.transacting import TransactionalProducer, find_coordinator
+from tests.unit.broker.transactional_producer import TransactionalProducer, find_coordinator
 
 from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.model import ACLOperation, TopicPartition

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient
+from tests.unit.broker.broker_client import BrokerClient
 from tests.unit.broker.produce_and_fetch import create
-from tests.unit.broker.transacting import (
+from tests.unit.broker.transactional_producer import (
     TIMEOUT_MS,
     FailingMarkers,
     TransactionalProducer,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch
+from tests.unit.broker.broker_client import BrokerClient, batch
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce
-from tests.unit.broker.transacting import (
+from tests.unit.broker.transactional_producer import (
     CONCURRENT,
     T0,
     T1,

@@ -8,7 +8,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 
 from ottla.cli.framework import admin_command
 from ottla.cli.framework.command import CommandFailedError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker import share_group_requests as share_groups
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.model import TopicPartition

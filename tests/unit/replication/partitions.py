@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.config.topic import LogConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 from tests.unit.replication.partitions import Held
 
 from ottla.cluster.image.cluster_image import PartitionImage

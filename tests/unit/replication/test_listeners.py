@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 from tests.unit.replication.simulated_brokers import TP, Brokers, request_context
 from tests.unit.replication.virtual_loop import run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 
 from ottla.clock import ManualClock
 from ottla.errors import (

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import batch
+from tests.unit.broker.broker_client import batch
 from tests.unit.replication.simulated_brokers import TP, Brokers, content
 from tests.unit.replication.virtual_loop import run
 

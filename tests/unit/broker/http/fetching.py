@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from ottla.broker.server.broker_node import BrokerNode
+
+LISTENER: dict[str, Any] = {"ottla_http_listener": "127.0.0.1:0"}
 
 
 class HttpResponse(NamedTuple):
@@ -18,6 +22,11 @@ class HttpResponse(NamedTuple):
     @property
     def text(self) -> str:
         return self.body.decode()
+
+
+def url_of(node: BrokerNode) -> str:
+    assert node.http_url is not None
+    return node.http_url
 
 
 async def connect(url: str, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
-from tests.unit.broker.http.fetching import connect, exchange, get
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
+from tests.unit.broker.http.fetching import LISTENER, connect, exchange, get, url_of
 from tests.unit.broker.monitoring.scraping import parsed
 from tests.unit.broker.produce_and_fetch import create, produce
 from tests.unit.net.certificates import authority, signed
@@ -28,13 +28,6 @@ from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.version import __version__
-
-LISTENER: dict[str, Any] = {"ottla_http_listener": "127.0.0.1:0"}
-
-
-def url_of(node: BrokerNode) -> str:
-    assert node.http_url is not None
-    return node.http_url
 
 
 def test_metrics_are_served_in_both_formats(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, with_broker
-from tests.unit.broker.http.test_http_listener import LISTENER, get, url_of
+from tests.unit.broker.broker_client import BrokerClient, with_broker
+from tests.unit.broker.http.fetching import LISTENER, get, url_of
 
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.cluster.broker.lifecycle import BrokerLifecycle

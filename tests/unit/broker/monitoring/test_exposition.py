@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.monitoring.scraping import parsed, text
 from tests.unit.broker.produce_and_fetch import create, produce
 

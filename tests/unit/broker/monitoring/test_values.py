@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import BrokerClient, batch, with_broker
+from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.group_requests import commit, join, prepare
 from tests.unit.broker.monitoring.scraping import Scraped, scraped
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from tests.unit.broker.asking import SECONDS, BrokerClient, batch
+from tests.unit.broker.broker_client import SECONDS, BrokerClient, batch
 from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.broker.server.broker_node import BrokerNode
