@@ -218,6 +218,16 @@ def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
         end_and_bump(done, Producer(7, 2), commit, NOW, None)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_newer_end_while_the_last_transaction_completes_is_to_be_repeated(commit: bool) -> None:
+    prepared = end_and_bump(at(TransactionState.ONGOING), ME, True, NOW, None)
+    with pytest.raises(ConcurrentTransactionsError):
+        end_and_bump(prepared, next_producer(prepared), commit, NOW, None)
+    rotated = end_and_bump(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), Producer(7, MAX_EPOCH), True, NOW, 9)
+    with pytest.raises(ConcurrentTransactionsError):
+        end_and_bump(rotated, next_producer(rotated), commit, NOW, None)
+
+
 def test_newer_end_with_exhausted_epochs_allocates_another_producer_id() -> None:
     last = Producer(7, MAX_EPOCH)
     current = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
