@@ -680,9 +680,6 @@ def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) ->
         ).error_code == 0
         assert await level(client) == 2
         assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)).error_code == 0
-        unknown = FeatureUpdateKey(feature="nonsense", max_version_level=1)
-        answer = await client.ask(UpdateFeaturesRequest(feature_updates=[unknown]), 1)
-        assert [r.error_code for r in answer.results] == [95]
 
     async def second(client: Asker, clock: ManualClock) -> None:
         assert await level(client) == 0
@@ -694,6 +691,27 @@ def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) ->
 
     at_clock(first, tmp_path)
     at_clock(second, tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_update_of_features_with_one_error_changes_none(version: int, tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        kind = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
+        lower = FeatureUpdateKey(feature="transaction.version", max_version_level=1, **kind)
+        unknown = FeatureUpdateKey(feature="nonsense", max_version_level=1)
+        answer = await client.ask(UpdateFeaturesRequest(feature_updates=[lower, unknown]), version)
+        assert (answer.error_code, answer.results) == (95, [])
+        assert (answer.error_message or "").startswith(
+            "The update failed for all features since the following feature had an error: Invalid update version 1 "
+        )
+        assert client.context.image.features["transaction.version"] == 2
+        answer = await client.ask(UpdateFeaturesRequest(feature_updates=[lower]), version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        expected = [("transaction.version", 0)] if version < 2 else []
+        assert [(r.feature, r.error_code) for r in answer.results] == expected
+        assert client.context.image.features["transaction.version"] == 1
+
+    at_clock(test, tmp_path)
 
 
 def test_a_marker_that_lets_much_be_read_ends_the_wait_for_it(tmp_path: Path) -> None:
