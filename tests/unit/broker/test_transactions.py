@@ -691,9 +691,6 @@ def test_transaction_version_feature_can_be_downgraded(tmp_path: Path) -> None:
         ).error_code == 0
         assert await level(client) == 2
         assert (await client.request(UpdateFeaturesRequest(feature_updates=[update]), 2)).error_code == 0
-        unknown = FeatureUpdateKey(feature="nonsense", max_version_level=1)
-        response = await client.request(UpdateFeaturesRequest(feature_updates=[unknown]), 1)
-        assert [r.error_code for r in response.results] == [95]
 
     async def second(client: BrokerClient, clock: ManualClock) -> None:
         assert await level(client) == 0
@@ -705,6 +702,27 @@ def test_transaction_version_feature_can_be_downgraded(tmp_path: Path) -> None:
 
     with_manual_clock(first, tmp_path)
     with_manual_clock(second, tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_update_of_features_with_one_error_changes_none(version: int, tmp_path: Path) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        kind = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
+        lower = FeatureUpdateKey(feature="transaction.version", max_version_level=1, **kind)
+        unknown = FeatureUpdateKey(feature="nonsense", max_version_level=1)
+        answer = await client.request(UpdateFeaturesRequest(feature_updates=[lower, unknown]), version)
+        assert (answer.error_code, answer.results) == (95, [])
+        assert (answer.error_message or "").startswith(
+            "The update failed for all features since the following feature had an error: Invalid update version 1 "
+        )
+        assert client.context.image.features["transaction.version"] == 2
+        answer = await client.request(UpdateFeaturesRequest(feature_updates=[lower]), version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        expected = [("transaction.version", 0)] if version < 2 else []
+        assert [(r.feature, r.error_code) for r in answer.results] == expected
+        assert client.context.image.features["transaction.version"] == 1
+
+    with_manual_clock(test, tmp_path)
 
 
 def test_marker_that_advances_the_last_stable_offset_completes_a_waiting_fetch(tmp_path: Path) -> None:

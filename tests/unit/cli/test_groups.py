@@ -174,7 +174,7 @@ def test_features_are_described_upgraded_and_downgraded(
     assert run(capsys, *change) == "transaction.version was downgraded to 1.\n"
     run(capsys, "features", *at, "upgrade", "--feature", "transaction.version=2")
     rejected = run(capsys, "features", *at, "upgrade", "--feature", "nothing=1", code=1)
-    assert rejected.startswith("Could not upgrade nothing to 1. Invalid update version")
+    assert rejected.startswith("Could not upgrade nothing to 1. The update failed for all features")
     run(capsys, "features", *at, "upgrade", code=1)
     run(capsys, "features", *at, "upgrade", "--feature", "transaction.version", code=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker import leader_discovery
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_fetch import SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
@@ -42,4 +43,6 @@ async def _answer(
     if request.share_session_epoch == FINAL_EPOCH:
         reader.release()
     lock_ms = context.broker.share_partitions.configs.record_lock_ms(request.group_id or "")
-    return m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)
+    response = m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)
+    leader_discovery.add_leaders_to_share_response(context, response)
+    return response

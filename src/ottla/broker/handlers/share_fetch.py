@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from itertools import groupby
 
+from ottla.broker import leader_discovery
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError
 from ottla.broker.sessions.share_fetch import Acquired, SharePartitionReader
@@ -157,10 +158,12 @@ class ShareFetch:
 
     def _response(self) -> m.ShareFetchResponse:
         ordered = sorted(self._answers.items(), key=lambda item: (item[0].topic_id.int, item[0].partition))
-        return m.ShareFetchResponse(
+        response = m.ShareFetchResponse(
             acquisition_lock_timeout_ms=self._broker.share_partitions.configs.record_lock_ms(self._key.group_id),
             responses=[
                 m.ShareFetchableTopicResponse(topic_id=topic_id, partitions=[data for _, data in some])
                 for topic_id, some in groupby(ordered, key=lambda item: item[0].topic_id)
             ],
         )
+        leader_discovery.add_leaders_to_share_response(self._context, response)
+        return response

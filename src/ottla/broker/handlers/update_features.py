@@ -1,14 +1,15 @@
 """UpdateFeatures: set the levels of the cluster's features. Requires ALTER on the cluster.
 
-Up to version 1, each feature has its own result. From 2 on, all features are changed or none. Later versions than 0
-distinguish safe and unsafe downgrades; here every downgrade is safe.
+All features are changed or none, and an error is that of the whole response, in every version, as in Kafka since 4.0
+(KIP-1022). Up to version 1, a successful response has a result for each feature. Later versions than 0 distinguish safe
+and unsafe downgrades; here every downgrade is safe.
 """
 
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import BY_NAME
-from ottla.errors import InvalidUpdateVersionError, KafkaError, code_of
+from ottla.errors import InvalidUpdateVersionError
 from ottla.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -20,35 +21,29 @@ UPGRADE = 1
 SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
 """The first version that has the type of a change."""
-ALL_OR_NONE_SINCE = 2
 KRAFT_FEATURES = ("metadata.version", "kraft.version")
 KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other features by --feature NAME=LEVEL."
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    levels: dict[str, int] = {}
-    results = []
     for update in request.feature_updates:
-        result = UpdatableFeatureResult(feature=update.feature, error_message=None)
-        try:
-            _check(update, context)
-            levels[update.feature] = update.max_version_level
-        except KafkaError as error:
-            if context.version >= ALL_OR_NONE_SINCE:
-                raise
-            result.error_code, result.error_message = code_of(error), error.message
-        results.append(result)
+        _check(update, context)
+    levels = {update.feature: update.max_version_level for update in request.feature_updates}
     if levels and not request.validate_only:
         await context.broker.controller.set_features(levels)
         context.log_change("Set the levels of features: %s", levels)
+    results = [UpdatableFeatureResult(feature=feature, error_message=None) for feature in levels]
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     feature, level = BY_NAME.get(update.feature), update.max_version_level
 
-    def reject(why: str) -> KafkaError:
-        return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
+    def reject(why: str) -> InvalidUpdateVersionError:
+        return InvalidUpdateVersionError(
+            "The update failed for all features since the following feature had an error: "
+            f"Invalid update version {level} for feature {update.feature}. {why}"
+        )
 
     if feature is None:
         raise reject(KRAFT_ONLY if update.feature in KRAFT_FEATURES else "This feature is unknown.")

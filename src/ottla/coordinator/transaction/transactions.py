@@ -173,7 +173,8 @@ def end_and_bump(
     transaction.version 2, KIP-890).
 
     A request with the current epoch ends the current transaction. One with the previous epoch is a repetition, because
-    the producer has missed the response. An abort without an open transaction only bumps the epoch.
+    the producer has missed the response. An abort without an open transaction only bumps the epoch. While a transaction
+    is being completed, every request has to be repeated.
 
     state            | abort, repeated | abort        | commit, repeated | commit
         Empty            | fenced          | next epoch   | fenced           | invalid state
@@ -182,6 +183,10 @@ def end_and_bump(
     """
     if current is None:
         raise errors.InvalidProducerIdMappingError
+    if current.state in PREPARED:
+        # This is checked first: the producer has the next epoch, or even another id, as soon as the outcome is in the
+        # log, and may end its next transaction before the markers of this one are written.
+        raise errors.ConcurrentTransactionsError
     rotated = (
         producer == (current.previous_producer_id, MAX_EPOCH)
         and current.producer_epoch == 0
@@ -192,8 +197,6 @@ def end_and_bump(
     # If a successor uses classic transactions, this producer was never given the next epoch.
     bumped = current.version >= EPOCH_PER_TRANSACTION and current.producer_epoch == producer.epoch + 1
     repeated = rotated or bumped
-    if current.state in PREPARED:
-        raise errors.ConcurrentTransactionsError if repeated else errors.ProducerFencedError
     if repeated and current.state in RESULTS:
         if RESULTS[current.state] is commit:
             return current
