@@ -60,7 +60,7 @@ def test_response_of_wrong_broker_names_leader_and_address(tmp_path: Path) -> No
 def test_response_to_a_share_consumer_names_the_leader_or_that_it_is_unknown(tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
         await share.prepare(client)
-        assert share.got(await share.fetch(client, 0)) == [(0, 4, 1)]
+        assert share.acquired(await share.fetch(client, 0)) == [(0, 4, 1)]
         for epoch, leader, endpoints in ((1, 7, [(7, "far", 9097, "r")]), (3, -1, [])):
             await client.context.metadata_cache.update(with_other_leader if leader > 0 else without_leader)
             acknowledged = await client.request(acknowledgement(client, epoch), 2)
@@ -92,7 +92,7 @@ def without_leader(image: ClusterImage) -> ClusterImage:
 
 
 def acknowledgement(client: BrokerClient, epoch: int, offset: int = 0) -> ShareAcknowledgeRequest:
-    batches = share.said([(offset, offset, 1)])
+    batches = share.acknowledgements([(offset, offset, 1)])
     partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
     topic = AcknowledgeTopic(topic_id=client.context.image.topics["t"].id, partitions=[partition])
     return ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=epoch, topics=[topic])

@@ -222,7 +222,7 @@ def test_end_txn_of_transaction_version_2_bumps_the_producer_epoch(commit: bool)
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_newer_end_txn_while_markers_are_written_is_concurrent(commit: bool) -> None:
-    prepared = end_and_bump(at(TransactionState.ONGOING), ME, True, NOW, None)
+    prepared = end_and_bump(at(TransactionState.ONGOING), PRODUCER, True, NOW, None)
     with pytest.raises(ConcurrentTransactionsError):
         end_and_bump(prepared, next_producer(prepared), commit, NOW, None)
     rotated = end_and_bump(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), Producer(7, MAX_EPOCH), True, NOW, 9)
