@@ -66,7 +66,7 @@ def test_seed_that_violated_a_promise_passes(seed: int) -> None:
 @pytest.mark.parametrize(
     ("bug", "first_seed"),
     [
-        ("snapshots_have_the_last_batch_only", 9014),
+        ("snapshots_have_the_last_batch_only", 9072),
         ("followers_reject_a_batch_that_begins_before_the_log_start", 9000),
     ],
 )

@@ -542,6 +542,8 @@ class Partitions:
                 # the log is of an earlier topic of this name, which was deleted while this broker was down
                 log.warning("Moving log of an earlier topic %s aside as stray: %s", tp, directory.mark_stray(tp))
                 continue
+            if existing.topic_id is None:
+                directory.assign_topic_id(existing, uuid_text(topic.id))
             existing.config = config
             return existing
         online = [directory for directory in self._log_dirs if not directory.offline]

@@ -31,7 +31,7 @@ from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.log_flusher import LogFlusher
-from ottla.storage.partition_metadata import write_topic_id
+from ottla.storage.partition_metadata import TopicIdSync, write_topic_id
 from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class LogDir:
         self.producer_expiration_ms = producer_expiration_ms
         self.writer = writer
         self.flusher = LogFlusher(path)
+        self._topic_ids = TopicIdSync(self.flusher.workers)
         self.cleaner_passes = 0
         """The number of completed cleaner passes."""
         self.logs: dict[TopicPartition, Log] = {}
@@ -338,13 +339,18 @@ class LogDir:
             log.warning("%s: renamed the stray log of an earlier topic to %s", tp, self.mark_stray(tp))
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
-            try:
-                write_topic_id(created.dir, topic_id)
-            except OSError as error:
-                raise storage_error(f"write the topic id of {tp}", created.dir, error) from error
-            created.topic_id = topic_id
+            self.assign_topic_id(created, topic_id)
         self.logs[tp] = created
         return created
+
+    def assign_topic_id(self, owner: Log, topic_id: str) -> None:
+        """Write the id of the topic that a log belongs to. It is synced in a thread."""
+        try:
+            write_topic_id(owner.dir, topic_id)
+        except OSError as error:
+            raise storage_error(f"write the topic id of {owner.topic_partition}", owner.dir, error) from error
+        owner.topic_id = topic_id
+        self._topic_ids.add(owner.dir)
 
     def _open_new(self, tp: TopicPartition, config: LogConfig) -> Log:
         return open_log(
@@ -621,6 +627,7 @@ class LogDir:
         if self._lock_fd < 0:
             return
         try:
+            self._topic_ids.close()
             self.flusher.close()
             self._close()
         finally:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import deque
+from concurrent.futures import Executor
 from pathlib import Path
+from threading import Lock
+from typing import Final
 
 from ottla.errors import KafkaStorageError
-from ottla.storage.files import UNWRITTEN, replace_file
+from ottla.storage.files import UNWRITTEN, replace_file, sync_directory, sync_file
+
+log: Final = logging.getLogger("ottla.storage")
 
 FILE_NAME = "partition.metadata"
 TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -36,8 +43,49 @@ def read_topic_id(directory: Path) -> str | None:
 
 
 def write_topic_id(directory: Path, topic_id: str) -> None:
-    """Write the topic id.
-
-    There is no fsync, because many partitions may be created at once, and the metadata store also has the id.
-    """
+    """Write the topic id, without an fsync: see `TopicIdSync`."""
     replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode(), sync=False)
+
+
+class TopicIdSync:
+    """Waits in a thread until the topic ids of new logs are on disk, because many logs may be created at once.
+
+    If a loss of power undoes the deletion of a topic, the id shows that its logs do not belong to a new topic of the
+    same name.
+    """
+
+    def __init__(self, workers: Executor) -> None:
+        self._workers = workers
+        self._lock = Lock()
+        self._pending: deque[Path] = deque()
+        self._is_running = False
+
+    def add(self, directory: Path) -> None:
+        """Sync the topic id of a log soon."""
+        with self._lock:
+            self._pending.append(directory)
+            if self._is_running:
+                return
+            self._is_running = True
+        self._workers.submit(self._run)
+
+    def close(self) -> None:
+        """Drop what is pending: a clean shutdown, or the recovery of the next start, decides."""
+        with self._lock:
+            self._pending.clear()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._pending:
+                    self._is_running = False
+                    return
+                directory = self._pending.popleft()
+            try:
+                sync_file(directory / FILE_NAME)
+                sync_directory(directory)
+                sync_directory(directory.parent)
+            except FileNotFoundError:
+                continue  # the topic was deleted
+            except OSError as error:
+                log.warning("Cannot flush the topic id of %s: %s", directory, error.strerror or error)

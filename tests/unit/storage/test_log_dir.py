@@ -14,7 +14,7 @@ from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
-from ottla.storage import files
+from ottla.storage import files, partition_metadata
 from ottla.storage import log_dir as log_dir_module
 from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.log import Log
@@ -205,6 +205,16 @@ def test_compaction_resumes_at_the_cleaner_offset_checkpoint(tmp_path: Path) -> 
     assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
     with open_dir(tmp_path) as again:
         assert again.cleaner_offsets == {TP: end}
+
+
+def test_topic_id_of_a_new_log_is_synced_with_its_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(partition_metadata, "sync_file", synced.append)
+    monkeypatch.setattr(partition_metadata, "sync_directory", synced.append)
+    with open_dir(tmp_path) as log_dir:
+        created = log_dir.create(TP, LogConfig(), "A" * 22)
+        log_dir.flusher.workers.shutdown()
+        assert synced == [created.dir / "partition.metadata", created.dir, tmp_path]
 
 
 def test_failed_write_of_the_topic_id_raises_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
