@@ -28,6 +28,7 @@ LOGGERS: Final = (
     "ottla.controller",
     "ottla.coordinator",
     "ottla.coordinator.group",
+    "ottla.coordinator.transaction",
     "ottla.http",
     "ottla.legacy",
     "ottla.metrics",
