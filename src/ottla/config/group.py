@@ -30,6 +30,10 @@ class GroupConfig(Config, subject="group"):
     share_record_lock_duration_ms = Option(
         30000, integer(1000), "Time in milliseconds that a record is locked for the member that acquired it."
     )
+    share_delivery_count_limit = Option(5, integer(2), "Maximum number of deliveries of a record to a share group.")
+    share_partition_max_record_locks = Option(
+        2000, integer(100), "Maximum number of records of a partition that a share group has in flight."
+    )
     share_auto_offset_reset = Option(
         LATEST, one_of(EARLIEST, LATEST), "Where a share group starts in a new partition: latest or earliest."
     )

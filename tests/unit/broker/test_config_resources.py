@@ -148,6 +148,10 @@ def test_per_broker_config_overrides_cluster_default_and_static_config(tmp_path:
         (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", InvalidConfigError),
         (GROUP, "g", "share.session.timeout.ms", "60001", InvalidConfigError),
         (GROUP, "g", "share.record.lock.duration.ms", "14999", InvalidConfigError),
+        (GROUP, "g", "share.delivery.count.limit", "1", InvalidConfigError),
+        (GROUP, "g", "share.delivery.count.limit", "11", InvalidConfigError),
+        (GROUP, "g", "share.partition.max.record.locks", "99", InvalidConfigError),
+        (GROUP, "g", "share.partition.max.record.locks", "4001", InvalidConfigError),
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )

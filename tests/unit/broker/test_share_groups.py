@@ -85,6 +85,13 @@ async def acknowledge(client: BrokerClient, epoch: int, acks: Acks, member: str 
     return for_code(code).name if code else None
 
 
+async def set_group_config(client: BrokerClient, name: str, value: str) -> None:
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+    answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
+
+
 def test_records_are_acquired_once_and_acknowledged(tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
         await prepare(client)
@@ -166,6 +173,29 @@ def test_group_configs_set_session_heartbeat_and_lock_timeouts(tmp_path: Path) -
         partition = states.get(key)
         assert partition is not None
         assert partition.limits.lock_seconds == 20
+
+    with_broker(test, tmp_path)
+
+
+def test_group_config_limits_the_deliveries_of_a_record(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 1)
+        await set_group_config(client, "share.delivery.count.limit", "2")
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 1, acks=[(0, 0, RELEASE)])) == [(0, 0, 2)]
+        assert acquired(await fetch(client, 2, acks=[(0, 0, RELEASE)])) == []
+
+    with_broker(test, tmp_path)
+
+
+def test_group_config_limits_the_records_in_flight(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 150)
+        await set_group_config(client, "share.partition.max.record.locks", "100")
+        assert acquired(await fetch(client, 0, max_records=1000)) == [(0, 99, 1)]
+        assert acquired(await fetch(client, 1)) == []
+        await set_group_config(client, "share.partition.max.record.locks", "120")
+        assert acquired(await fetch(client, 2, max_records=1000)) == [(100, 119, 1)]
 
     with_broker(test, tmp_path)
 

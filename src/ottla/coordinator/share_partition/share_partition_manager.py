@@ -55,7 +55,6 @@ class SharePartitionManager:
     def __init__(
         self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], persister: SharePersister
     ) -> None:
-        self._config = config
         self._clock = clock
         self._persister = persister
         self._loaded: dict[ShareKey, LoadedPartition] = {}
@@ -182,8 +181,8 @@ class SharePartitionManager:
 
     def _limits(self, key: ShareKey) -> ShareLimits:
         return ShareLimits(
-            self._config.group_share_partition_max_record_locks,
-            self._config.group_share_delivery_count_limit,
+            self.configs.max_record_locks(key.group_id),
+            self.configs.delivery_count_limit(key.group_id),
             self.configs.record_lock_ms(key.group_id) / 1000,
         )
 
