@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.config.options import Config, Option, integer, one_of
+from ottla.config.options import Config, Option, boolean, integer, one_of
 
 EARLIEST, LATEST = "earliest", "latest"
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -41,6 +41,9 @@ class GroupConfig(Config, subject="group"):
         READ_UNCOMMITTED,
         one_of(READ_COMMITTED, READ_UNCOMMITTED),
         "read_committed: a share group gets only records of committed transactions; read_uncommitted: all records.",
+    )
+    share_renew_acknowledge_enable = Option(
+        True, boolean, "Allow members of a share group to renew the locks of records that they have acquired."
     )
     streams_session_timeout_ms = Option(
         45000,

@@ -152,6 +152,7 @@ def test_per_broker_config_overrides_cluster_default_and_static_config(tmp_path:
         (GROUP, "g", "share.delivery.count.limit", "11", InvalidConfigError),
         (GROUP, "g", "share.partition.max.record.locks", "99", InvalidConfigError),
         (GROUP, "g", "share.partition.max.record.locks", "4001", InvalidConfigError),
+        (GROUP, "g", "share.renew.acknowledge.enable", "maybe", InvalidConfigError),
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )

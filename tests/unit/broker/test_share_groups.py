@@ -64,7 +64,7 @@ from ottla.protocol.messages.share_group_describe import ShareGroupDescribeReque
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.records.decoder import records
 
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, RENEW = 1, 2, 4
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69
 
 
@@ -196,6 +196,18 @@ def test_group_config_limits_the_records_in_flight(tmp_path: Path) -> None:
         assert acquired(await fetch(client, 1)) == []
         await set_group_config(client, "share.partition.max.record.locks", "120")
         assert acquired(await fetch(client, 2, max_records=1000)) == [(100, 119, 1)]
+
+    with_broker(test, tmp_path)
+
+
+def test_renewal_is_rejected_if_the_group_config_disables_it(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 2)
+        await fetch(client, 0)
+        assert await acknowledge(client, 1, [(0, 0, RENEW)]) is None
+        await set_group_config(client, "share.renew.acknowledge.enable", "false")
+        assert await acknowledge(client, 2, [(0, 0, ACCEPT), (1, 1, RENEW)]) == "INVALID_RECORD_STATE"
+        assert await acknowledge(client, 3, [(0, 1, ACCEPT)]) is None
 
     with_broker(test, tmp_path)
 

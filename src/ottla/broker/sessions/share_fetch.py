@@ -12,7 +12,12 @@ from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteRead
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, READ_COMMITTED, GroupConfig
-from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
+from ottla.coordinator.share_partition.share_partition import (
+    AcknowledgedRange,
+    AcknowledgeType,
+    RecordRange,
+    SharePartition,
+)
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import (
     InvalidRecordStateError,
@@ -64,7 +69,9 @@ class SharePartitionReader:
         self._group_id, self._member_id = key
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         """Errors of partitions that could not be loaded."""
-        self._committed_only = self._options().share_isolation_level == READ_COMMITTED
+        options = self._options()
+        self._committed_only = options.share_isolation_level == READ_COMMITTED
+        self._renews = options.share_renew_acknowledge_enable
         self._remote: dict[tuple[Partition, int], Batches] = {}
         """Batches that were read from remote storage, by partition and the offset that was read."""
 
@@ -204,6 +211,7 @@ class SharePartitionReader:
                 raise InvalidRecordStateError
             now = self._broker.clock.monotonic()
             ranges = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
+            self._check_types(ranges)
             changed = shared.acknowledge(self._member_id, ranges, now)
             for batch in ranges:
                 self._count(batch)
@@ -213,6 +221,11 @@ class SharePartitionReader:
         except KafkaError as error:
             return code_of(error)
         return 0
+
+    def _check_types(self, ranges: Sequence[AcknowledgedRange]) -> None:
+        if self._renews or not any(AcknowledgeType.RENEW in batch.types for batch in ranges):
+            return
+        raise InvalidRecordStateError("Renewing acquisition locks is not enabled for the group.")
 
     def _count(self, batch: AcknowledgedRange) -> None:
         counts = self._broker.partitions.topic_stats.acknowledgements
