@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.config.offset_reset import reset_policy
 from ottla.config.options import Config, Option, boolean, integer, one_of
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -35,7 +36,10 @@ class GroupConfig(Config, subject="group"):
         2000, integer(100), "Maximum number of records of a partition that a share group has in flight."
     )
     share_auto_offset_reset = Option(
-        LATEST, one_of(EARLIEST, LATEST), "Where a share group starts in a new partition: latest or earliest."
+        LATEST,
+        reset_policy(EARLIEST, LATEST),
+        "Where a share group starts in a new partition: latest, earliest or by_duration:PT1H (the first record of the "
+        "last hour).",
     )
     share_isolation_level = Option(
         READ_UNCOMMITTED,

@@ -153,6 +153,9 @@ def test_per_broker_config_overrides_cluster_default_and_static_config(tmp_path:
         (GROUP, "g", "share.partition.max.record.locks", "99", InvalidConfigError),
         (GROUP, "g", "share.partition.max.record.locks", "4001", InvalidConfigError),
         (GROUP, "g", "share.renew.acknowledge.enable", "maybe", InvalidConfigError),
+        (GROUP, "g", "share.auto.offset.reset", "none", InvalidConfigError),
+        (GROUP, "g", "share.auto.offset.reset", "by_duration", InvalidConfigError),
+        (GROUP, "g", "share.auto.offset.reset", "by_duration:-PT1H", InvalidConfigError),
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )

@@ -257,6 +257,24 @@ def test_new_group_starts_at_the_latest_offset_by_default(tmp_path: Path) -> Non
     with_broker(test, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("duration", "start"), [("PT1H", 2), ("PT2H", 1), ("P30000D", 0), ("PT0.5S", 3)], ids=["1h", "2h", "all", "none"]
+)
+def test_new_group_with_by_duration_starts_at_the_first_record_of_that_time(
+    tmp_path: Path, duration: str, start: int
+) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        await prepare(client, 0)
+        await set_group_config(client, "share.auto.offset.reset", f"by_duration:{duration}")
+        for minutes in (180, 90, 30):
+            await produce(client, 1, clock.now_ms() - minutes * 60_000)
+        first = acquired(await fetch(client, 0))
+        await produce(client, 1, clock.now_ms())
+        assert (first or acquired(await fetch(client, 1)))[0][0] == start
+
+    with_manual_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
+
+
 def test_acknowledgements_and_members_survive_a_restart(tmp_path: Path) -> None:
     async def first(client: BrokerClient) -> None:
         await prepare(client)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker import topic_creation
@@ -11,7 +12,8 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
-from ottla.config.group import EARLIEST, READ_COMMITTED, GroupConfig
+from ottla.config.group import EARLIEST, LATEST, READ_COMMITTED, GroupConfig
+from ottla.config.offset_reset import BY_DURATION, duration_ms
 from ottla.coordinator.share_partition.share_partition import (
     AcknowledgedRange,
     AcknowledgeType,
@@ -27,6 +29,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
+from ottla.page_cache import when_cached
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import BatchHeader, split
 from ottla.replication.partition import Partition
@@ -99,13 +102,28 @@ class SharePartitionReader:
     async def _load(self, tip: TopicIdPartition) -> None:
         self._failed.pop(tip, None)
         try:
-            log = self.partition(tip).log
-            earliest = self._options().share_auto_offset_reset == EARLIEST
-            await self._broker.share_partitions.load(
-                self._key(tip), self.partition(tip), lambda: log.log_start_offset if earliest else log.high_watermark
-            )
+            partition = self.partition(tip)
+            await self._broker.share_partitions.load(self._key(tip), partition, partial(self._first_start, partition))
         except KafkaError as error:
             self._failed[tip] = error
+
+    async def _first_start(self, partition: Partition) -> int:
+        """Return the start offset of a partition that is new to the group: the end if no record is young enough for
+        by_duration.
+        """
+        log, policy = partition.log, self._options().share_auto_offset_reset
+        if policy == EARLIEST:
+            return log.log_start_offset
+        if policy == LATEST:
+            return log.high_watermark
+        timestamp = max(self._broker.clock.now_ms() - duration_ms(policy.removeprefix(BY_DURATION)), 0)
+        entry, remote_log = None, self._broker.remote_log
+        if remote_log is not None and log.log_start_offset < log.local_log_start_offset:
+            seconds = self._broker.config.remote_list_offsets_request_timeout_ms / 1000
+            entry = await remote_log.offset_for_time(partition, timestamp, seconds)
+        if entry is None:
+            entry = await when_cached(partial(log.offset_for_time, timestamp))
+        return log.high_watermark if entry is None else min(entry.offset, log.high_watermark)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
         """Return the state of a partition in the group. Raises NotLeaderOrFollowerError if it is not loaded."""
