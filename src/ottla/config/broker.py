@@ -710,6 +710,17 @@ class BrokerConfig(
         "Changes of the protocol that a group may make while it has members: upgrade (classic to consumer), downgrade "
         "(consumer to classic), bidirectional or disabled.",
     )
+    group_consumer_assignment_interval_ms = Option(
+        0,
+        integer(0),
+        "Minimum time in milliseconds between two assignments of a consumer group; 0: at once (in Kafka: 1000).",
+    )
+    group_consumer_min_assignment_interval_ms = Option(
+        0, integer(0), "Minimum consumer.assignment.interval.ms of a group."
+    )
+    group_consumer_max_assignment_interval_ms = Option(
+        15000, integer(0), "Maximum consumer.assignment.interval.ms of a group."
+    )
     group_share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
     )
@@ -745,6 +756,15 @@ class BrokerConfig(
         4000, integer(2000, 10000), "Maximum share.partition.max.record.locks of a group."
     )
     group_share_max_share_sessions = Option(2000, integer(1), "Maximum number of share sessions that the broker keeps.")
+    group_share_assignment_interval_ms = Option(
+        0,
+        integer(0),
+        "Minimum time in milliseconds between two assignments of a share group; 0: at once (in Kafka: 1000).",
+    )
+    group_share_min_assignment_interval_ms = Option(0, integer(0), "Minimum share.assignment.interval.ms of a group.")
+    group_share_max_assignment_interval_ms = Option(
+        15000, integer(0), "Maximum share.assignment.interval.ms of a group."
+    )
     group_streams_session_timeout_ms = Option(
         45000,
         integer(1),
@@ -923,6 +943,8 @@ class BrokerConfig(
         self._check_inter_broker_listener()
         self._check_bounds("consumer", "session.timeout.ms")
         self._check_bounds("consumer", "heartbeat.interval.ms")
+        for kind in ("consumer", "share", "streams"):
+            self._check_bounds(kind, "assignment.interval.ms")
         self._check_bounds("share", "delivery.count.limit")
         self._check_bounds("share", "partition.max.record.locks")
         if not self.group_consumer_assignors:

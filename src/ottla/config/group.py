@@ -22,6 +22,9 @@ class GroupConfig(Config, subject="group"):
     consumer_heartbeat_interval_ms = Option(
         5000, integer(1), "Interval in milliseconds between heartbeats of a consumer group's members."
     )
+    consumer_assignment_interval_ms = Option(
+        0, integer(0), "Minimum time in milliseconds between two assignments of a consumer group."
+    )
     share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
     )
@@ -48,6 +51,9 @@ class GroupConfig(Config, subject="group"):
     )
     share_renew_acknowledge_enable = Option(
         True, boolean, "Allow members of a share group to renew the locks of records that they have acquired."
+    )
+    share_assignment_interval_ms = Option(
+        0, integer(0), "Minimum time in milliseconds between two assignments of a share group."
     )
     streams_session_timeout_ms = Option(
         45000,

@@ -56,7 +56,7 @@ class GroupConfigs:
         return self._value(group_id, INITIAL_REBALANCE_DELAY)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the minimum time in ms between two assignments of a streams group."""
+        """Return the minimum time in ms between two assignments of a group."""
         return self._value(group_id, ASSIGNMENT_INTERVAL)
 
     def _value(self, group_id: str, name: str) -> int:
