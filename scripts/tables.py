@@ -21,6 +21,7 @@ from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
+from ottla.config.group import GroupConfig
 from ottla.config.mirror import MirrorConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
@@ -153,6 +154,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "broker-options": lambda: options(BrokerConfig),
     "topic-options": lambda: options(TopicConfig),
+    "group-options": lambda: options(GroupConfig),
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
     "share-consumer-options": lambda: options(ShareConsumerConfig, besides=ConsumerConfig),

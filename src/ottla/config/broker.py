@@ -710,6 +710,17 @@ class BrokerConfig(
         "Changes of the protocol that a group may make while it has members: upgrade (classic to consumer), downgrade "
         "(consumer to classic), bidirectional or disabled.",
     )
+    group_consumer_assignment_interval_ms = Option(
+        0,
+        integer(0),
+        "Minimum time in milliseconds between two assignments of a consumer group; 0: at once (in Kafka: 1000).",
+    )
+    group_consumer_min_assignment_interval_ms = Option(
+        0, integer(0), "Minimum consumer.assignment.interval.ms of a group."
+    )
+    group_consumer_max_assignment_interval_ms = Option(
+        15000, integer(0), "Maximum consumer.assignment.interval.ms of a group."
+    )
     group_share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
     )
@@ -733,10 +744,27 @@ class BrokerConfig(
     group_share_delivery_count_limit = Option(
         5, integer(2, 10), "Maximum number of deliveries of a record to a share group."
     )
+    group_share_min_delivery_count_limit = Option(2, integer(2, 5), "Minimum share.delivery.count.limit of a group.")
+    group_share_max_delivery_count_limit = Option(10, integer(5, 25), "Maximum share.delivery.count.limit of a group.")
     group_share_partition_max_record_locks = Option(
         2000, integer(100, 10000), "Maximum number of records of a partition that a share group has in flight."
     )
+    group_share_min_partition_max_record_locks = Option(
+        100, integer(100, 2000), "Minimum share.partition.max.record.locks of a group."
+    )
+    group_share_max_partition_max_record_locks = Option(
+        4000, integer(2000, 10000), "Maximum share.partition.max.record.locks of a group."
+    )
     group_share_max_share_sessions = Option(2000, integer(1), "Maximum number of share sessions that the broker keeps.")
+    group_share_assignment_interval_ms = Option(
+        0,
+        integer(0),
+        "Minimum time in milliseconds between two assignments of a share group; 0: at once (in Kafka: 1000).",
+    )
+    group_share_min_assignment_interval_ms = Option(0, integer(0), "Minimum share.assignment.interval.ms of a group.")
+    group_share_max_assignment_interval_ms = Option(
+        15000, integer(0), "Maximum share.assignment.interval.ms of a group."
+    )
     group_streams_session_timeout_ms = Option(
         45000,
         integer(1),
@@ -913,8 +941,12 @@ class BrokerConfig(
             raise ConfigurationError(f"cordoned.log.dirs: {', '.join(sorted(missing))} is not in log.dirs")
         self._check_http_listener()
         self._check_inter_broker_listener()
-        self._check_bounds("session.timeout.ms")
-        self._check_bounds("heartbeat.interval.ms")
+        self._check_bounds("consumer", "session.timeout.ms")
+        self._check_bounds("consumer", "heartbeat.interval.ms")
+        for kind in ("consumer", "share", "streams"):
+            self._check_bounds(kind, "assignment.interval.ms")
+        self._check_bounds("share", "delivery.count.limit")
+        self._check_bounds("share", "partition.max.record.locks")
         if not self.group_consumer_assignors:
             raise ConfigurationError("group.consumer.assignors: at least one is needed")
 
@@ -955,10 +987,10 @@ class BrokerConfig(
         if "OAUTHBEARER" in self.mechanisms(listener):
             self.oauth_of(listener)
 
-    def _check_bounds(self, name: str) -> None:
-        least, most = (self.values[f"group.consumer.{bound}.{name}"] for bound in ("min", "max"))
-        if not least <= self.values[f"group.consumer.{name}"] <= most:
-            raise ConfigurationError(f"group.consumer.{name}: it must be between {least} and {most}")
+    def _check_bounds(self, kind: str, name: str) -> None:
+        least, most = (self.values[f"group.{kind}.{bound}.{name}"] for bound in ("min", "max"))
+        if not least <= self.values[f"group.{kind}.{name}"] <= most:
+            raise ConfigurationError(f"group.{kind}.{name}: it must be between {least} and {most}")
 
     def security_protocol(self, listener: str) -> str:
         """Return the security protocol of the listener with this name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from ottla.config.client import (
@@ -18,6 +17,7 @@ from ottla.config.client import (
     one_of,
     text,
 )
+from ottla.config.offset_reset import reset_policy
 from ottla.config.options import Option
 from ottla.errors import ConfigurationError
 
@@ -36,34 +36,6 @@ def assignor(value: Any) -> Any:
         name = ASSIGNORS.get(value.strip(), value.strip())
         return name if name in ASSIGNORS.values() else loaded(name)
     return value
-
-
-BY_DURATION: Final = "by_duration:"
-RESET_POLICIES: Final = one_of("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"})
-DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?", re.I
-)
-"""Durations as Java's java.time.Duration reads them: P2DT3H4M5.6S."""
-UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
-
-
-def duration_ms(value: str) -> int:
-    """Return the milliseconds of a duration such as PT1H. Raises ValueError for other values, including negative
-    durations.
-    """
-    match = DURATION.fullmatch(value.strip())
-    if match is None or not any(match.groupdict().values()):
-        raise ValueError("expected a duration that is not negative, such as PT1H or P2DT12H")
-    return int(sum(float(number) * UNIT_MS[unit] for unit, number in match.groupdict().items() if number))
-
-
-def reset_policy(value: Any) -> str:
-    """Parse a reset policy: earliest, latest, none, or `by_duration:` with a duration (KIP-1106)."""
-    word = str(value).strip()
-    if not word.lower().startswith(BY_DURATION):
-        return RESET_POLICIES(value)
-    duration_ms(word[len(BY_DURATION) :])
-    return BY_DURATION + word[len(BY_DURATION) :].strip()
 
 
 CLASSIC_ONLY: Final = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
@@ -123,7 +95,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
     auto_offset_reset: Final = Option(
         "latest",
-        reset_policy,
+        reset_policy("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"}),
         "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
         "by_duration:PT1H (the first record of the last hour).",
     )

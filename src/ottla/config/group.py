@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.config.options import Config, Option, integer, one_of
+from ottla.config.offset_reset import reset_policy
+from ottla.config.options import Config, Option, boolean, integer, one_of
 
 EARLIEST, LATEST = "earliest", "latest"
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -21,6 +22,9 @@ class GroupConfig(Config, subject="group"):
     consumer_heartbeat_interval_ms = Option(
         5000, integer(1), "Interval in milliseconds between heartbeats of a consumer group's members."
     )
+    consumer_assignment_interval_ms = Option(
+        0, integer(0), "Minimum time in milliseconds between two assignments of a consumer group."
+    )
     share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
     )
@@ -30,13 +34,26 @@ class GroupConfig(Config, subject="group"):
     share_record_lock_duration_ms = Option(
         30000, integer(1000), "Time in milliseconds that a record is locked for the member that acquired it."
     )
+    share_delivery_count_limit = Option(5, integer(2), "Maximum number of deliveries of a record to a share group.")
+    share_partition_max_record_locks = Option(
+        2000, integer(100), "Maximum number of records of a partition that a share group has in flight."
+    )
     share_auto_offset_reset = Option(
-        LATEST, one_of(EARLIEST, LATEST), "Where a share group starts in a new partition: latest or earliest."
+        LATEST,
+        reset_policy(EARLIEST, LATEST),
+        "Where a share group starts in a new partition: latest, earliest or by_duration:PT1H (the first record of the "
+        "last hour).",
     )
     share_isolation_level = Option(
         READ_UNCOMMITTED,
         one_of(READ_COMMITTED, READ_UNCOMMITTED),
         "read_committed: a share group gets only records of committed transactions; read_uncommitted: all records.",
+    )
+    share_renew_acknowledge_enable = Option(
+        True, boolean, "Allow members of a share group to renew the locks of records that they have acquired."
+    )
+    share_assignment_interval_ms = Option(
+        0, integer(0), "Minimum time in milliseconds between two assignments of a share group."
     )
     streams_session_timeout_ms = Option(
         45000,

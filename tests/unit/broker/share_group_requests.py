@@ -40,8 +40,9 @@ async def prepare(client: BrokerClient, values: int = 5) -> None:
         await produce(client, values)
 
 
-async def produce(client: BrokerClient, values: int) -> None:
-    data = [PartitionProduceData(index=0, records=batch(*(b"%d" % i for i in range(values))))]
+async def produce(client: BrokerClient, values: int, timestamp: int | None = None) -> None:
+    records = batch(*(b"%d" % i for i in range(values)), timestamp=timestamp)
+    data = [PartitionProduceData(index=0, records=records)]
     await client.request(
         ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9
     )

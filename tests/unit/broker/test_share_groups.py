@@ -64,7 +64,7 @@ from ottla.protocol.messages.share_group_describe import ShareGroupDescribeReque
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.records.decoder import records
 
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, RENEW = 1, 2, 4
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69
 
 
@@ -83,6 +83,13 @@ async def acknowledge(client: BrokerClient, epoch: int, acks: Acks, member: str 
     response = await client.request(request, 1)
     code = response.error_code or (response.responses[0].partitions[0].error_code if response.responses else 0)
     return for_code(code).name if code else None
+
+
+async def set_group_config(client: BrokerClient, name: str, value: str) -> None:
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+    answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
 
 
 def test_records_are_acquired_once_and_acknowledged(tmp_path: Path) -> None:
@@ -170,6 +177,41 @@ def test_group_configs_set_session_heartbeat_and_lock_timeouts(tmp_path: Path) -
     with_broker(test, tmp_path)
 
 
+def test_group_config_limits_the_deliveries_of_a_record(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 1)
+        await set_group_config(client, "share.delivery.count.limit", "2")
+        assert acquired(await fetch(client, 0)) == [(0, 0, 1)]
+        assert acquired(await fetch(client, 1, acks=[(0, 0, RELEASE)])) == [(0, 0, 2)]
+        assert acquired(await fetch(client, 2, acks=[(0, 0, RELEASE)])) == []
+
+    with_broker(test, tmp_path)
+
+
+def test_group_config_limits_the_records_in_flight(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 150)
+        await set_group_config(client, "share.partition.max.record.locks", "100")
+        assert acquired(await fetch(client, 0, max_records=1000)) == [(0, 99, 1)]
+        assert acquired(await fetch(client, 1)) == []
+        await set_group_config(client, "share.partition.max.record.locks", "120")
+        assert acquired(await fetch(client, 2, max_records=1000)) == [(100, 119, 1)]
+
+    with_broker(test, tmp_path)
+
+
+def test_renewal_is_rejected_if_the_group_config_disables_it(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client, 2)
+        await fetch(client, 0)
+        assert await acknowledge(client, 1, [(0, 0, RENEW)]) is None
+        await set_group_config(client, "share.renew.acknowledge.enable", "false")
+        assert await acknowledge(client, 2, [(0, 0, ACCEPT), (1, 1, RENEW)]) == "INVALID_RECORD_STATE"
+        assert await acknowledge(client, 3, [(0, 1, ACCEPT)]) is None
+
+    with_broker(test, tmp_path)
+
+
 def test_each_acquisition_lock_expires_at_its_own_time_with_one_timer_per_partition(tmp_path: Path) -> None:
     async def test(client: BrokerClient, clock: ManualClock) -> None:
         states = client.context.share_partitions
@@ -213,6 +255,24 @@ def test_new_group_starts_at_the_latest_offset_by_default(tmp_path: Path) -> Non
         assert acquired(await fetch(client, 1)) == [(5, 5, 1)]
 
     with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("duration", "start"), [("PT1H", 2), ("PT2H", 1), ("P30000D", 0), ("PT0.5S", 3)], ids=["1h", "2h", "all", "none"]
+)
+def test_new_group_with_by_duration_starts_at_the_first_record_of_that_time(
+    tmp_path: Path, duration: str, start: int
+) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        await prepare(client, 0)
+        await set_group_config(client, "share.auto.offset.reset", f"by_duration:{duration}")
+        for minutes in (180, 90, 30):
+            await produce(client, 1, clock.now_ms() - minutes * 60_000)
+        first = acquired(await fetch(client, 0))
+        await produce(client, 1, clock.now_ms())
+        assert (first or acquired(await fetch(client, 1)))[0][0] == start
+
+    with_manual_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
 
 
 def test_acknowledgements_and_members_survive_a_restart(tmp_path: Path) -> None:

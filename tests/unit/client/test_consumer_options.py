@@ -19,7 +19,8 @@ from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition
 from ottla.config.client import ClientConfig
-from ottla.config.consumer import ConsumerConfig, duration_ms
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.offset_reset import duration_ms
 from ottla.errors import ConfigurationError, NoOffsetForPartitionError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -111,6 +112,7 @@ def test_configs_without_effect_are_accepted_and_logged(
         ("partition_assignment_strategy", []),
         ("partition_assignment_strategy", "missing.HasThis"),
         ("interceptor_classes", "missing.HasThis"),
+        ("auto_offset_reset", "by_duration:P1DT"),
         ("enable_auto_commit", "perhaps"),
         ("auto_commit_interval_ms", -1),
         ("default_api_timeout_ms", -1),

@@ -162,3 +162,11 @@ def test_super_users_are_separated_by_semicolons() -> None:
     for value in ("admin", "User:", ":admin", "User:admin,User:bob", "user:admin"):
         with pytest.raises(ConfigurationError, match=rf"super\.users: '{value}'"):
             BrokerConfig({"super.users": value})
+
+
+@pytest.mark.parametrize("name", ["delivery.count.limit", "partition.max.record.locks"])
+def test_default_of_a_group_config_outside_its_bounds_is_rejected(name: str) -> None:
+    value = BrokerConfig.options[f"group.share.{name}"].default
+    bounds = {f"group.share.{name}": value * 2, f"group.share.max.{name}": value}
+    with pytest.raises(ConfigurationError, match=f"group.share.{name}: it must be between"):
+        BrokerConfig(bounds)

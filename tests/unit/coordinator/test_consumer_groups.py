@@ -272,6 +272,34 @@ def test_group_configs_override_broker_configs_within_limits() -> None:
     assert "a" not in world.group.members
 
 
+def test_next_assignment_waits_for_the_assignment_interval() -> None:
+    world = World(group_consumer_assignment_interval_ms=1000)
+    assert assigned(world.join("a")) == {"t": [0, 1, 2, 3, 4, 5]}
+    response = world.join("b")
+    assert (response.member_epoch, assigned(response)) == (1, {})
+    assert (world.group.epoch, world.group.target_epoch, world.group.state_name) == (2, 1, "Assigning")
+    assert assigned(world.heartbeat("a", 1)) is None
+    world.restart()
+    world.pass_time(999)
+    assert assigned(world.heartbeat("a", 1)) is None
+    world.pass_time(1)
+    assert len((assigned(world.heartbeat("a", 1)) or {})["t"]) == 3
+    assert world.group.target_epoch == 2
+
+
+def test_assignment_interval_of_the_group_config_applies_within_limits() -> None:
+    world = World()
+    world.topics({"t": 6}, groups__g={"consumer.assignment.interval.ms": "20000"})
+    world.join("a")
+    world.join("b")
+    world.pass_time(14_999)
+    world.heartbeat("a", 1)
+    assert world.group.target_epoch == 1
+    world.pass_time(1)
+    world.heartbeat("a", 1)
+    assert world.group.target_epoch == 2
+
+
 # Static members
 
 

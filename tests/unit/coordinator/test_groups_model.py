@@ -20,7 +20,10 @@ from ottla.model import TopicIdPartition
 SEEDS = repeats(15, 100)
 STEPS = 150
 Member = SimulatedConsumerMember | SimulatedClassicMember
-PERSISTED = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "regexes", "static", "owners")
+PERSISTED = (
+    *("epoch", "metadata_hash", "target_epoch", "assigned_at_ms"),
+    *("members", "targets", "regexes", "static", "owners"),
+)
 
 
 class Simulation:
@@ -30,7 +33,7 @@ class Simulation:
         self.r = Random(seed)
         self.share = share
         self.sizes = {f"t{n}": self.r.randrange(1, 5) for n in range(3)}
-        self.world = World(self.sizes)
+        self.world = World(self.sizes, group_consumer_assignment_interval_ms=3000 if seed % 2 else 0)
         self.members: list[Member | None] = [None] * 4
         self.created = 0
         self.epoch = (0, 0)

@@ -217,6 +217,21 @@ def test_classic_members_without_heartbeat_or_sync_are_removed() -> None:
     assert late.member_id not in world.group.members  # it has not sent SyncGroup
 
 
+def test_classic_member_rejoins_after_the_assignment_interval() -> None:
+    world = Mixed(group_consumer_assignment_interval_ms=1000)
+    world.join("new")
+    joined = world.classic_join()
+    assert joined is not None
+    assert parts(world.classic_sync(joined)) == {}
+    assert (world.group.epoch, joined.generation_id) == (2, 1)
+    assert world.classic_heartbeat(joined.member_id, 1) is None
+    world.pass_time(1000)
+    assert world.classic_heartbeat(joined.member_id, 1) == "REBALANCE_IN_PROGRESS"
+    again = world.classic_join(joined.member_id)
+    assert again is not None
+    assert (world.group.target_epoch, again.generation_id) == (2, 2)
+
+
 def test_classic_member_leaving_a_consumer_group_is_removed() -> None:
     world = Mixed()
     old, _ = create_mixed_group(world)

@@ -48,6 +48,22 @@ def test_share_members_are_assigned_at_once() -> None:
     assert len(read(world.share("c")) or {}) == 1  # more members than partitions share them
 
 
+def test_next_assignment_of_a_share_group_waits_for_the_assignment_interval() -> None:
+    world = ShareWorld({"t": 2}, group_share_assignment_interval_ms=1000)
+    assert read(world.share("a")) == {"t": [0, 1]}
+    response = world.share("b")
+    assert (response.member_epoch, read(response)) == (1, {})
+    assert (world.shared.epoch, world.shared.target_epoch) == (2, 1)
+    world.restart()
+    world.pass_time(999)
+    response = world.share("a", 1, None)
+    assert (response.member_epoch, read(response)) == (1, None)
+    world.pass_time(1)
+    response = world.share("b", 1, None)
+    assert (response.member_epoch, read(response)) == (2, {"t": [1]})
+    assert read(world.share("a", 1, None)) == {"t": [0]}
+
+
 def test_share_members_that_leave_or_time_out_are_removed() -> None:
     world = ShareWorld({"t": 2})
     world.share("a")

@@ -9,6 +9,7 @@ from scripts.tables import DOCS, TABLES, renewed
 from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
+from ottla.config.group import GroupConfig
 from ottla.config.options import Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
@@ -36,7 +37,7 @@ def test_option_types_are_up_to_date(module: str) -> None:
     assert (option_types.FOLDER / f"{module}.py").read_text() == option_types.module(module), "run make docs"
 
 
-@pytest.mark.parametrize("config", [BrokerConfig, TopicConfig, ProducerConfig, ConsumerConfig])
+@pytest.mark.parametrize("config", [BrokerConfig, TopicConfig, GroupConfig, ProducerConfig, ConsumerConfig])
 def test_every_option_is_documented(config: type[Config]) -> None:
     assert all(option.doc.endswith((".", "…")) for option in config.options.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker import topic_creation
@@ -11,8 +12,14 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
-from ottla.config.group import EARLIEST, READ_COMMITTED, GroupConfig
-from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
+from ottla.config.group import EARLIEST, LATEST, READ_COMMITTED, GroupConfig
+from ottla.config.offset_reset import BY_DURATION, duration_ms
+from ottla.coordinator.share_partition.share_partition import (
+    AcknowledgedRange,
+    AcknowledgeType,
+    RecordRange,
+    SharePartition,
+)
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import (
     InvalidRecordStateError,
@@ -22,6 +29,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
+from ottla.page_cache import when_cached
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import BatchHeader, split
 from ottla.replication.partition import Partition
@@ -64,7 +72,9 @@ class SharePartitionReader:
         self._group_id, self._member_id = key
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         """Errors of partitions that could not be loaded."""
-        self._committed_only = self._options().share_isolation_level == READ_COMMITTED
+        options = self._options()
+        self._committed_only = options.share_isolation_level == READ_COMMITTED
+        self._renews = options.share_renew_acknowledge_enable
         self._remote: dict[tuple[Partition, int], Batches] = {}
         """Batches that were read from remote storage, by partition and the offset that was read."""
 
@@ -92,13 +102,28 @@ class SharePartitionReader:
     async def _load(self, tip: TopicIdPartition) -> None:
         self._failed.pop(tip, None)
         try:
-            log = self.partition(tip).log
-            earliest = self._options().share_auto_offset_reset == EARLIEST
-            await self._broker.share_partitions.load(
-                self._key(tip), self.partition(tip), lambda: log.log_start_offset if earliest else log.high_watermark
-            )
+            partition = self.partition(tip)
+            await self._broker.share_partitions.load(self._key(tip), partition, partial(self._first_start, partition))
         except KafkaError as error:
             self._failed[tip] = error
+
+    async def _first_start(self, partition: Partition) -> int:
+        """Return the start offset of a partition that is new to the group: the end if no record is young enough for
+        by_duration.
+        """
+        log, policy = partition.log, self._options().share_auto_offset_reset
+        if policy == EARLIEST:
+            return log.log_start_offset
+        if policy == LATEST:
+            return log.high_watermark
+        timestamp = max(self._broker.clock.now_ms() - duration_ms(policy.removeprefix(BY_DURATION)), 0)
+        entry, remote_log = None, self._broker.remote_log
+        if remote_log is not None and log.log_start_offset < log.local_log_start_offset:
+            seconds = self._broker.config.remote_list_offsets_request_timeout_ms / 1000
+            entry = await remote_log.offset_for_time(partition, timestamp, seconds)
+        if entry is None:
+            entry = await when_cached(partial(log.offset_for_time, timestamp))
+        return log.high_watermark if entry is None else min(entry.offset, log.high_watermark)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
         """Return the state of a partition in the group. Raises NotLeaderOrFollowerError if it is not loaded."""
@@ -204,6 +229,7 @@ class SharePartitionReader:
                 raise InvalidRecordStateError
             now = self._broker.clock.monotonic()
             ranges = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
+            self._check_types(ranges)
             changed = shared.acknowledge(self._member_id, ranges, now)
             for batch in ranges:
                 self._count(batch)
@@ -213,6 +239,11 @@ class SharePartitionReader:
         except KafkaError as error:
             return code_of(error)
         return 0
+
+    def _check_types(self, ranges: Sequence[AcknowledgedRange]) -> None:
+        if self._renews or not any(AcknowledgeType.RENEW in batch.types for batch in ranges):
+            return
+        raise InvalidRecordStateError("Renewing acquisition locks is not enabled for the group.")
 
     def _count(self, batch: AcknowledgedRange) -> None:
         counts = self._broker.partitions.topic_stats.acknowledgements

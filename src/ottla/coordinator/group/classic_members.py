@@ -70,7 +70,7 @@ class ClassicMembers:
         for requested, expected in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
             if requested is not None and requested != expected:
                 raise errors.InconsistentGroupProtocolError
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        if self._is_behind(group, member) and member.state is not MemberState.UNREVOKED:
             self._require_join(group, member)
             raise errors.RebalanceInProgressError
         self._touch(group, member).sync = NEVER
@@ -86,7 +86,7 @@ class ClassicMembers:
         self._touch(group, member)
         waits = any(group.owners.get(p, member.id) != member.id for p in group.target_of(member) - member.assigned)
         comes_free = member.state is MemberState.UNRELEASED and not waits
-        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or comes_free:
+        if self._is_behind(group, member) or member.state is MemberState.UNREVOKED or comes_free:
             self._require_join(group, member)
             raise errors.RebalanceInProgressError
 
@@ -134,6 +134,12 @@ class ClassicMembers:
     def _touch(self, group: ConsumerGroup, member: ConsumerMember) -> Timers:
         assert member.classic is not None
         return self._groups.renew_session(group.id, member.id, member.classic.session_timeout_ms)
+
+    def _is_behind(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Return whether there is a later target assignment than the member's, or its next join may compute one."""
+        return member.epoch < group.target_epoch or (
+            group.epoch > group.target_epoch and self._groups.may_assign(group)
+        )
 
     def _require_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         timers = group.timers[member.id]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,7 +55,6 @@ class SharePartitionManager:
     def __init__(
         self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], persister: SharePersister
     ) -> None:
-        self._config = config
         self._clock = clock
         self._persister = persister
         self._loaded: dict[ShareKey, LoadedPartition] = {}
@@ -77,7 +76,7 @@ class SharePartitionManager:
         led.partition.limits = self._limits(key)
         return led.partition
 
-    async def load(self, key: ShareKey, replica: Partition, first_start: Callable[[], int]) -> None:
+    async def load(self, key: ShareKey, replica: Partition, first_start: Callable[[], Awaitable[int]]) -> None:
         """Load a share partition that this broker leads. `first_start` returns the start offset of a new one.
 
         Raises NotLeaderOrFollowerError if that is not possible now: the client looks up the leader and tries again.
@@ -133,11 +132,11 @@ class SharePartitionManager:
         for key in [key for key, led in self._loaded.items() if led.replica.topic_partition == tp]:
             self._drop(key)
 
-    async def _load(self, key: ShareKey, replica: Partition, first_start: Callable[[], int]) -> None:
+    async def _load(self, key: ShareKey, replica: Partition, first_start: Callable[[], Awaitable[int]]) -> None:
         state = await self._persister.read(key, replica.image.leader_epoch)
+        start = await first_start() if state.start == UNINITIALIZED else state.start
         if not replica.leads:
             raise errors.NotLeaderOrFollowerError
-        start = first_start() if state.start == UNINITIALIZED else state.start
         partition = SharePartition(start, start, self._limits(key))
         partition.restore(start, state.runs)
         self._loaded[key] = LoadedPartition(replica, partition, state.state_epoch)
@@ -182,8 +181,8 @@ class SharePartitionManager:
 
     def _limits(self, key: ShareKey) -> ShareLimits:
         return ShareLimits(
-            self._config.group_share_partition_max_record_locks,
-            self._config.group_share_delivery_count_limit,
+            self.configs.max_record_locks(key.group_id),
+            self.configs.delivery_count_limit(key.group_id),
             self.configs.record_lock_ms(key.group_id) / 1000,
         )
 

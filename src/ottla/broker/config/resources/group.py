@@ -17,6 +17,7 @@ from ottla.coordinator.group.common.group_configs import (
     SHARE,
     STREAMS,
     bounds,
+    maximum,
 )
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
@@ -88,5 +89,7 @@ def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 def _check_bounds(key: str, value: int, broker: Mapping[str, int]) -> None:
     kind, _, option = key.partition(".")
     least, most = bounds(key, broker)
-    if not least <= value <= most:
-        raise InvalidConfigError(f"{key} must be between group.{kind}.min.{option} ({least}) and max ({most})")
+    if value < least:
+        raise InvalidConfigError(f"{key} must be greater than or equal to group.{kind}.min.{option} ({least})")
+    if value > most:
+        raise InvalidConfigError(f"{key} must be less than or equal to {maximum(key)} ({most})")

@@ -12,6 +12,8 @@ CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
 SESSION_TIMEOUT = "session.timeout.ms"
 HEARTBEAT_INTERVAL = "heartbeat.interval.ms"
 RECORD_LOCK_DURATION = "record.lock.duration.ms"
+DELIVERY_COUNT_LIMIT = "delivery.count.limit"
+MAX_RECORD_LOCKS = "partition.max.record.locks"
 STANDBY_REPLICAS = "num.standby.replicas"
 INITIAL_REBALANCE_DELAY = "initial.rebalance.delay.ms"
 ASSIGNMENT_INTERVAL = "assignment.interval.ms"
@@ -37,6 +39,14 @@ class GroupConfigs:
         """Return the time in ms for which a member of a share group may hold a record that it has acquired."""
         return self._value(group_id, RECORD_LOCK_DURATION)
 
+    def delivery_count_limit(self, group_id: str) -> int:
+        """Return how often a record is delivered to a share group at most."""
+        return self._value(group_id, DELIVERY_COUNT_LIMIT)
+
+    def max_record_locks(self, group_id: str) -> int:
+        """Return how many records of one partition a share group may have in flight."""
+        return self._value(group_id, MAX_RECORD_LOCKS)
+
     def standby_replicas(self, group_id: str) -> int:
         """Return the number of standby replicas of each stateful task of a streams group."""
         return self._value(group_id, STANDBY_REPLICAS)
@@ -46,7 +56,7 @@ class GroupConfigs:
         return self._value(group_id, INITIAL_REBALANCE_DELAY)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the minimum time in ms between two assignments of a streams group."""
+        """Return the minimum time in ms between two assignments of a group."""
         return self._value(group_id, ASSIGNMENT_INTERVAL)
 
     def _value(self, group_id: str, name: str) -> int:
@@ -68,5 +78,10 @@ def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
     such config.
     """
     kind, _, option = name.partition(".")
-    least = broker.get(f"group.{kind}.min.{option}", 0)
-    return least, broker.get(MAXIMA.get(name, f"group.{kind}.max.{option}"), float("inf"))
+    return broker.get(f"group.{kind}.min.{option}", 0), broker.get(maximum(name), float("inf"))
+
+
+def maximum(name: str) -> str:
+    """Return the name of the broker config that is the maximum of a group config."""
+    kind, _, option = name.partition(".")
+    return MAXIMA.get(name, f"group.{kind}.max.{option}")

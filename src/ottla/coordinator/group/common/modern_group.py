@@ -45,6 +45,8 @@ class ModernGroup(Generic[M, T]):
     epoch: int = 0
     metadata_hash: int = 0
     target_epoch: int = 0
+    assigned_at_ms: int = 0
+    """The time of the last assignment; 0: unknown."""
     members: dict[str, M] = field(default_factory=dict)
     targets: dict[str, T] = field(default_factory=dict)
 
@@ -115,6 +117,13 @@ class ModernGroups:
         self._by_id = by_id
         self.configs = GroupConfigs(group_type, config, image)
 
+    def may_assign(self, group: ModernGroup[Any, Any]) -> bool:
+        """Return whether the assignment interval since the last target assignment has passed."""
+        interval_ms = self.configs.assignment_interval_ms(group.id)
+        if not group.assigned_at_ms or not interval_ms:
+            return True
+        return self._clock.now_ms() >= group.assigned_at_ms + interval_ms
+
     def _respond(
         self, future: ResponseFuture, response_class: type[R], handle: Callable[[CoordinatorResult], R]
     ) -> CoordinatorResult:
@@ -160,6 +169,7 @@ def apply_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
 
 def apply_target_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
     group.target_epoch = LEAVE_GROUP_EPOCH if value is None else value.assignment_epoch
+    group.assigned_at_ms = 0 if value is None else value.assignment_timestamp
 
 
 def apply_target(group: SubscribedGroup[Any], key: Any, value: Any) -> None:

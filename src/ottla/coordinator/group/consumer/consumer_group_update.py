@@ -127,7 +127,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
             if self.group.targets.get(member_id) != target:
                 self._set_target(member_id, target)
         self._write(records.target_epoch_record(group.id, self.group.epoch, self._now_ms))
-        self.group.target_epoch = self.group.epoch
+        self.group.target_epoch, self.group.assigned_at_ms = self.group.epoch, self._now_ms
 
     def advance(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
         group = self.group

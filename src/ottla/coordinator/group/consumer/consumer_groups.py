@@ -149,7 +149,7 @@ class ConsumerGroups(TimedGroups):
         if self._has_changed(update, before, after, sees):
             update.bump_epoch()
             _log_rebalance(update.group, _reason(before, after))
-        if update.group.epoch > update.group.target_epoch:
+        if update.group.epoch > update.group.target_epoch and self.may_assign(update.group):
             update.set_targets(self.assignor(update.group)[1])
         return update.advance(after.id, owned)
 

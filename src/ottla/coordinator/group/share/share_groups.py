@@ -110,7 +110,8 @@ class ShareGroups(ModernGroups):
     def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[CoordinatorRecord], ShareMember]:
         """Return the records of a heartbeat, and the member after it.
 
-        If members or topics have changed, bump the epoch and compute a target assignment.
+        If members or topics have changed, bump the epoch. Compute a target assignment for it as soon as the assignment
+        interval has passed.
         """
         image = self._image()
         before = group.members.get(after.id)
@@ -118,7 +119,7 @@ class ShareGroups(ModernGroups):
         if before is None or before.description != after.description:
             written.append(records.member_record(group.id, after))
         members = {**group.members, after.id: after}
-        epoch, targets = group.epoch, group.targets
+        epoch, target_epoch, targets = group.epoch, group.target_epoch, group.targets
         changed = before is None or before.topics != after.topics
         if changed or image.topics is not group.evaluated_topics or group.epoch > group.target_epoch:
             names = frozenset().union(*(member.topics for member in members.values()))
@@ -128,17 +129,18 @@ class ShareGroups(ModernGroups):
                 written.append(records.epoch_record(group.id, epoch, new_hash))
                 reason = f"{after.label} joins" if before is None else "subscriptions or topics changed"
                 _log_rebalance(group.id, epoch, len(members), reason)
-            if epoch > group.target_epoch:
+            if epoch > target_epoch and self.may_assign(group):
                 topics = {member.id: ids_of(member.topics, image) for member in members.values()}
                 targets = assign(topics, sizes_of(names, image))
                 new = {key: target for key, target in targets.items() if group.targets.get(key) != target}
                 written += [records.target_record(group.id, member_id, target) for member_id, target in new.items()]
                 written.append(records.target_epoch_record(group.id, epoch, self._clock.now_ms()))
+                target_epoch = epoch
             if not written:
                 group.evaluated_topics = image.topics
         target = targets.get(after.id, NOTHING)
-        if (after.epoch, after.assigned) != (epoch, target):
-            after = replace(after, previous_epoch=after.epoch, epoch=epoch, assigned=target)
+        if (after.epoch, after.assigned) != (target_epoch, target):
+            after = replace(after, previous_epoch=after.epoch, epoch=target_epoch, assigned=target)
             written.append(records.current_record(group.id, after))
         return written, after
 

@@ -114,8 +114,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     validated_topology_epoch: int = NOT_VALIDATED
     assignor_configs: Mapping[str, str] = field(default_factory=dict)
     """The configs of the last assignment, by Kafka's names."""
-    assigned_at_ms: int = 0
-    """The time of the last assignment; 0: unknown."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
     """The member that has each active task. No other member gets the task before this member has revoked it."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)

@@ -149,13 +149,6 @@ def _apply_topology(group: StreamsGroup, _key: Any, value: r.StreamsGroupTopolog
     group.topology = None if value is None else streams_topology.from_record(value)
 
 
-def _apply_target_epoch(
-    group: StreamsGroup, key: Any, value: r.StreamsGroupTargetAssignmentMetadataValue | None
-) -> None:
-    apply_target_epoch(group, key, value)
-    group.assigned_at_ms = 0 if value is None else value.assignment_timestamp
-
-
 def _apply_target(group: StreamsGroup, key: Any, value: r.StreamsGroupTargetAssignmentMemberValue | None) -> None:
     if value is None:
         group.targets.pop(key.member_id, None)
@@ -236,7 +229,7 @@ _TABLE = RecordSerde(
         r.METADATA_KEY: RecordType(r.StreamsGroupMetadataKey, r.StreamsGroupMetadataValue, _apply_group),
         r.MEMBER_KEY: RecordType(r.StreamsGroupMemberMetadataKey, r.StreamsGroupMemberMetadataValue, _apply_member),
         r.TARGET_METADATA_KEY: RecordType(
-            r.StreamsGroupMetadataKey, r.StreamsGroupTargetAssignmentMetadataValue, _apply_target_epoch
+            r.StreamsGroupMetadataKey, r.StreamsGroupTargetAssignmentMetadataValue, apply_target_epoch
         ),
         r.TARGET_MEMBER_KEY: RecordType(
             r.StreamsGroupMemberMetadataKey, r.StreamsGroupTargetAssignmentMemberValue, _apply_target

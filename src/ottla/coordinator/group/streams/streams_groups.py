@@ -260,17 +260,11 @@ class StreamsGroups(TimedGroups):
             statuses.append(_delayed("initial rebalance delay"))
             return NO_TASKS
         if group.epoch > group.target_epoch:
-            if self._may_assign(group):
+            if self.may_assign(group):
                 update.set_targets(configured)
             else:
                 statuses.append(_delayed("assignment interval"))
         return update.group.targets.get(member_id, NO_TASKS)
-
-    def _may_assign(self, group: StreamsGroup) -> bool:
-        interval_ms = self.configs.assignment_interval_ms(group.id)
-        if not group.assigned_at_ms or not interval_ms:
-            return True
-        return self._clock.now_ms() >= group.assigned_at_ms + interval_ms
 
     def _leave(
         self, request: m.StreamsGroupHeartbeatRequest, result: CoordinatorResult
