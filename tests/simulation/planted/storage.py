@@ -42,12 +42,6 @@ def snapshots_have_the_last_batch_only() -> None:
 
 
 @needs("power-loss")
-def topic_ids_are_not_synced() -> None:
-    """A loss of power undoes the deletion of a topic, and its logs no longer show that they belong to it."""
-    patch(partition_metadata.TopicIdSync, "add", lambda self, directory: None)
-
-
-@needs("power-loss")
 def torn_tails_stay() -> None:
     """Recovery does not truncate the log after the last valid batch."""
 
@@ -187,7 +181,6 @@ BUGS = (
     sequences_are_not_checked,
     duplicates_are_detected_in_four_batches,
     snapshots_have_the_last_batch_only,
-    topic_ids_are_not_synced,
     torn_tails_stay,
     damaged_batches_are_kept,
     indexes_are_not_rebuilt,
