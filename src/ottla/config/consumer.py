@@ -17,8 +17,7 @@ from ottla.config.client import (
     one_of,
     text,
 )
-from ottla.config.offset_reset import reset_policy
-from ottla.config.options import Option
+from ottla.config.options import Option, reset_policy
 from ottla.errors import ConfigurationError
 
 ASSIGNORS = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.config.offset_reset import reset_policy
-from ottla.config.options import Config, Option, boolean, integer, one_of
+from ottla.config.options import Config, Option, boolean, integer, one_of, reset_policy
 
 EARLIEST, LATEST = "earliest", "latest"
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"

@@ -20,7 +20,7 @@ from tests.unit.client.scripted import ScriptedBroker
 from ottla import KafkaConsumer, TopicPartition
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.offset_reset import duration_ms
+from ottla.config.options import duration_ms
 from ottla.errors import ConfigurationError, NoOffsetForPartitionError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -13,7 +13,7 @@ from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteRead
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, LATEST, READ_COMMITTED, GroupConfig
-from ottla.config.offset_reset import BY_DURATION, duration_ms
+from ottla.config.options import BY_DURATION, duration_ms
 from ottla.coordinator.share_partition.share_partition import (
     AcknowledgedRange,
     AcknowledgeType,

@@ -21,7 +21,7 @@ from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.core.metadata import Cluster, Metadata
 from ottla.clock import now_ms
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.offset_reset import BY_DURATION, duration_ms
+from ottla.config.options import BY_DURATION, duration_ms
 from ottla.errors import KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata, TopicPartition
 
