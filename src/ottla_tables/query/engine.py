@@ -28,8 +28,8 @@ from ottla_tables.values.factory import ConverterFactory
 
 log: Final = logging.getLogger("ottla.tables")
 
-ATTEMPTS: Final = 3
-"""Maximum number of attempts of a query whose files are compacted or expire while it runs."""
+ATTEMPTS: Final = 10
+"""Maximum number of attempts of a query whose files are committed, compacted or expire while it runs."""
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
