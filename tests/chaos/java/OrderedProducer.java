@@ -5,9 +5,9 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * An idempotent producer: one numbered record to every partition at every beat, until standard input is closed.
+ * An idempotent producer: it sends a numbered record to each partition in each interval, until standard input is closed.
  * Prints a line per response: "ack PARTITION SEQUENCE OFFSET" or "fail PARTITION SEQUENCE ERROR", and "left N" at the end.
- * Arguments: bootstrap servers, topic, name, partitions, milliseconds of a beat, records that may wait.
+ * Arguments: bootstrap servers, topic, name, partitions, interval in milliseconds, maximum number of buffered records.
  */
 public final class OrderedProducer {
     public static void main(String[] args) throws Exception {

@@ -68,7 +68,7 @@ func franzProduce(ctx context.Context, bootstrap, topic string) int {
 	return sent
 }
 
-// Two members share the partitions; one leaves, and the other one goes on with all of them.
+// Two members share the partitions; one leaves, and the other one continues with all of them.
 func franzGroup(ctx context.Context, bootstrap, topic, group string, sent int) {
 	var mu sync.Mutex
 	seen := map[string]int{}

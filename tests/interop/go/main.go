@@ -1,4 +1,4 @@
-// Scenarios of Go clients against a broker: franz-go and sarama, unchanged. What they saw to hold is printed.
+// Scenarios of Go clients against a broker: franz-go and sarama, unchanged. They print each check that passed.
 package main
 
 import (

@@ -19,7 +19,7 @@ func saramaConfig(version sarama.KafkaVersion) *sarama.Config {
 }
 
 func saramaAll(bootstrap, base string) {
-	// the versions whose requests it is to speak: it does not ask the broker
+	// the version of the requests that it sends: it does not negotiate with the broker
 	for _, version := range []sarama.KafkaVersion{sarama.V0_10_2_0, sarama.V1_1_0_0, sarama.V2_8_0_0, sarama.MaxVersion} {
 		saramaVersion(bootstrap, fmt.Sprintf("%s-%s", base, version), version)
 	}

@@ -17,7 +17,7 @@ import org.apache.kafka.common.errors.SecurityDisabledException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/** What the first AdminClient can do. From kafka-clients 0.11 on (`all()` of topics was renamed in 4: left out here). */
+/** Methods of the first AdminClient, since kafka-clients 0.11, without `all()` of topics, which was renamed in 4. */
 public final class Administrate {
     public static void main(String[] args) throws Exception {
         Properties p = new Properties();

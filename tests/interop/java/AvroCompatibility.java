@@ -7,7 +7,7 @@ import java.util.TreeSet;
 import org.apache.avro.Schema;
 import org.apache.avro.SchemaCompatibility;
 
-/** Reads one Avro schema per line. Prints the text of each, and then for each reader and writer what is incompatible. */
+/** Reads one Avro schema per line. Prints each schema, and then the incompatibilities of each reader and writer. */
 public class AvroCompatibility {
     public static void main(String[] args) throws Exception {
         List<Schema> schemas = new ArrayList<>();

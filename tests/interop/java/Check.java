@@ -1,4 +1,4 @@
-/** What a scenario has seen to hold; the first thing that does not ends it. */
+/** The checks of a scenario: prints those that pass, and ends the program at the first one that fails. */
 final class Check {
     private Check() {}
 
@@ -13,7 +13,7 @@ final class Check {
         System.out.println("checked: " + what);
     }
 
-    /** The class of the error that an operation ends with; null when it succeeds. */
+    /** Returns the class of an operation's error; null if it succeeds. */
     static Class<?> failure(java.util.concurrent.Callable<?> operation) {
         try {
             operation.call();

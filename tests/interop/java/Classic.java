@@ -31,11 +31,11 @@ import kafka.producer.Partitioner;
 import kafka.producer.ProducerConfig;
 import kafka.utils.VerifiableProperties;
 
-/** The clients of 0.8.2: the Scala producer (sync, async, a partitioner of one's own) and the SimpleConsumer. */
+/** The clients of 0.8.2: the Scala producer (sync, async, custom partitioner) and the SimpleConsumer. */
 public final class Classic {
     static final int COUNT = 300;
 
-    /** The number after the last dot of the key, modulo the partitions. */
+    /** Returns the number after the last dot of the key, modulo the number of partitions. */
     public static class LastPart implements Partitioner {
         public LastPart(VerifiableProperties properties) {}
 
@@ -66,7 +66,7 @@ public final class Classic {
         HashSet<String> values = new HashSet<>();
         int found = 0;
         long[] next = new long[partitions];
-        // messages sent with acks=0 may still be on their way
+        // messages sent with acks=0 may not have arrived yet
         long deadline = System.currentTimeMillis() + 20_000;
         while (found < sent && System.currentTimeMillis() < deadline)
             for (int p = 0; p < partitions; p++)
@@ -184,7 +184,7 @@ public final class Classic {
             OffsetMetadataAndError found = consumer.fetchOffsets(
                 new OffsetFetchRequest(group, Collections.singletonList(tp), version, 2, "classic")).offsets().get(tp);
             Check.equal(40L + version, found.offset(), "fetch it, version " + version);
-            // version 0 is kept in ZooKeeper, which has no room for metadata
+            // version 0 stores offsets in ZooKeeper, without metadata
             Check.equal(version == 0 ? "" : "by version 1", found.metadata(), "its metadata, version " + version);
         }
     }

@@ -6,7 +6,7 @@ import kafka.javaapi.FetchResponse;
 import kafka.javaapi.consumer.SimpleConsumer;
 import kafka.message.MessageAndOffset;
 
-/** The SimpleConsumer of 0.8.2 reads a topic to its end: `key=value` of every message, sorted, must be what is told. */
+/** Reads a topic to its end with the SimpleConsumer of 0.8.2, and compares the sorted `key=value` of all messages. */
 public final class ClassicReader {
     public static void main(String[] args) throws Exception {
         String host = args[0].split(":")[0], topic = args[1];

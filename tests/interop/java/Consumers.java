@@ -7,7 +7,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 
-/** What differs between the consumers of 0.10 and 4: poll takes milliseconds first, a Duration later. */
+/** Differences between the consumers of 0.10 and 4: poll takes milliseconds, later a Duration. */
 final class Consumers {
     static final long PATIENCE_MS = 60_000;
 
@@ -43,7 +43,7 @@ final class Consumers {
         }
     }
 
-    /** Records until there are `count`, and whatever comes in the quiet moment after. */
+    /** Polls until there are `count` records, and for a moment after that. */
     static List<ConsumerRecord<String, String>> read(KafkaConsumer<String, String> consumer, int count) {
         List<ConsumerRecord<String, String>> found = new ArrayList<>();
         long deadline = System.currentTimeMillis() + PATIENCE_MS;

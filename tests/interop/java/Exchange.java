@@ -17,7 +17,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 
-/** Produce with every codec, consume in a group, commit, go on from there, seek. From kafka-clients 0.10.0 on. */
+/** Produces with each codec, consumes in a group, commits, resumes, seeks. Since kafka-clients 0.10.0. */
 public final class Exchange {
     static final int PER_CODEC = 400;
 

@@ -8,7 +8,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TopicAuthorizationException;
 
-/** What clients see of the faults that the test has defined for their client ids. */
+/** Shows the effect of the faults that a test has defined for its client ids. */
 public final class Faulty {
     public static void main(String[] args) throws Exception {
         String bootstrap = args[0], topic = args[1];

@@ -8,7 +8,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** Members of a group with group.protocol=consumer (KIP-848): join, share, leave, come back as static ones. */
+/** Members of a group with group.protocol=consumer (KIP-848): they join, share partitions, leave, and rejoin as static members. */
 public final class Members {
     static final int RECORDS = 300;
     static String bootstrap;

@@ -13,7 +13,7 @@ import org.apache.kafka.connect.mirror.Heartbeat;
 import org.apache.kafka.connect.mirror.OffsetSync;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
-/** Kafka's readers of MirrorMaker's topics: source, target, topic of the source, group, its translated offset in partition 0. */
+/** Reads MirrorMaker's topics with Kafka's classes. Arguments: source, target, source topic, group, translated offset. */
 public final class Mirrored {
     public static void main(String[] args) throws Exception {
         String source = args[0], target = args[1], topic = args[2], group = args[3];

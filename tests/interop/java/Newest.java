@@ -18,7 +18,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 
-/** What came last: topics by id, producers and transactions, client metrics, the newest offset. From 3.9 on. */
+/** Newer methods: topics by id, producers, transactions, client metrics, the newest offset. Since 3.9. */
 public final class Newest {
     public static void main(String[] args) throws Exception {
         Properties p = new Properties();

@@ -7,7 +7,7 @@ import kafka.consumer.KafkaStream;
 import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
-/** The high-level consumer of 0.8.2 as a member: a line for every message, until its input ends. Options as name=value. */
+/** A member with the high-level consumer of 0.8.2. Prints a line per message until its input ends. Options: name=value. */
 public final class OldConsumer {
     public static void main(String[] args) throws Exception {
         Properties options = new Properties();

@@ -37,7 +37,7 @@ import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
 
-/** The Admin client as operators use it: options, groups, offsets, quotas, credentials, directories. From 2.8 on. */
+/** Operators' methods of the Admin client: configs, groups, offsets, quotas, SCRAM, log directories. Since 2.8. */
 public final class Operate {
     public static void main(String[] args) throws Exception {
         Properties p = new Properties();

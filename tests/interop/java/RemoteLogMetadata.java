@@ -11,7 +11,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 
-/** Kafka's manager reads the metadata of a partition: bootstrap, topic, id, partitions of the metadata topic, log.dir. */
+/** Reads a partition's metadata with Kafka's manager. Arguments: bootstrap, topic, id, metadata partitions, log.dir. */
 public final class RemoteLogMetadata {
     public static void main(String[] args) throws Exception {
         Map<String, Object> configs = new HashMap<>();

@@ -14,7 +14,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ProducerFencedException;
 
-/** Idempotence, transactions, fencing, and consume-transform-produce. From kafka-clients 0.11 on. */
+/** Idempotence, transactions, fencing, and consume-transform-produce. Since kafka-clients 0.11. */
 public final class Transact {
     public static void main(String[] args) throws Exception {
         String bootstrap = args[0], input = args[1], output = args[2];

@@ -67,7 +67,7 @@ public final class WordCount {
         return child.redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
     }
 
-    /** The job itself, until it is killed or told to end. */
+    /** Runs the job until its process is killed or terminated. */
     static void count(
             String bootstrap, String input, String output, String guarantee, String state, String protocol) {
         Properties p = new Properties();
@@ -81,7 +81,7 @@ public final class WordCount {
         p.put("default.value.serde", Serdes.String().getClass());
         p.put("consumer.auto.offset.reset", "earliest");
         if (protocol.equals("streams")) p.put("group.protocol", protocol);
-        // A member that comes back under its name need not wait for the session of the one that was killed.
+        // A static member rejoins without waiting for the session of the killed one.
         else p.put("group.instance.id", "one");
         p.put("producer.transaction.timeout.ms", "3000");
         StreamsBuilder builder = new StreamsBuilder();
@@ -116,7 +116,7 @@ public final class WordCount {
         file.delete();
     }
 
-    /** What a reader of committed records sees of the counts. */
+    /** Returns the counts that a consumer with read_committed reads. */
     static final class Counts implements AutoCloseable {
         final Map<String, Long> last = new TreeMap<>();
         final KafkaConsumer<String, Long> consumer;
