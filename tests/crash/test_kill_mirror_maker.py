@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 TOPIC = "numbers"
 REMOTE = f"A.{TOPIC}"
 PARTITIONS = 3
-RECORDS = 20_000
+RECORDS = 60_000
 KILLS = repeats(2, 8)
 SECONDS = 120.0
 
@@ -68,7 +68,7 @@ def test_killed_mirror_maker_copies_every_record(tmp_path: Path, support: str) -
             before = end(target)
             with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
                 eventually(lambda ends=before: end(target) > ends, SECONDS)  # type: ignore[misc]
-                time.sleep(rng.uniform(0, 0.2))  # at any point of a transaction
+                time.sleep(rng.uniform(0, 0.1))  # at any point of a transaction
                 process.kill()
             complete = len(set(copied(target))) == RECORDS
             if complete:
