@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,8 +12,10 @@ from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import GROUP, SLOW_SECONDS, Connections
 from ottla.client.core.metadata import Metadata
+from ottla.model import ACLOperation
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.security.acl import ResourceType, allowing_command
 
 log = logging.getLogger("ottla.client")
 
@@ -39,8 +40,7 @@ def group_error(code: int, group_id: str, message: str | None = None) -> errors.
     """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
-        acl = f"--add --allow-principal User:NAME --operation Read --group {shlex.quote(group_id)}"
-        command = f"ottla acls --bootstrap-server HOST:PORT {acl}"
+        command = allowing_command("User:NAME", ACLOperation.READ, ResourceType.GROUP, group_id)
         return error(f"group {group_id!r}: {message or f'{error.__doc__} To allow it: {command}'}")
     return error(message)
 

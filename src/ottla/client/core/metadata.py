@@ -19,7 +19,7 @@ from ottla.client.core.connections import NOT_AUTHENTICATED, Connections
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.client import ClientConfig
 from ottla.futures import shielded
-from ottla.model import Node, TopicPartition
+from ottla.model import ACLOperation, Node, TopicPartition
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -27,6 +27,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.security.acl import ResourceType, allowing_command
 
 log = logging.getLogger("ottla.client")
 
@@ -57,14 +58,13 @@ class TopicInfo(NamedTuple):
     error: type[errors.KafkaError] | None = None
 
 
-def error_text(error: type[errors.KafkaError], operation: str, topic: str) -> str:
+def error_text(error: type[errors.KafkaError], operation: ACLOperation, topic: str) -> str:
     """Return the message for a topic's error. If it is an authorization error, the message contains the `ottla acls`
     command that allows the operation.
     """
     if error is not errors.TopicAuthorizationFailedError:
         return error.__doc__ or ""
-    acl = f"--add --allow-principal User:NAME --operation {operation} --topic {topic}"
-    command = f"ottla acls --bootstrap-server HOST:PORT {acl}"
+    command = allowing_command("User:NAME", operation, ResourceType.TOPIC, topic)
     return f"{error.__doc__} To allow it: {command} (the broker's log has the principal and the denied operation)"
 
 
@@ -234,7 +234,7 @@ class Metadata:
             if info is not None and len(info.partitions) > partition:
                 return info
             if info is not None and info.error is not None and not info.error.retriable:
-                raise info.error(f"topic {topic!r}: {error_text(info.error, 'Write', topic)}")
+                raise info.error(f"topic {topic!r}: {error_text(info.error, ACLOperation.WRITE, topic)}")
             left = deadline - time.monotonic()
             if left <= 0:
                 status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is unknown"

@@ -13,6 +13,7 @@ from typing import Final
 from ottla import errors
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.metadata import Cluster, Metadata, error_text
+from ottla.model import ACLOperation
 
 FATAL_TOPIC_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 """Errors of topics that poll() raises. Other errors may disappear: the consumer waits for a topic that does not exist
@@ -26,7 +27,7 @@ def topic_error(cluster: Cluster, topics: Iterable[str]) -> errors.KafkaError | 
     for error in FATAL_TOPIC_ERRORS:
         names = sorted(info.name for info in infos if info.error is error)
         if names:
-            return error(f"topics {', '.join(map(repr, names))}: {error_text(error, 'Read', names[0])}")
+            return error(f"topics {', '.join(map(repr, names))}: {error_text(error, ACLOperation.READ, names[0])}")
     return None
 
 
