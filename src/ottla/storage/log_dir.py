@@ -636,12 +636,8 @@ class LogDir:
             self._release()
 
     def _close(self) -> None:
-        if not self._loaded:
-            # not all logs were opened, so the checkpoints stay, and a clean shutdown is not marked
-            for opened in self.logs.values():
-                opened.close_without_flush()
-            return
-        if self.offline:
+        if not self._loaded or self.offline:
+            # If not all logs were opened, the checkpoints stay, and a clean shutdown is not marked.
             for opened in self.logs.values():
                 opened.close_without_flush()
             return

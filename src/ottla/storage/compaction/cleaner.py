@@ -256,9 +256,8 @@ class CleanerPass:
             return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
         if header.last_offset not in self._last_batches:
             return None
-        transactions.on_batch_retained(
-            header
-        )  # without its marker, the batch would start a transaction that never ends
+        # without its marker, the batch would start a transaction that never ends
+        transactions.on_batch_retained(header)
         return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
