@@ -13,7 +13,7 @@ from itertools import groupby
 from ottla.broker import leader_discovery
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError
-from ottla.broker.sessions.share_fetch import Acquired, SharePartitionReader
+from ottla.broker.sessions.share_fetch import ONLY_ABORTED, Acquired, SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation, TopicIdPartition
@@ -44,6 +44,7 @@ class ShareFetch:
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
         self._not_cached: NotCachedError | RemoteReadNeededError | None = None
+        self._has_skipped = False  # whether only records of aborted transactions were read, and others follow
         """The error that describes data to be read from the disk, or from remote storage, before records can be
         acquired; None if there is none.
         """
@@ -99,6 +100,9 @@ class ShareFetch:
         try:
             await self._reader.load(session.partitions)
             while not (self._client_gone or self._acquire_now(session)):
+                if self._has_skipped:
+                    await asyncio.sleep(0)
+                    continue
                 if isinstance(self._not_cached, NotCachedError):
                     await self._not_cached.load()
                     continue
@@ -116,7 +120,7 @@ class ShareFetch:
     def _acquire_now(self, session: ShareSession) -> bool:
         """Acquire records that are in the page cache. Return whether there is anything to respond."""
         request = self._request
-        self._not_cached = None
+        self._not_cached, self._has_skipped = None, False
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)
         strict = request.share_acquire_mode == STRICT
         has_results = False
@@ -134,7 +138,9 @@ class ShareFetch:
                 self._data(tip).error_code = code_of(error)
                 has_results = True
                 continue
-            if acquired is not None:
+            if acquired is ONLY_ABORTED:
+                self._has_skipped = True
+            elif acquired is not None:
                 self._reader.stats(tip).bytes_out += len(acquired.data)
                 self._add_records(tip, acquired)
                 session.partitions.move_to_end(tip)

@@ -48,6 +48,10 @@ class Acquired(NamedTuple):
     runs: list[RecordRange]
 
 
+ONLY_ABORTED = Acquired(b"", [])
+"""The result if all records were of aborted transactions. Others follow: call `acquire` again, after other tasks."""
+
+
 class Batches(NamedTuple):
     """Whole batches of a partition, and the aborted transactions of which they may have records."""
 
@@ -142,15 +146,12 @@ class SharePartitionReader:
         none.
         """
         shared, partition = self.shared(tip), self.partition(tip)
-        while True:
-            offset = shared.next_offset
-            batches = None if shared.is_full else self._read(partition, offset, max_bytes)
-            if batches is None:
-                return None
-            acquired = self._acquire(tip, shared, batches, max_records, strict=strict)
-            if acquired is not None or shared.next_offset == offset:
-                return acquired
-            # all records were of aborted transactions
+        offset = shared.next_offset
+        batches = None if shared.is_full else self._read(partition, offset, max_bytes)
+        if batches is None:
+            return None
+        acquired = self._acquire(tip, shared, batches, max_records, strict=strict)
+        return ONLY_ABORTED if acquired is None and shared.next_offset != offset else acquired
 
     def _read(self, partition: Partition, offset: int, max_bytes: int) -> Batches | None:
         """Return batches from the one that contains `offset` on; None if there are none yet."""
