@@ -548,7 +548,9 @@ class BrokerConfig(
     )
     log_cleaner_threads = Option(1, integer(1), "Number of logs that are compacted at the same time.")
     log_cleaner_io_buffer_load_factor = Option(
-        0.9, number(0, 1), "Maximum load of an offset map, from 0 to 1. Higher: more keys per pass, more collisions."
+        0.9,
+        number(0, 1),
+        "Share of log.cleaner.dedupe.buffer.size that is filled with keys, from 0 to 1. Higher: more keys per pass.",
     )
     log_cleaner_io_max_bytes_per_second = Option(
         1.7976931348623157e308, number(1), "Maximum bytes per second that the cleaner reads and writes."
@@ -866,7 +868,8 @@ class BrokerConfig(
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,
         integer(1),
-        "Delay in milliseconds before a request to add partitions to a transaction on another broker is retried.",
+        "Delay in milliseconds before the broker retries adding partitions to a transaction whose coordinator is "
+        "another broker.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
         100,

@@ -158,7 +158,7 @@ COMMAND = Command(
         ),
         Option(
             "--transaction-duration-ms MS",
-            f"use transactions, and commit them after so many milliseconds (default: {TRANSACTION_MS})",
+            f"use transactions, and commit each after this time in milliseconds (default: {TRANSACTION_MS})",
             int,
         ),
         Option("--warmup-records N", "print a second summary that leaves out the first N records", int, default=0),
