@@ -407,7 +407,8 @@ class LogConfig(NamedTuple):
     def from_topic(cls, config: TopicConfig, **broker: int | str | bool) -> LogConfig:
         """Return the configs of a log from those of its topic.
 
-        The older timestamp config is used if the newer one is not set.
+        message.timestamp.difference.max.ms, if set, applies to each of message.timestamp.before.max.ms and
+        message.timestamp.after.max.ms that is not set.
 
         `broker` has the fields that only the broker can set.
         """

@@ -49,7 +49,7 @@ log = logging.getLogger("ottla.remote_log")
 
 
 class CopyCandidate(NamedTuple):
-    """A closed segment to be copied, and the offset after its last record."""
+    """A closed segment to be copied, and the base offset of the next segment."""
 
     segment: Segment
     next_offset: int

@@ -118,7 +118,7 @@ class AvroDeserializer:
 
 
 class AvroParser:
-    """Parses schemas with their references, each once."""
+    """Parses schemas with their references, and caches the results."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry

@@ -57,7 +57,7 @@ class QueuedWrite:
         self.error: Exception | None = None
         self.seconds = 0.0
         self.is_finished = False
-        """Whether the thread has finished it, although the event loop may not have handled the result."""
+        """Whether the thread has finished the write. The event loop may not have handled the result yet."""
 
 
 class Thread(Protocol):

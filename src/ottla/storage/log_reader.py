@@ -175,7 +175,7 @@ class ReadOnlyLog:
 
 
 def _is_start(data: memoryview, position: int, offset: int) -> bool:
-    """Return whether a whole batch starts at `position`, and its last offset is at most `offset`."""
+    """Return whether a complete, undamaged batch starts at `position`, with a last offset of at most `offset`."""
     try:
         if not 0 < position < data.nbytes or not any_magic.begins_in(data, position, data.nbytes - position):
             return False

@@ -46,7 +46,7 @@ class FaultyRequest:
 
     @property
     def name(self) -> str:
-        """A description of the request for log lines: its API and client id."""
+        """A description of the request for error messages: its API and client id."""
         return f"{self.entry.name} of client {self.context.client_id!r}"
 
     async def response(self) -> Response | None:
@@ -55,7 +55,7 @@ class FaultyRequest:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def disconnect(self, reason: str) -> NoReturn:
-        """Close the connection, with the reason in the broker's log."""
+        """Close the connection, by raising CloseConnectionError with the reason."""
         raise CloseConnectionError(f"ottla_faults: {self.name}: {reason}")
 
 

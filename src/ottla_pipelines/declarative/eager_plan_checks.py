@@ -2,7 +2,7 @@
 
 For some operations Spark Connect's server analyses the input when the flow is defined. A table of the same pipeline
 that exists from an earlier run is then treated as an external table: the flow does not wait for the flow that updates
-it, and reads the rows of the last run. The first run is correct, so that the error is easily overlooked.
+it, and reads the rows of the last run. The first run is correct, so the error is easily overlooked.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ WIDER: Final = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())
 
 
 def grown_schema(old: Any, new: Any) -> Any:
-    """Return the columns of a table that gets those of a newer schema besides, and wider types."""
+    """Return the schema of a table after it has evolved from `old` to `new`.
+
+    It has the columns of both, and the wider type of a column that both have.
+    """
     columns = grown(pa.struct(list(old)), pa.struct(list(new)))
     own = {field.name: field for field in (*new, *old)}
     return pa.schema([own[field.name].with_type(field.type) for field in columns])

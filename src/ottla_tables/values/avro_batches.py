@@ -29,12 +29,14 @@ MAX_DECIMAL_BYTES: Final = 64
 """A number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
-"""Maximum number of items in the arrays and maps of a value: each further one costs as much as a field."""
+"""Maximum number of items in the arrays and maps of a value. Each costs as much as a field, so fastavro is
+faster for more.
+"""
 FEW_ROWS: Final = 50
-"""Number of rows up to which an item of all of them costs more than by fastavro."""
+"""An item that at most this many rows have costs more here than with fastavro."""
 MIN_ITEMS_OF_FEW: Final = 10
 ROWS_PER_ITEM_OF_FEW: Final = 20
-"""Minimum number of such items, and the number of rows of a batch for which it has one more."""
+"""A batch may have MIN_ITEMS_OF_FEW such items, and one more for every ROWS_PER_ITEM_OF_FEW rows."""
 COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
@@ -44,7 +46,7 @@ after the values. The array is None for a null, which has no bytes.
 
 
 class MalformedBatchError(ValueError):
-    """A value of the batch is not as its schema says, or has a part that is left to fastavro.
+    """A value of the batch does not match its schema, or has a part that only fastavro decodes.
 
     `rows`: the numbers of these rows; None if any row may be one.
     """
@@ -68,7 +70,7 @@ class UnsupportedTypeError(ValueError):
 
 
 class Batch:
-    """The bytes of the values of a batch of so many rows."""
+    """The values of a batch as bytes, and a count of the array and map items in them."""
 
     def __init__(self, data: Any, rows: int) -> None:
         self.data = np.frombuffer(data, np.uint8)
@@ -76,8 +78,8 @@ class Batch:
         self._max_items_of_few = MIN_ITEMS_OF_FEW + rows // ROWS_PER_ITEM_OF_FEW
 
     def count_item(self, rows: int) -> None:
-        """Count an item of an array or a map, which so many rows have. Raises MalformedBatchError if there are too
-        many, because fastavro is then faster.
+        """Count an item of an array or a map that `rows` rows have. Raises MalformedBatchError if there are too many
+        items, because fastavro is then faster.
         """
         self._items += 1
         self._items_of_few += rows <= FEW_ROWS

@@ -150,7 +150,7 @@ class AvroValues:
         return decode
 
     def _batch_decoder(self, writer: Any, named: Mapping[str, Any]) -> Decode | None:
-        """Return a decoder of all rows at once; None for schemas and changes of them that are left to fastavro."""
+        """Return a decoder of all rows at once; None if only fastavro can decode the schema or resolve its changes."""
         if not self._is_record:
             return None
         try:

@@ -84,7 +84,10 @@ class _Types:
         return (SCALARS[kind], SCALARS[kind], CHECKS.get(kind)) if kind in SCALARS else _text()
 
     def _only(self, schema: Any) -> Any:
-        """Return the branch of a schema that may be null besides."""
+        """Return the branch of `oneOf` or `anyOf` that is not null, or an empty schema unless there is exactly one.
+
+        Other schemas are returned as they are.
+        """
         for keyword in ("oneOf", "anyOf"):
             if isinstance(schema, dict) and "type" not in schema and isinstance(schema.get(keyword), list):
                 branches = [self._documents.resolved(branch) for branch in schema[keyword]]

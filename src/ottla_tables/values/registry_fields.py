@@ -73,8 +73,8 @@ class RegistryConverter:
         self._decoders: OrderedDict[int, Decode | str] = OrderedDict()
         """Decoders by schema id; for an id whose values are dead letters, the reason."""
         self._missing: dict[int, str] = {}
-        """The reasons for ids of this batch that the registry does not have. They are looked up again for the next one:
-        a registry may be behind the one where a schema was just registered.
+        """Schema ids that the registry did not have when this batch was converted, with the reasons. They are looked up
+        again for the next batch, because a replica of the registry may not have the newest schemas yet.
         """
         self.schema: Any = self._schema()
         self._refresh()

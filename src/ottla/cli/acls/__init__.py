@@ -1,1 +1,1 @@
-"""`ottla acls`."""
+"""`ottla acls` and `ottla delegation-tokens`."""

@@ -1,1 +1,1 @@
-"""`ottla configs`."""
+"""`ottla configs` and `ottla client-metrics`."""

@@ -1,1 +1,1 @@
-"""`ottla console-producer` and `ottla console-consumer`."""
+"""`ottla console-producer`, `ottla console-consumer` and `ottla console-share-consumer`."""

@@ -1,1 +1,1 @@
-"""`ottla consumer-groups`."""
+"""`ottla consumer-groups` and `ottla streams-application-reset`."""

@@ -137,9 +137,10 @@ class AdminDriver:
         of: type[Request[Any]] | None = None,
         at_most: int | None = None,
     ) -> T:
-        """Send one request, by default to any broker, and return the parsed response.
+        """Send one request with retries, by default to any broker, and return the parsed response.
 
-        `name` says in messages what the response's error code is about. `lookup` returns the broker for `key`.
+        `name`: the subject of the response's error code, for messages; empty if the response has no such code.
+        `lookup` returns the broker for `key`.
         """
 
         async def attempt() -> T:

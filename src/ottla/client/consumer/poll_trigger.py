@@ -35,7 +35,7 @@ class PollTrigger:
         self._arrival.clear()
 
     def arrives_within(self, seconds: float) -> bool:
-        """Return whether `set` or `fail` is called within so many seconds, without a turn of the event loop."""
+        """Return whether `set` or `fail` is called within `seconds`, without a turn of the event loop."""
         return self._arrival.wait(seconds)
 
     def clear(self) -> None:

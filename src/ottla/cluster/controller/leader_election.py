@@ -128,7 +128,7 @@ def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> Partiti
 
 
 def reassigned(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect one of the target replicas if the leader is not one of them."""
+    """Elect a live in-sync target replica if the leader is dead, or is not a target replica."""
     target = [r for r in p.replicas if r not in p.removing]
     if p.leader in target and p.leader in candidates.alive:
         return None

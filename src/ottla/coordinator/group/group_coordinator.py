@@ -157,7 +157,8 @@ class GroupCoordinator:
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Apply a record of a group.
 
-        `live`: this broker has just appended it; then a classic group in memory already has the change.
+        `live`: this broker has just appended the record. A classic group in memory then already has the change, unless
+        the record deletes it.
         """
         if is_known(key):
             self.consumer.replay(key, value)

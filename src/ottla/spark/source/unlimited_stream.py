@@ -4,10 +4,10 @@ Spark passes the position of the query to the reader only when it plans a micro-
 latestOffset() therefore cannot take the position into account: limits would not hold, and the reader does not accept
 them.
 
-These versions look up the end of the first micro-batch before its start, so that this cannot be empty as with
-`StreamReader`. Instead, the start is never after the end. If the micro-batch runs again after a crash, its end is in
-the offset log, and only the start is looked up again. If that has moved to a later `latest`, nothing is read, as
-before.
+These versions look up the end of the first micro-batch before its start. The end can therefore not be set to the start,
+as `StreamReader` does. Instead, a start after the end is moved back to the end. If the first micro-batch runs again
+after a crash, its end is in the offset log, and only the start is looked up again. With startingOffsets=latest, this
+new start may be later than the end; the micro-batch is then empty, as in the first run.
 """
 
 from __future__ import annotations
