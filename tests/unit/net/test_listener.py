@@ -26,7 +26,7 @@ from tests.unit.slow_disk import SlowDisk
 from ottla import page_cache
 from ottla.errors import StartupError
 from ottla.net.server import connection as connections
-from ottla.net.server.connection import FILE_BYTES, CloseConnectionError, Connection, Reply, UnsentBytes
+from ottla.net.server.connection import FILE_BYTES, CloseConnectionError, Connection, Reply, Service, UnsentBytes
 from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import STANDARD_BYTES, MemoryPool
@@ -205,11 +205,19 @@ def test_peer_that_stops_reading_does_not_delay_others() -> None:
     run(test)
 
 
-def test_protocol_violation_closes_the_connection() -> None:
-    async def test() -> None:
-        def handle(body: memoryview, connection: Connection) -> Reply:
-            raise CloseConnectionError("nonsense")
+def _raise_at_once(body: memoryview, connection: Connection) -> Reply:
+    raise CloseConnectionError("nonsense")
 
+
+async def _raise_later(body: memoryview, connection: Connection) -> Reply:
+    raise CloseConnectionError("nonsense")
+
+
+@pytest.mark.parametrize("handle", [_raise_at_once, _raise_later])
+def test_protocol_violation_closes_the_connection_and_logs_the_reason(
+    handle: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
         async with Server(handle) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"?"))
@@ -217,6 +225,7 @@ def test_protocol_violation_closes_the_connection() -> None:
             writer.close()
 
     run(test)
+    assert [message.partition(": ")[2] for message in caplog.messages] == ["nonsense"]
 
 
 def test_unexpected_exception_closes_only_its_connection() -> None:

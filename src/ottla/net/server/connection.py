@@ -115,7 +115,8 @@ class ConnectionCounts:
 class CloseConnectionError(Exception):
     """Raised by the service to close the connection, because the peer violates the protocol or is not authenticated.
 
-    `response` is sent before, as much of it as the socket accepts at once.
+    `response` is sent before, as much of it as the socket accepts at once. Without one, the connection logs the
+    reason; with one, the service has logged it.
     """
 
     def __init__(self, reason: str, response: Reply = None) -> None:
@@ -417,8 +418,7 @@ class Connection:
         try:
             answer = self._service(frame, self)
         except CloseConnectionError as reason:
-            log.warning("Closing the connection of %s: %s", self.peer, reason)
-            self._close_with_response(reason)
+            self._close_for(reason)
             return
         except Exception:
             # A bug in the broker: close this connection, so that the client does not wait forever. Others are not
@@ -446,7 +446,7 @@ class Connection:
         error = task.exception()
         if error is not None:
             if isinstance(error, CloseConnectionError):
-                self._close_with_response(error)
+                self._close_for(error)
                 return
             log.error("%s: unexpected error in a request; closing the connection", self.peer, exc_info=error)
             self.close()
@@ -455,9 +455,11 @@ class Connection:
         self._begin_pause()
         self.resume()
 
-    def _close_with_response(self, reason: CloseConnectionError) -> None:
+    def _close_for(self, reason: CloseConnectionError) -> None:
         if reason.response:
             self._send(reason.response)
+        else:
+            log.warning("Closing the connection of %s: %s", self.peer, reason)
         self.close()
 
     def _begin_pause(self) -> None:
