@@ -382,6 +382,8 @@ class LogDir:
         path = self.path / directory_name(tp)
         future.dir.rename(path)
         sync_directory(self.path)
+        if future.topic_id is not None:
+            self._topic_ids.add(path)
         adopted = self.logs[tp] = open_log(
             path,
             tp,

@@ -217,6 +217,15 @@ def test_topic_id_of_a_new_log_is_synced_with_its_directories(tmp_path: Path, mo
         assert synced == [created.dir / "partition.metadata", created.dir, tmp_path]
 
 
+def test_topic_id_of_a_moved_log_is_synced_under_its_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(partition_metadata, "sync_file", synced.append)
+    with open_dir(tmp_path) as log_dir:
+        moved = log_dir.adopt_future(log_dir.create_future(TP, LogConfig(), "A" * 22, "1"))
+        log_dir.flusher.workers.shutdown()
+        assert synced == [moved.dir / "partition.metadata"]
+
+
 def test_failed_write_of_the_topic_id_raises_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Path | str) -> None:
         raise OSError(errno.ENOSPC, "full")
