@@ -23,6 +23,12 @@ def marked(*patterns: str) -> dict[str, list[str]]:
     return result
 
 
+def missing_mark(*options: str) -> str:
+    """Return what to do about options without a test."""
+    names = ", ".join(f'"{option}"' for option in sorted(options))
+    return f"mark the test of the effect with @pytest.mark.option({names}); see marked() for the files that are read"
+
+
 def _marks(module: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(module):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):

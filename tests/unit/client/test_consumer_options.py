@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scripts.tables import DOCS
 from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
-from tests.unit.client.marked_options import marked
+from tests.unit.client.marked_options import marked, missing_mark
 from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition
@@ -72,8 +72,8 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("option", sorted({*ConsumerConfig.options} - {*ClientConfig.options}))
 def test_every_option_is_documented_and_has_a_test(option: str) -> None:
-    assert option in TESTED, "no test is marked with this option"
-    assert f"| `{option}` |" in (DOCS / "options.md").read_text()
+    assert option in TESTED, missing_mark(option)
+    assert f"| `{option}` |" in (DOCS / "options.md").read_text(), "run make docs"
 
 
 def test_every_option_of_the_java_consumer_is_known() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from scripts.tables import DOCS
-from tests.unit.client.marked_options import marked
+from tests.unit.client.marked_options import marked, missing_mark
 from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer
@@ -45,8 +45,8 @@ TESTED = marked("test_*.py", "../net/test_tls.py", "../net/sasl/test_tokens.py")
 
 @pytest.mark.parametrize("option", sorted({*ProducerConfig.options, *ClientConfig.options}))
 def test_every_option_is_documented_and_has_a_test(option: str) -> None:
-    assert option in TESTED, "no test is marked with this option"
-    assert f"| `{option}` |" in (DOCS / "options.md").read_text()
+    assert option in TESTED, missing_mark(option)
+    assert f"| `{option}` |" in (DOCS / "options.md").read_text(), "run make docs"
 
 
 def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from scripts.tables import DOCS
-from tests.unit.client.marked_options import marked
+from tests.unit.client.marked_options import marked, missing_mark
 from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import (
@@ -305,8 +305,8 @@ def test_session_sends_only_changes_and_acknowledgements() -> None:
 
 @pytest.mark.parametrize("option", sorted({*ShareConsumerConfig.options} - {*ConsumerConfig.options}))
 def test_every_option_is_documented_and_has_a_test(option: str) -> None:
-    assert option in TESTED, "no test is marked with this option"
-    assert f"| `{option}` |" in (DOCS / "options.md").read_text()
+    assert option in TESTED, missing_mark(option)
+    assert f"| `{option}` |" in (DOCS / "options.md").read_text(), "run make docs"
 
 
 @pytest.mark.parametrize("key", UNSUPPORTED)

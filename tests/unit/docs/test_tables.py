@@ -7,9 +7,11 @@ from scripts import option_types
 from scripts.tables import DOCS, TABLES, renewed
 
 from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
+from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.group import GroupConfig
+from ottla.config.mirror import MirrorConfig
 from ottla.config.options import Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
@@ -39,7 +41,14 @@ def test_option_types_are_up_to_date(module: str) -> None:
 
 @pytest.mark.parametrize("config", [BrokerConfig, TopicConfig, GroupConfig, ProducerConfig, ConsumerConfig])
 def test_every_option_is_documented(config: type[Config]) -> None:
-    assert all(option.doc.endswith((".", "…")) for option in config.options.values())
+    incomplete = [key for key, option in config.options.items() if not option.doc.endswith((".", "…"))]
+    assert not incomplete, "describe the option in a sentence that ends with a full stop"
+
+
+@pytest.mark.parametrize("config", [BrokerConfig, AdminConfig, ProducerConfig, ConsumerConfig, MirrorConfig])
+def test_option_with_an_effect_is_not_listed_as_without_effect(config: type[Config]) -> None:
+    listed = sorted(config.options.keys() & config.no_effect.keys())
+    assert not listed, "remove the option from NO_EFFECT"
 
 
 @pytest.mark.parametrize("row", SUPPORTED_APIS, ids=lambda row: row.name)
@@ -51,7 +60,7 @@ def test_supported_api_has_versions_and_a_handler(row: ApiEntry) -> None:
 @pytest.mark.parametrize("row", SPECIAL_APIS, ids=lambda row: row.name)
 def test_special_api_differs_from_the_defaults(row: ApiEntry) -> None:
     assert row in SUPPORTED_APIS
-    assert row != ApiEntry(row.name)
+    assert row != ApiEntry(row.name), "remove the row: it says nothing else than the defaults"
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLLER_APIS))
