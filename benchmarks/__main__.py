@@ -41,6 +41,7 @@ SUITES: dict[str, Suite] = {
     "tables": Suite(
         "tables", "a topic as an Iceberg table: CPU beside a consumer and Spark, freshness, equality after kills"
     ),
+    "tiered": Suite("tiered", "reading records in the object store, and the latency of others meanwhile"),
     "report": Suite("report", "docs/performance.md with its charts, from the saved results"),
 }
 DEFAULT = ("floors", "broker", "clients", "spark")

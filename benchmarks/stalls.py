@@ -86,6 +86,33 @@ class SlowDisk:
             self.set()
 
 
+def latencies(port: int, topic: str, batch: Batch, rate: int, seconds: float) -> list[float]:
+    """Send a batch at a fixed rate from another process, and return the percentiles of its latency in milliseconds."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        taken = sorted(process.submit(produce_at_fixed_rate, port, topic, batch, rate, seconds).result())
+    return [taken[min(len(taken) - 1, int(len(taken) * share))] for _, share in PERCENTILES]
+
+
+@contextmanager
+def beside(port: int, load: Callable[[Raw], object]) -> Iterator[None]:
+    """Run a load of another client repeatedly in the background."""
+    stopped = threading.Event()
+
+    def run() -> None:
+        client = Raw(port)
+        while not stopped.is_set():
+            load(client)
+        client.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join(60)
+
+
 class Disturbed:
     """A broker with two log directories, and the clients that disturb it."""
 
@@ -116,13 +143,7 @@ class Disturbed:
 
     def latencies(self) -> list[float]:
         """Return the percentiles of the producer, in milliseconds."""
-        load = self.load
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            sent = process.submit(
-                produce_at_fixed_rate, self.broker.port, self.topic, self.small, load.rate, load.seconds
-            )
-            taken = sorted(sent.result())
-        return [taken[min(len(taken) - 1, int(len(taken) * share))] for _, share in PERCENTILES]
+        return latencies(self.broker.port, self.topic, self.small, self.load.rate, self.load.seconds)
 
     def evict(self, topic: str) -> None:
         """Write a topic's segments to the disk and remove them from the page cache."""
@@ -136,24 +157,13 @@ class Disturbed:
                 os.close(fd)
 
     @contextmanager
-    def beside(self, load: Callable[[Raw], None]) -> Iterator[None]:
+    def beside(self, load: Callable[[Raw], object]) -> Iterator[None]:
         """Run a load of another client repeatedly in the background."""
-        stopped = threading.Event()
-
-        def run() -> None:
-            client = Raw(self.broker.port)
-            while not stopped.is_set():
-                load(client)
-            client.close()
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            self.disk.set()
-            thread.join(60)
+        with beside(self.broker.port, load):
+            try:
+                yield
+            finally:
+                self.disk.set()  # the load ends sooner
 
     # Disturbances
 
