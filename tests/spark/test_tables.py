@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyiceberg")
 
+from tests.effort import repeats
 from tests.unit.tables.topics import TableWorld, table_world
 
 from ottla import Broker, TopicPartition
@@ -59,7 +60,7 @@ def test_concurrent_reads_see_every_offset_once(spark: SparkSession, broker: Bro
             thread.start()
         reached: dict[int, int] = {}
         try:
-            for _ in range(2):
+            for _ in range(repeats(brief=2, thorough=100)):
                 rows = read(spark, world, tmp_path).select("partition", "offset", "value").collect()
                 for partition in (0, 1):
                     offsets = sorted(row.offset for row in rows if row.partition == partition)
