@@ -1,4 +1,4 @@
-"""Names that are different in kafka-python, so that a program has to change only its import."""
+"""Aliases for classes that have other names in kafka-python, so that a program has to change only its import."""
 
 from __future__ import annotations
 

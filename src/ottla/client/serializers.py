@@ -1,6 +1,6 @@
-"""Serializers and deserializers of keys and values. Kafka's `Serializer` and `Deserializer`.
+"""Serializers and deserializers of keys and values, like Kafka's `Serializer` and `Deserializer`.
 
-Those for Kafka's standard types are in `ottla.serializers`.
+The ones for Kafka's standard types are in `ottla.serializers`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Deserializer(Protocol):
 
 
 class Converter:
-    """The configured serializer or deserializer of an option. It is called with topic, value and headers."""
+    """The serializer or deserializer of a client's option. It is called with topic, value and headers."""
 
     __slots__ = ("_call", "_close", "accepts_headers", "name", "option")
 
@@ -56,8 +56,8 @@ class Converter:
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
     def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
-        """Convert a value. Raises SerializationError, which names the option, the serializer, the topic and the type of
-        the value.
+        """Convert a value. If that fails, raise SerializationError, which names the option, the serializer, the topic
+        and the type of the value.
         """
         try:
             if self.accepts_headers:
@@ -76,7 +76,7 @@ class Converter:
 
 
 HEADERS_PARAMETERS: Final = 3
-"""The parameters topic, headers and value."""
+"""Number of parameters of a method that also receives the headers: topic, headers and value."""
 
 
 def _accepts_headers(method: Callable[..., Any]) -> bool:
@@ -122,8 +122,8 @@ def _named(name: str, what: str) -> Any:
 
 
 def to_bytes(value: Any, what: str) -> bytes | None:
-    """Return a key or value as bytes, if there is no serializer. A str is encoded as UTF-8. Raises SerializationError
-    for other types.
+    """Convert a key or value to bytes without a serializer. A str is encoded as UTF-8; None and bytes-like objects are
+    allowed too. Raise SerializationError for other types.
     """
     if value is None or type(value) is bytes:
         return value

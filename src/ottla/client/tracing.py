@@ -84,8 +84,8 @@ SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
 class TracingProducerInterceptor(ProducerInterceptor):
     """Starts a span `send TOPIC` for each record, and ends it with the acknowledgement or failure.
 
-    The span's parent is the span of the caller of send(). It must be the last interceptor, because others might replace
-    the list of headers.
+    The span's parent is the span of the caller of send(). This interceptor must be the last one, because others might
+    replace the list of headers.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class TracingProducerInterceptor(ProducerInterceptor):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: RecordHeaders | None = None
     ) -> None:
-        """End the span."""
+        """End the record's span, with the partition and offset or the error."""
         if isinstance(headers, TracedHeaders):
             span = headers.span
             if span.is_recording() and metadata.offset >= 0:
@@ -133,7 +133,7 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
             self._attributes[GROUP] = str(group)
 
     def on_consume(self, records: Records) -> Records:
-        """Create the spans."""
+        """Create the span of each topic, and return the records unchanged."""
         by_topic: dict[str, list[ConsumerRecord]] = {}
         for tp, part in records.items():
             by_topic.setdefault(tp.topic, []).extend(part)

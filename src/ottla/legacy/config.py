@@ -19,8 +19,8 @@ LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
-    """Return a parser for plug-ins. It accepts a class or object with this method, the dotted name of a class, or a
-    Scala class name in `classes`.
+    """Return a parser for plug-ins. It accepts a class or object that has the method named `method`, the dotted name of
+    one, or a Scala class name in `classes`.
     """
 
     def parse(value: Any) -> Any:

@@ -20,7 +20,7 @@ class DefaultEncoder:
     """An encoder that returns bytes unchanged."""
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return the same bytes. Raises TypeError if the value is not bytes or None."""
+        """Return the same bytes. Raises TypeError if the value is neither bytes-like nor None."""
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, (bytearray, memoryview)):

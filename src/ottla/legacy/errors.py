@@ -18,7 +18,7 @@ class ProducerClosedError(KafkaError):
 
 
 class NoBrokersForPartitionError(KafkaError):
-    """No broker returned the partitions of a topic."""
+    """No broker returned the partitions of a topic. It exists as in Kafka 0.8, but is not raised."""
 
 
 class UnavailableProducerError(KafkaError):

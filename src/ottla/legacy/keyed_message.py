@@ -67,7 +67,7 @@ class KeyedMessage(Generic[K, V]):
         return self.key if self.part_key is None else self.part_key
 
     def with_message(self, message: Message) -> KeyedMessage[K, Message]:
-        """Return a copy with a message of bytes."""
+        """Return a copy whose message is `message`, which contains the encoded key and value."""
         return cast("KeyedMessage[K, Message]", KeyedMessage(self.topic, self.key, self.part_key, message))
 
     def __setattr__(self, name: str, value: Any) -> None:

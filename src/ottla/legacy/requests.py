@@ -201,7 +201,7 @@ class PartitionOffsetRequestInfo(NamedTuple):
 
 
 class OffsetRequest(NamedTuple):
-    """A request for the offsets of partitions at a time."""
+    """A request for the offsets of partitions by time."""
 
     request_info: Mapping[TopicPartition, PartitionOffsetRequestInfo]
 

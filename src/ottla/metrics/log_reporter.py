@@ -19,7 +19,7 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Logs all metrics that are not 0 or NaN, once a minute and when the client is closed. The logger is
+    """Logs all metrics except 0.0 and NaN, by default once a minute, and when the client is closed. The logger is
     `ottla.metrics`.
     """
 
@@ -49,7 +49,7 @@ class LoggingReporter:
             self.write()
 
     def write(self) -> None:
-        """Log the current values of all metrics."""
+        """Log the current values of all metrics, except 0.0 and NaN, with one line per group."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
             line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _is_significant(value))

@@ -21,10 +21,10 @@ log = logging.getLogger("ottla.metrics")
 
 
 class MetricsReporter(Protocol):
-    """The protocol of classes in `metric.reporters`. Each client has its own instance. All methods are optional.
+    """The protocol of classes in `metric.reporters`. Each client creates its own instance. All methods are optional.
 
-    Methods are called in the thread that adds or removes a metric. Exceptions are logged. A reporter calls
-    `metric.value()` when it needs a value.
+    Methods are called in the thread that adds or removes a metric. Exceptions are logged; only those of `configure`
+    make the creation of the client fail. A reporter calls `metric.value()` when it needs a value.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class MetricsReporter(Protocol):
         ...
 
     def init(self, metrics: Metrics) -> None:
-        """Initialize the reporter with the client's metrics. Called before any metric is added."""
+        """Initialize the reporter with the client's metrics. Called before `metric_change`."""
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:

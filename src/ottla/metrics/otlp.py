@@ -34,7 +34,7 @@ class Exporter:
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
         """Return the encoded metrics whose telemetry names start with one of `prefixes`.
 
-        If `delta` is true, sums are differences to the last call, otherwise totals since the client was created.
+        If `delta` is true, sums are those since the last call, otherwise since the client was created.
         """
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started

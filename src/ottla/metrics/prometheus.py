@@ -20,8 +20,8 @@ NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class PrometheusReporter:
-    """A metrics reporter whose `text()` an HTTP endpoint of the application can return. One reporter may have several
-    clients.
+    """A metrics reporter whose `text()` an HTTP endpoint of the application can return. Several clients can share one
+    reporter.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,8 @@ class Sampled(abc.ABC):
     def _next_sample(self, config: MetricConfig, now: float) -> Sample:
         """Start a new window, because the current one has ended.
 
-        The `record` methods count in the window themselves, without a call: clients record 45 values for each batch.
+        The `record` methods update the window themselves instead of calling a method: clients record 45 values for
+        each batch.
         """
         if len(self._samples) >= config.samples:
             self._samples.popleft()
@@ -62,7 +63,7 @@ class Sampled(abc.ABC):
         return self._open
 
     def alive(self, config: MetricConfig, now: float) -> deque[Sample]:
-        """Return the windows that have not expired."""
+        """Remove the windows that have expired, and return the others."""
         samples = self._samples
         oldest = now - config.samples * config.window_seconds
         while samples and samples[0].last <= oldest:
@@ -141,7 +142,7 @@ class Min(Sampled):
 
 
 LEAST_WINDOW_SECONDS: Final = 0.001
-"""The minimum time in seconds by which a sum is divided."""
+"""The minimum length in seconds by which the value of a rate is divided."""
 
 
 class Rate:

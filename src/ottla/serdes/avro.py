@@ -55,7 +55,7 @@ class AvroSerializer(SchemaSerializer):
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None. Raises ValueError or TypeError if it does not match the schema,
-        and SchemaRegistryError.
+        and SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None
@@ -96,8 +96,8 @@ class AvroDeserializer:
         self._reader = None if reader is None else self._parser.parsed(reader)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of these bytes; None for None. Raises ValueError if they are malformed, and
-        SchemaRegistryError.
+        """Return the value of serialized bytes; None for None. Raises ValueError if they are malformed, and
+        SchemaRegistryError if a request to the registry fails.
         """
         if data is None:
             return None

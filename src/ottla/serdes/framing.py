@@ -11,7 +11,7 @@ HEADER_BYTES: Final = 5
 
 
 def header(schema_id: int) -> bytes:
-    """Return the bytes before a value."""
+    """Return the bytes before a value: a zero byte and the schema id."""
     return bytes([MAGIC]) + schema_id.to_bytes(4, "big")
 
 

@@ -81,8 +81,8 @@ class JsonSchemaDeserializer:
         self._validators = Validators(registry) if validate else None
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of these bytes; None for None. Raises ValueError if they are malformed or do not match the
-        schema, and SchemaRegistryError.
+        """Return the value of serialized bytes; None for None. Raises ValueError if they are malformed or do not match
+        the schema, and SchemaRegistryError if a request to the registry fails.
         """
         if data is None:
             return None
@@ -94,7 +94,7 @@ class JsonSchemaDeserializer:
 
 
 class Validators:
-    """Validators by schema."""
+    """Validates values, with a cached validator for each schema."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry

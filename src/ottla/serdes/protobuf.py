@@ -44,7 +44,9 @@ class ProtobufSerializer(SchemaSerializer):
         self._schema: Schema | None = None
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a message; None for None. Raises TypeError for other values, and SchemaRegistryError."""
+        """Return the bytes of a message; None for None. Raises TypeError for other values, and SchemaRegistryError if a
+        request to the registry fails.
+        """
         if value is None:
             return None
         if not isinstance(value, self._class):
@@ -57,7 +59,9 @@ class ProtobufSerializer(SchemaSerializer):
         return header(schema_id) + self._indexes + content
 
     def _described(self, file: Any) -> Schema:
-        """Return the schema of a file, after those that it imports are registered."""
+        """Return the schema of a file, with references to the versions of the files that it imports. These are
+        registered first, unless the serializer may only look up schemas.
+        """
         references: list[SchemaReference] = []
         for dependency in file.dependencies:
             if dependency.name.startswith("google/protobuf/"):
@@ -82,7 +86,7 @@ class ProtobufDeserializer:
         self._class = message_class
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the message of these bytes; None for None. Raises ValueError if they are malformed."""
+        """Return the message of serialized bytes; None for None. Raises ValueError if they are malformed."""
         if data is None:
             return None
         from google.protobuf.message import DecodeError
@@ -97,7 +101,7 @@ class ProtobufDeserializer:
 
 
 def _path(descriptor: Any) -> list[int]:
-    """Return the index of a message type in its file, after those of the types that it is nested in."""
+    """Return the indexes that identify a message type in its file: one per level of nesting, the outermost first."""
     parent = descriptor.containing_type
     if parent is None:
         return [list(descriptor.file.message_types_by_name.values()).index(descriptor)]

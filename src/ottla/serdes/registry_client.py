@@ -50,7 +50,7 @@ class RegisteredSchema(NamedTuple):
 
 
 class SchemaRegistryClient:
-    """A client with a cache. Thread-safe. Methods raise SchemaRegistryError.
+    """A client with a cache. Thread-safe. Methods raise SchemaRegistryError if a request fails.
 
     Args:
         url: the URL of the registry; several, separated by commas, are tried in order.
@@ -140,7 +140,9 @@ class SchemaRegistryClient:
             return value
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of a response. If a registry cannot be reached, the next one is tried."""
+        """Return the JSON of a response. If a registry cannot be reached or has a server error (HTTP 5xx), the next URL
+        is tried.
+        """
         data = None if body is None else json.dumps(body).encode()
         failures: list[str] = []
         for url in self._urls:

@@ -11,4 +11,4 @@ class SchemaRegistryError(KafkaError):
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)
         self.error_code = error_code
-        """The code in the response, such as 40403; -1 if there was none."""
+        """The registry's error code, such as 40403, or else the HTTP status; -1 if there was no response."""

@@ -32,7 +32,7 @@ class SubjectNames:
         self._field = "value"
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Name subjects of keys, or of values."""
+        """Set whether to name subjects of keys (if `is_key`) or of values."""
         self._field = "key" if is_key else "value"
 
     def subject(self, topic: str, name: str) -> str:
@@ -71,7 +71,9 @@ class SchemaIds:
         self._writing: dict[str, tuple[int, Schema]] = {}
 
     def writing(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
-        """Return the id and the schema to write with. Raises SchemaRegistryError, and ValueError without a schema."""
+        """Return the id and the schema to write with. Raises SchemaRegistryError if a request to the registry fails,
+        and ValueError if a schema is necessary but None.
+        """
         if subject not in self._writing:
             self._writing[subject] = self._resolve(subject, schema)
         return self._writing[subject]
@@ -95,5 +97,5 @@ class SchemaSerializer:
         self._names = names
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Use the subjects of keys, or of values. Clients call it."""
+        """Use the subjects of keys if `is_key` is set, otherwise those of values. Called by the client."""
         self._names.configure(configs, is_key)

@@ -105,7 +105,9 @@ class TopicFactory:
         replication_factor: int = -1,
         configs: Mapping[str, str | None] | None = None,
     ) -> str:
-        """Create a topic, and return its name. -1: the broker's default; `configs`: Kafka's topic configs."""
+        """Create a topic with a unique name, and return the name. Partitions and replication factor: -1 for the
+        broker's default.
+        """
         from ottla.client.admin.topics.topics import NewTopic
 
         name = self._new_name()

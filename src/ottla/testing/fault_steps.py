@@ -120,7 +120,9 @@ def release_records(response: Any) -> None:
 
 
 def drop(gate: Gate) -> Outcome:
-    """Do not respond: keep the connection open until the client closes it or the gate is opened."""
+    """Return an outcome that does not respond. The connection stays open until the client closes it or the gate is
+    opened.
+    """
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
         closed = asyncio.Event()
@@ -132,7 +134,7 @@ def drop(gate: Gate) -> Outcome:
 
 
 def fail(error: KafkaError) -> Outcome:
-    """Respond with an error; the request is not handled."""
+    """Return an outcome that responds with an error. The request is not handled, except for those in `OVERWRITTEN`."""
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
         if isinstance(faulty.request, FetchRequest):
@@ -148,7 +150,9 @@ def fail(error: KafkaError) -> Outcome:
 
 
 def throttle(seconds: float) -> Outcome:
-    """Handle the request. The response has a throttle time, and the connection is not read during that time."""
+    """Return an outcome that handles the request and responds with a throttle time. During that time, the broker does
+    not read from the connection.
+    """
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
         response = await faulty.response()
@@ -164,7 +168,7 @@ def throttle(seconds: float) -> Outcome:
 
 
 def delay(seconds: float, gate: Gate) -> Step:
-    """Wait for some time, or until the gate is opened."""
+    """Return a step that waits for some time, or until the gate is opened."""
 
     async def step(_: FaultyRequest) -> None:
         try:
@@ -177,7 +181,7 @@ def delay(seconds: float, gate: Gate) -> Step:
 
 
 def hold(gate: Gate) -> Step:
-    """Wait until the gate is opened."""
+    """Return a step that waits until the gate is opened."""
 
     async def step(_: FaultyRequest) -> None:
         await gate.wait()
@@ -186,7 +190,7 @@ def hold(gate: Gate) -> Step:
 
 
 def call(function: Callable[[], object]) -> Step:
-    """Call a function on a thread, so that it may block."""
+    """Return a step that calls a function in a separate thread, so that the function may block."""
 
     async def step(_: FaultyRequest) -> None:
         await asyncio.to_thread(function)
@@ -195,7 +199,9 @@ def call(function: Callable[[], object]) -> Step:
 
 
 def move_partition(to: int | None) -> Step:
-    """Move the leader of the first partition of the request."""
+    """Return a step that moves the leader of the request's first partition to the broker `to` (None: another in-sync
+    replica).
+    """
 
     async def step(faulty: FaultyRequest) -> None:
         named = request_resources.partitions(faulty.request, faulty.context)
@@ -208,7 +214,9 @@ def move_partition(to: int | None) -> Step:
 
 
 def move_coordinator(to: int | None) -> Step:
-    """Move the coordinator of the request's transactional id or, if it has none, of its group."""
+    """Return a step that moves the coordinator of the request's transactional id or, if it has none, of its group to
+    the broker `to` (None: another in-sync replica).
+    """
 
     async def step(faulty: FaultyRequest) -> None:
         topic, ids = TRANSACTION_STATE, request_resources.transactional_ids(faulty.request)

@@ -27,7 +27,7 @@ API_NAMES = frozenset(entry.name for entry in SUPPORTED_APIS)
 ERRORS = {error.name: error for error in BY_CODE.values()}
 WAIT_SECONDS = 10.0
 SHOWN_REQUESTS = 10_000
-"""Maximum number of requests, the latest ones, that are counted in messages about faults without a request."""
+"""Number of the most recent requests that are counted in the message about a fault without a matching request."""
 
 
 class Fault:
@@ -71,7 +71,7 @@ class Fault:
     # Outcomes
 
     def fail(self, error: str | type[KafkaError] | KafkaError) -> Self:
-        """Respond with an error instead of handling the request. All its partitions have the error.
+        """Respond with an error instead of handling the request. The response has the error for all partitions.
 
         `error`: Kafka's name, such as `"NOT_LEADER_OR_FOLLOWER"`, or a class of `ottla.errors`.
         """
@@ -149,7 +149,9 @@ class Fault:
         return self
 
     def release(self) -> None:
-        """Let the requests continue that wait because of `hold`, `delay` or `drop`. Later requests do not wait."""
+        """Let the requests that wait because of `hold` or `delay` continue, and close the connections of those that
+        wait because of `drop`. Later requests do not wait.
+        """
         self._gate.open()
 
     def remove(self) -> None:
@@ -158,7 +160,9 @@ class Fault:
         self.release()
 
     def takes(self, entry: ApiEntry, request: Request[Any], context: RequestContext) -> bool:
-        """Return whether the fault applies to a request, and count it. Event loop only."""
+        """Return whether the fault applies to a request. Counts the requests that match its filters, for `nth` and
+        `times`. Event loop only.
+        """
         if not (self._steps or self._outcome) or not self._matches(entry, request, context):
             return False
         self._matched += 1
@@ -210,7 +214,9 @@ class Fault:
 
 
 class Faults:
-    """The faults of one test. The fixture `ottla_faults` removes them at its end, and checks that each was applied."""
+    """The faults of one test. At its end, the fixture `ottla_faults` removes them, and checks that all that are not
+    optional were applied.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -232,11 +238,11 @@ class Faults:
         times: int | None = 1,
         optional: bool = False,
     ) -> Fault:
-        """Define a fault for requests of clients. If several apply to a request, the first one is used.
+        """Define a fault for requests of clients. If several faults apply to a request, the first one is used.
 
         Args:
             apis: Kafka's names, such as `"Produce"`; without any, the fault applies to all APIs.
-            client_id: the client.
+            client_id: the client id of the request.
             topic: a topic that the request names. Requests of share consumers and heartbeats name none.
             partition: a partition of `topic`.
             group: a group that the request names.

@@ -5,8 +5,8 @@
 create clients, which are closed at the end of the test. `ottla_faults` delays, loses and rejects requests;
 `ottla_clock` advances the broker's clock.
 
-Each xdist worker has its own broker on a free port, so that tests in different workers are independent. Nothing is
-imported before a fixture is used.
+Each xdist worker has its own broker on a free port, so that tests in different workers are independent. Brokers and
+clients are not imported before a fixture is used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker `ottla_broker`."""
     config.addinivalue_line(
         "markers",
         "ottla_broker(options, brokers=…): the test has a separate broker, with these configs in addition to those "
@@ -84,7 +84,9 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give tests with the marker, and tests that use `ottla_cluster` or `ottla_clock`, a separate broker."""
+    """Give a separate broker to tests with the marker `ottla_broker`, and to tests that use `ottla_cluster` or
+    `ottla_clock`.
+    """
     names = metafunc.fixturenames
     if BROKER not in names:
         return
@@ -195,7 +197,8 @@ def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @pytest.fixture
 def ottla_cluster(ottla_broker: Broker) -> Broker:
-    """Return a cluster of three brokers for one test. `ottla_broker` is the same object in this test.
+    """Return a cluster for one test, with three brokers unless the marker `ottla_broker` says otherwise. In this test,
+    `ottla_broker` is the same object.
 
     `kill_broker(1)`, `stop_broker(1)`, `start_broker(1)` and `restart_broker(1)` take a broker id;
     `move_leader("topic", partition)` makes another replica the leader of a partition.
@@ -227,7 +230,9 @@ def ottla_clock(ottla_broker: Broker) -> BrokerClock:
 
 @pytest.fixture
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> str:
-    """Return the name of a topic that no other test uses. The broker creates it with the first request."""
+    """Return the name of a topic that no other test uses. The broker creates the topic with the first request for it,
+    unless auto.create.topics.enable is false.
+    """
     return _unique_name(request)
 
 
@@ -249,7 +254,7 @@ def _unique_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def _ottla_clients(ottla_broker: Broker) -> Iterator[ExitStack]:
-    """Close the clients of the test, before its broker stops."""
+    """Yield the stack that closes the clients of the test, before its broker stops."""
     with ExitStack() as stack:
         yield stack
 

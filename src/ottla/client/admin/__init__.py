@@ -1,1 +1,1 @@
-"""KafkaAdminClient: a file per subject."""
+"""KafkaAdminClient, with one module per subject (topics, configs, groups, ACLs…)."""

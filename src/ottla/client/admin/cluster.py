@@ -46,7 +46,7 @@ class VersionRange(NamedTuple):
 
 
 class FeatureMetadata(NamedTuple):
-    """The features of the cluster: the finalized levels, and the levels that the broker supports, by feature."""
+    """The features of the cluster: the finalized levels, and those that one broker supports, by feature name."""
 
     finalized: dict[str, VersionRange]
     finalized_epoch: int | None
@@ -54,7 +54,7 @@ class FeatureMetadata(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """The direction in which a feature may be changed."""
+    """The direction in which the level of a feature may be changed. An unsafe downgrade may lose metadata."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -77,7 +77,9 @@ class ClusterAdmin(AdminDriver):
         include_authorized_operations: bool = False,
         include_fenced_brokers: bool = False,
     ) -> ClusterDescription:
-        """Return the cluster's id, controller and brokers."""
+        """Return the cluster's id, controller and brokers. With `include_fenced_brokers`, raises
+        UnsupportedVersionError if the broker does not report fenced brokers.
+        """
 
         def request(version: int) -> DescribeClusterRequest:
             if include_fenced_brokers and version < 2:

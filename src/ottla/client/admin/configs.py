@@ -136,10 +136,11 @@ class ConfigsAdmin(AdminDriver):
         config_filter: str = "all",
         errors: Errors | None = None,
     ) -> dict[ConfigResource, Entries]:
-        """Return the configs of resources (only those in `configs`, if set), by resource (without `configs`) and name.
+        """Return the configs of resources, by resource and config name.
 
-        `config_filter` is "all", "modified" (set on the resource itself), "default" (all others) or "static" (from the
-        broker's configuration file).
+        If the `configs` of a resource is set, only the configs that it names are returned. The keys of the result are
+        resources without `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all
+        others) or "static" (from the broker's configuration file).
         """
         is_included = FILTERS.get(config_filter.lower())
         if is_included is None:
@@ -218,8 +219,8 @@ class ConfigsAdmin(AdminDriver):
         incremental: bool | None = True,
         errors: Errors | None = None,
     ) -> None:
-        """Remove the configs that are named in `configs` (a list, or the keys of a mapping), so that their defaults
-        apply again.
+        """Remove the configs that each resource names in its `configs` (a list, or the keys of a mapping), so that
+        their defaults apply again.
         """
         removed = [
             ConfigResource(r.resource_type, r.name, dict.fromkeys(r.configs or (), None)) for r in config_resources
@@ -229,8 +230,9 @@ class ConfigsAdmin(AdminDriver):
     async def list_config_resources(
         self, resource_types: Collection[ConfigResourceType | int | str] = (), timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """Return the resources that have configs, of some types (default: all). Brokers before 4.1 list client metrics
-        only.
+        """Return the resources that have configs, of `resource_types` (default: all types).
+
+        Brokers before 4.1 list client metrics only: UnsupportedVersionError is raised if other types are requested.
         """
         kinds = [int(ConfigResource(kind, "").plain.resource_type) for kind in resource_types]
 

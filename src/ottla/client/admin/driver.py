@@ -89,7 +89,9 @@ class AdminCall(Generic[K, V]):
 
 
 class AdminDriver:
-    """The connections of an admin client, and the way in which its calls use them. Not thread-safe: event loop only."""
+    """The connections of an admin client, with the lookups of brokers and the retries that its calls have in common.
+    Not thread-safe: event loop only.
+    """
 
     def __init__(self, config: AdminConfig) -> None:
         self.config = config
@@ -114,7 +116,7 @@ class AdminDriver:
         self.metadata.start()
 
     async def stop(self) -> None:
-        """Close the connections."""
+        """Stop the background tasks, and close the connections and the metric reporters."""
         await self.metadata.close()
         await self.connections.close()
         self.registry.close()
@@ -168,7 +170,7 @@ class AdminDriver:
 
     async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | errors.KafkaError]:
         """Send the requests of a call once, and return the result or error of each key. If the request to a broker
-        fails, its error is that of every key in it.
+        fails, the error is returned for every key in the request.
         """
         by_broker, failed = await call.lookup(self, keys)
         outcomes: dict[K, V | errors.KafkaError] = {**failed}
@@ -227,8 +229,9 @@ class AdminDriver:
         """Call `attempt` until it succeeds, and return its result. Retriable errors are retried, at most `retries`
         times.
 
-        A step that times out earlier (metadata, after request.timeout.ms) is retried like any other failure: only the
-        time limit of the whole call ends it. Then KafkaTimeoutError is raised, with the last failure as its cause.
+        A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. When
+        the time limit of the whole call is over, KafkaTimeoutError is raised with the last failure as its cause, but a
+        quota violation is raised unchanged.
         """
         limit = self.seconds(timeout_ms)
         began = time.monotonic()
@@ -437,8 +440,8 @@ def to_coordinator_of(group_id: str) -> Lookup:
 
 
 class ControllerMetadata:
-    """Fetches metadata from KRaft controllers (bootstrap.controllers, KIP-919). The controllers take the place of
-    brokers in it, and there are no topics.
+    """Fetches metadata from KRaft controllers (bootstrap.controllers, KIP-919). The controllers take the place of the
+    brokers in this metadata, and it has no topics.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -472,7 +475,7 @@ def failure(code: int, name: object, message: str | None = None) -> errors.Kafka
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
-    """Raise the error of a code, with a message that starts with `name`; do nothing for code 0."""
+    """Raise the error of a code, with a message that names `name`; do nothing for code 0."""
     error = failure(code, name, message)
     if error is not None:
         raise error
@@ -504,12 +507,12 @@ def partition_results(topics: Iterable[Any], value: Callable[[Any], V] | None = 
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by topic."""
+    """Group the numbers of partitions by topic."""
     return by_topic({tp: tp[1] for tp in partitions})
 
 
 def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
-    """Return values of partitions by topic."""
+    """Group values of partitions by topic."""
     grouped: dict[str, list[V]] = {}
     for tp, value in values.items():
         grouped.setdefault(tp[0], []).append(value)
@@ -519,8 +522,8 @@ def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
 def with_throttle(
     outcomes: Mapping[K, V | errors.KafkaError], milliseconds: int, *, retry: bool
 ) -> Mapping[K, V | errors.KafkaError]:
-    """Set on quota violations the throttle time of the response (in milliseconds) and whether they are retried, and
-    return the outcomes.
+    """Set `throttled` and `retriable` on each quota violation, and return the outcomes. `milliseconds` is the throttle
+    time of the response; `throttled` is in seconds.
     """
     for error in outcomes.values():
         if isinstance(error, errors.ThrottlingQuotaExceededError):

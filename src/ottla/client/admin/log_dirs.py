@@ -53,8 +53,8 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirInfo(NamedTuple):
-    """The log directory of a replica, and the one that it is being moved to. If it has no log or is not moved, the
-    path is None and the lag -1.
+    """The log directory of a replica, and the one that it is being moved to. The current path is None and its lag -1 if
+    the replica has no log; the same applies to the future path if the replica is not being moved.
     """
 
     current_log_dir: str | None = None
@@ -74,8 +74,8 @@ class LogDirsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """Return the log directories of brokers (None: all), by broker id and path, with the replicas of these
-        partitions (None: all).
+        """Return the log directories of `brokers` (None: all), by broker id and path, with the replicas of
+        `topic_partitions` (None: all).
         """
         topics = None
         if topic_partitions is not None:

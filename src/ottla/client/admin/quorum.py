@@ -48,7 +48,7 @@ class QuorumAdmin(AdminDriver):
     """Admin calls for Kafka's controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
-        """Remove the registration of a broker that was shut down permanently from the KRaft controllers."""
+        """Unregister a broker that was shut down permanently: the KRaft controllers remove its registration."""
         request = UnregisterBrokerRequest(broker_id=broker_id)
         await self.call(request, _ignore, timeout_ms, f"broker {broker_id}", to_controller)
 

@@ -50,7 +50,7 @@ class QuotasAdmin(AdminDriver):
         quota_filter: ClientQuotaFilter | None = None,
         timeout_ms: float | None = None,
     ) -> dict[Entity, dict[str, float]]:
-        """Return the quotas of entities that match a filter (None: all), by entity and name."""
+        """Return the quotas of entities that match a filter (None: all), by entity and quota name."""
         parts = quota_filter or ClientQuotaFilter()
         return await self.call(
             quotas.DescribeClientQuotasRequest(

@@ -44,7 +44,7 @@ HANGING_AFTER_MS: Final = 15 * 60 * 1000
 
 
 class TransactionState(StrEnum):
-    """States of transactions."""
+    """The state of a transactional id's transaction."""
 
     ONGOING = "Ongoing"
     PREPARE_ABORT = "PrepareAbort"
@@ -119,8 +119,8 @@ class TransactionsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of brokers (None: all), filtered by producer id, state, minimum age of the
-        transaction and regular expression.
+        """Return the transactional ids that `broker_ids` (None: all brokers) coordinate, filtered by producer id,
+        state, minimum age of the transaction in milliseconds, and regular expression.
 
         The keys of `errors` are broker ids.
         """
@@ -178,7 +178,7 @@ class TransactionsAdmin(AdminDriver):
     ) -> dict[TopicPartition, list[ProducerState]]:
         """Return the producer states of partitions, from their leaders or from one broker with a replica.
 
-        Raises NotLeaderOrFollowerError if this broker has no replica.
+        Raises NotLeaderOrFollowerError if `broker_id` has no replica.
         """
         call: AdminCall[TopicPartition, list[ProducerState]] = AdminCall(
             lambda remaining: producers.DescribeProducersRequest(
@@ -198,8 +198,8 @@ class TransactionsAdmin(AdminDriver):
         return await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, timeout_ms: float | None = None) -> None:
-        """Abort a hanging transaction in a partition: write an abort marker there. Raises InvalidProducerEpochError,
-        for example.
+        """Abort a hanging transaction in a partition: its leader appends an abort marker. Raises, for example,
+        InvalidProducerEpochError if the producer has a newer epoch.
         """
         tp = TopicPartition(*spec.topic_partition)
         marker = WritableTxnMarker(
@@ -248,7 +248,9 @@ class TransactionsAdmin(AdminDriver):
         max_transaction_timeout_ms: int = HANGING_AFTER_MS,
         timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """Return transactions that have been open for longer than the maximum transaction timeout."""
+        """Return the transactions that have been open for longer than `max_transaction_timeout_ms` (by default 15
+        minutes, as Kafka's transaction.max.timeout.ms).
+        """
         return await self.list_transactions(
             broker_ids,
             state_filters=(TransactionState.ONGOING,),

@@ -102,8 +102,8 @@ class KafkaConsumer(ConsumerQueries):
     # Records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Return available records. Wait up to `timeout_ms` for the first one. Rebalances and commits also happen in
-        this call.
+        """Return available records, at most `max_records` (None: max.poll.records). Wait up to `timeout_ms` for the
+        first one. Rebalances and automatic commits also happen in this call.
         """
         check_max_records(max_records)
         self._core.end_iteration()
@@ -140,13 +140,17 @@ class KafkaConsumer(ConsumerQueries):
         return await self.poll(timeout_ms, max_records)
 
     async def getone(self) -> ConsumerRecord:
-        """Return the next record of the iteration. The name is aiokafka's."""
+        """Return the next record of the iteration. Raises StopAsyncIteration if there is none within
+        consumer_timeout_ms. The name is aiokafka's.
+        """
         return await anext(self)
 
     async def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Poll, but return the records as columns in Arrow's layout instead of one object per record."""
+        """Poll, but return the records as columns in Arrow's layout instead of one object per record. The arguments are
+        those of the synchronous consumer's poll_batch().
+        """
         ends = until or {}
         self._core.end_iteration()
         return await self._poll(
@@ -154,8 +158,8 @@ class KafkaConsumer(ConsumerQueries):
         )
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError. Event loop
-        only.
+        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
+        WakeupError. Event loop only.
         """
         self._core.wakeup_trigger.wakeup()
 
@@ -203,12 +207,12 @@ class KafkaConsumer(ConsumerQueries):
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until resume()."""
+        """Pause partitions: poll() returns none of their records until resume() is called."""
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
+        """Resume paused partitions: poll() returns their records again."""
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], False)
 
@@ -217,10 +221,11 @@ class KafkaConsumer(ConsumerQueries):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Commit positions (or these offsets: the next ones to read) for the group, and wait for the result.
+        """Commit `offsets` (None: all positions) for the group, and wait for the result. An offset is that of the next
+        record to read.
 
-        Calls the callbacks of earlier asynchronous commits first. Raises CommitFailedError if the group has rebalanced
-        without this consumer, FencedInstanceIdError, KafkaTimeoutError.
+        Calls the callbacks of earlier asynchronous commits first. Raises, for example, CommitFailedError if the group
+        has rebalanced without this consumer.
         """
         await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
@@ -231,9 +236,10 @@ class KafkaConsumer(ConsumerQueries):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`.
+        """Commit `offsets` (None: all positions) in the background, without retries.
 
-        The error is a RetriableCommitFailedError if another commit may succeed.
+        A later poll(), commit() or close() calls `callback(offsets, error)`. The error is None after a success, and a
+        RetriableCommitFailedError if another commit may succeed.
         """
         self._check_open()
         self._core.commits.commit_async(self._core.consumed(offsets), callback)
@@ -244,8 +250,9 @@ class KafkaConsumer(ConsumerQueries):
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Return the committed offset of a partition, or its OffsetAndMetadata with `metadata`. For several partitions
-        return a dictionary.
+        """Return the committed offset of a partition, or OffsetAndMetadata with `metadata`; None if there is none.
+
+        For a set or list of partitions, return OffsetAndMetadata or None for each, as in Java.
         """
         return await self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
 
@@ -261,7 +268,7 @@ class KafkaConsumer(ConsumerQueries):
         return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
-        """Return all topics that this client is authorized to describe."""
+        """Return the names of all topics that this client is authorized to describe."""
         return set(await self.list_topics())
 
     async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
@@ -288,7 +295,9 @@ class KafkaConsumer(ConsumerQueries):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time (ms since 1970); None if there is none."""
+        """Return the offset and timestamp of the first record at or after each time (ms since 1970); None for a
+        partition without such a record.
+        """
         return await self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
@@ -305,7 +314,9 @@ class KafkaConsumer(ConsumerQueries):
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with auto commit), leave the group and close, within `timeout_ms`. May be called repeatedly."""
+        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms` (None:
+        default.api.timeout.ms). May be called repeatedly.
+        """
         if self._closing:
             return
         self._closing = True  # not closed yet: the listener may commit

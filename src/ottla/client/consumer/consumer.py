@@ -38,7 +38,7 @@ program.
 """
 
 SOON_SECONDS = 0.002
-"""Seconds that poll() waits for a response before it lets the event loop look for other work."""
+"""Seconds that poll() waits for a response in the caller's thread before it continues waiting in the event loop."""
 
 
 class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
@@ -53,7 +53,7 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     TypeError for an unknown keyword.
 
     Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
-    after `wakeup()`. While one thread is in a call, those of others raise IllegalStateError (in Java,
+    after `wakeup()`. While one thread is in a call, calls from other threads raise IllegalStateError (in Java,
     ConcurrentModificationException), except `wakeup()` and the methods that only read state. Methods have the names of
     kafka-python; Java's names also exist, in Python's spelling.
     """
@@ -87,14 +87,14 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
-        """Subscribe to topics (or all that match `pattern` anywhere in the name), shared with the other members of the
-        group.
+        """Subscribe to topics, or to all topics whose name contains a match of `pattern`. The members of the group
+        share the partitions.
 
         Without a group_id all partitions of the topics are assigned, as in kafka-python. Brokers evaluate a
         SubscriptionPattern against whole names (group.protocol=consumer only).
 
         The listener is called for assigned and revoked partitions (see ConsumerRebalanceListener). Replaces the
-        previous subscription; without topics and pattern it is unsubscribe().
+        previous subscription. Without topics and pattern, the consumer is unsubscribed.
         """
         names = topic_names(topics)
         if not names and pattern is None:
@@ -117,11 +117,13 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     # Records
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Return available records, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
+        """Return available records, at most `max_records` (None: max.poll.records). Waits up to `timeout_ms` for the
+        first one.
 
         Also joins the group, calls the listener and commits. Raises errors that a retry does not fix:
         NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
-        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError without a subscription.
+        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError without a subscription or
+        assignment.
         """
         check_max_records(max_records)
         at_most = max_records or self.config.max_poll_records
@@ -168,8 +170,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     ) -> dict[TopicPartition, Columns]:
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
-        Returns about 16 MiB of a partition at most, always in whole batches; the next call returns more. Deserializers
-        and interceptors are not used. Partitions in `until` end at this offset.
+        Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
+        and interceptors are not used. Of a partition in `until`, only records before the offset there are returned.
         """
         ends = until or {}
         self._enter()
@@ -181,8 +183,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
             self._use.release()
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.
-        Thread-safe.
+        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
+        WakeupError. Thread-safe.
         """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)
@@ -277,7 +279,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms` (None:
+        default.api.timeout.ms). May be called repeatedly.
 
         A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
         says otherwise (KIP-1092). Errors of the listener are raised at the end.

@@ -1,8 +1,9 @@
 """The core of the synchronous and the asynchronous consumer: its parts, and the work of a poll. Not thread-safe: event
 loop only.
 
-`next_records` and `idle` are exceptions: the synchronous consumer calls them in its caller's thread, while no call is
-waiting for the event loop. A poll that finds fetched records therefore needs no switch of threads.
+`idle`, `next_records` and `next_columns` are exceptions: the synchronous consumer calls them in its caller's thread,
+while no call is waiting for the event loop. A poll that finds fetched records therefore needs no switch of threads.
+Methods that only read state may be called by any thread.
 """
 
 from __future__ import annotations
@@ -440,8 +441,8 @@ class ConsumerCore:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return fetched records as columns, about 16 MiB per partition at most. For partitions in `until`, only
-        records before this offset.
+        """Return fetched records as columns, about 16 MiB per partition at most. Of a partition in `until`, only
+        records before the offset there are returned.
         """
         return self.buffer.next_columns(wake, headers, until)
 
@@ -496,7 +497,7 @@ class ConsumerCore:
         return at if metadata or at is None else at.offset
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Return the lag in records according to the last fetch; None before the first fetch."""
+        """Return the lag in records according to the last fetch; None if it or the position is not known yet."""
         return self._lag(self.subscription.state(tp))
 
     def _lag(self, state: PartitionState) -> int | None:

@@ -1,4 +1,4 @@
-"""Interceptors of the consumer. Kafka's `ConsumerInterceptor` and `ConsumerInterceptors`."""
+"""Interceptors of the consumer, like Kafka's `ConsumerInterceptor` and `ConsumerInterceptors`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class ConsumerInterceptor:
         """
 
     def on_consume(self, records: Records) -> Records:
-        """Return the records that poll() returns, possibly changed. They are passed to the next interceptor first.
+        """Return the records, possibly changed. The result is passed to the next interceptor, and that of the last one
+        is returned by poll().
 
-        Called by the polling thread.
+        Called in the polling thread.
         """
         return records
 

@@ -19,7 +19,9 @@ SECONDS_PER_HOUR: Final = 3600.0
 
 
 class PollMetrics:
-    """Metrics of poll() and commit() calls. Only for the polling thread."""
+    """Metrics of poll(), commit() and committed() calls. Used by one thread at a time: the polling thread, or the event
+    loop while the polling thread waits.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -31,11 +31,13 @@ class PollTrigger:
         self._arrival.set()
 
     def expect(self) -> None:
-        """Let `arrives_within` wait for calls of `set` and `fail` from now on."""
+        """Make `arrives_within` ignore the calls of `set` and `fail` before now."""
         self._arrival.clear()
 
     def arrives_within(self, seconds: float) -> bool:
-        """Return whether `set` or `fail` is called within `seconds`, without a turn of the event loop."""
+        """Block the thread until `set` or `fail` is called after `expect`, for at most `seconds`. Return whether one
+        was called.
+        """
         return self._arrival.wait(seconds)
 
     def clear(self) -> None:

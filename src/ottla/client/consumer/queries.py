@@ -33,7 +33,7 @@ class ConsumerQueries:
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the lag of a partition in records according to its last fetch; None before the first fetch."""
+        """Return the lag of a partition in records according to its last fetch; None if it is not known yet."""
         return self._core.lag(TopicPartition(*partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:

@@ -1,4 +1,4 @@
-"""The subscription and the state of assigned partitions. Kafka's `SubscriptionState`.
+"""The subscription and the state of assigned partitions, like Kafka's `SubscriptionState`.
 
 The event loop changes the assignment, but only while the application is waiting in a call. Between calls, `position`
 belongs to the application's thread, which advances it as it returns records. `fetch_from` belongs to the event loop,
@@ -60,15 +60,15 @@ class PartitionState:
         self.validated: int | None = None
         """The epoch of the leader with which `fetch_from` was last validated (KIP-320)."""
         self.reset_to: int | None = None
-        """The timestamp (-2 earliest, -1 latest, or ms since 1970) at whose offset the position will be set; None
-        without a pending reset.
+        """The timestamp (-2 earliest, -1 latest, or ms since 1970) whose offset will be the position; None without a
+        pending reset.
         """
         self.generation = 0
         """Incremented by each seek. Data of an earlier generation is dropped."""
         self.paused = False
         self.in_flight = False
         self.fetch_suspended = False
-        """Whether fetching is suspended because enough data is buffered. A poll that returns it resumes the fetcher."""
+        """Whether fetching is suspended because enough data is buffered. A poll that returns this data resumes it."""
         self.fetched_bytes = 0
         self.taken_bytes = 0
         self.high_watermark: int | None = None
@@ -78,8 +78,8 @@ class PartitionState:
         self.preferred_replica: tuple[int, float] | None = None
         """The preferred read replica, and the monotonic time in seconds until which it is used."""
         self.served = 0
-        """The turn in which data of the partition last arrived. Partitions that have waited longest are first in the
-        next request.
+        """A counter value that shows when data of the partition last arrived: the counter increases with the data of
+        each partition. The partitions with the lowest values come first in the next request.
         """
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
@@ -120,7 +120,7 @@ class PartitionState:
         self.validated = validated
 
     def reset(self, timestamp: int) -> None:
-        """Drop the position, and let it be set to the offset of `timestamp`."""
+        """Drop the position. The consumer will look up the offset of `timestamp` and continue there."""
         self.seek(None)
         self.reset_to = timestamp
 
@@ -142,7 +142,7 @@ class Subscription:
 
     @property
     def has_subscription(self) -> bool:
-        """Whether topics or a pattern are subscribed, so that the group assigns the partitions."""
+        """Whether topics or a pattern are subscribed, so that partitions are not assigned with assign()."""
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""`wakeup()` interrupts one waiting call from another thread, as in Java's consumer."""
+"""The trigger behind the consumer's `wakeup()`, which interrupts one waiting call, as in Java."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WakeupTrigger:
         self._waiting: asyncio.Task[Any] | None = None
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next one that would wait. It raises WakeupError."""
+        """Interrupt the waiting call, or else the next one that would wait. The interrupted call raises WakeupError."""
         self.is_requested = True
         if self._waiting is not None:
             self._waiting.cancel()

@@ -114,7 +114,7 @@ class ProduceRequestResult:
             self.remove_waiter(wake)
 
     def split(self, parts: list[tuple[int, ProduceRequestResult]]) -> None:
-        """Replace the result with those of the parts of the split batch. It is complete when all of them are."""
+        """Replace the result with the results of the parts of a split batch. It is complete when all parts are."""
         self.parts = parts
         left = len(parts)
 

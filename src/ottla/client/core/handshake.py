@@ -75,8 +75,8 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
-    """Return the TLS context for the OAuth token endpoint. It uses the client's ssl.* configs if they contain a trust
-    store; otherwise return None.
+    """Return the TLS context for the OAuth token endpoint, made from the client's ssl.* configs; None if they contain
+    no trust store.
     """
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.originals):
         return None

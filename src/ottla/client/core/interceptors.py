@@ -1,5 +1,5 @@
-"""The application's interceptors in a client. They are created once and get the client's configs; their exceptions are
-logged and ignored.
+"""The application's interceptors in a client. They are created once and configured with the client's configs. Later
+exceptions of their methods are logged and ignored.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ Ctrl+C ends a call quickly.
 """
 
 INTERRUPT_SECONDS: Final = 0.25
-"""Maximum time in seconds after which Ctrl+C ends a wait in a process with a signal handler that restarts system calls,
-as Polars installs one: Python's locks then do not notice the signal before their time is over.
+"""Maximum time in seconds until Ctrl+C ends a wait. It matters in a process whose signal handler restarts system calls,
+such as that of Polars: there Python's locks notice a signal only when their timeout is over.
 """
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
@@ -140,7 +140,7 @@ def check_may_wait() -> None:
 
 
 class IoThread:
-    """An event loop in a daemon thread. In a child process after a fork, all calls raise IllegalStateError."""
+    """An event loop in a daemon thread. In a child process after a fork, `run` and `check` raise IllegalStateError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -231,7 +231,9 @@ class IoThread:
         return result
 
     def _schedule(self, function: Callable[[], None]) -> None:
-        """Schedule a function call in the event loop, which will run it, because it has not been stopped."""
+        """Schedule a function call in the event loop. Raises IllegalStateError if the thread has been stopped, so that
+        every scheduled function runs.
+        """
         with self._lock:
             self.check()
             try:

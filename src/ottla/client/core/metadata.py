@@ -114,8 +114,8 @@ class MetadataSource(Protocol):
 class Metadata:
     """Keeps the cluster metadata up to date: on request, after errors, and when it is older than metadata.max.age.ms.
 
-    It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster` and `touch`,
-    which any thread may use.
+    It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster`, `version`
+    and `touch`, which any thread may use.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class Metadata:
         """
         self.cluster: Cluster = Cluster()
         self.version: int = 0
-        """Incremented with each new snapshot."""
+        """Incremented with the snapshot of each metadata response."""
         self.listeners: list[Callable[[Cluster], None]] = []
-        """Called with each new snapshot."""
+        """Called with the snapshot of each metadata response."""
         self.all_topics = False
         self.error: errors.KafkaError | None = None
         """The error of the last refresh; None if it succeeded."""
@@ -181,7 +181,7 @@ class Metadata:
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the topics to request. Refresh if one of them is new."""
+        """Replace the topics to request. Request a refresh if one of them is new."""
         now = self._clock.monotonic()
         before = set(self._topics)
         self._topics = dict.fromkeys(map(writable, topics), now)
@@ -189,7 +189,7 @@ class Metadata:
             self.request_update()
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Add topics to request. Refresh if one of them is new."""
+        """Add topics to request. Request a refresh if one of them is new."""
         self.set_topics([*list(self._topics), *topics])
 
     # Refreshes
@@ -199,7 +199,9 @@ class Metadata:
         self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
-        """Return a future that completes with the next snapshot."""
+        """Return a future that completes with the next metadata response, or fails if the client cannot
+        authenticate.
+        """
         if self._updated is None or self._updated.done():
             self._updated = asyncio.get_running_loop().create_future()
         return self._updated
@@ -250,7 +252,7 @@ class Metadata:
 
     async def _run(self) -> None:
         """Refresh when it is requested or the metadata is too old. Repeat it with backoff after a failure, and while a
-        partition has no leader.
+        requested topic is missing, has a retriable error, or has a partition without a leader.
         """
         incomplete = 0
         while True:
@@ -273,7 +275,9 @@ class Metadata:
                 await self._new_topic.wait()
 
     async def _refresh_once(self) -> bool:
-        """Send one metadata request. Return whether it succeeded and all requested topics exist and have leaders."""
+        """Send one metadata request. Return False if it failed, or if a requested topic is missing, has a retriable
+        error, or has a partition without a leader.
+        """
         request = self._request()
         try:
             response = await self._source.send_any(request)

@@ -1,4 +1,4 @@
-"""Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster.
+"""Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster. Kafka's
 `ClientTelemetryReporter`.
 
 A broker responds with the names of metrics that it wants (usually none) and the interval. If the cluster does not
@@ -109,8 +109,8 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push the metrics at the interval. The first push is at a random time, so that clients that start together do
-        not push together.
+        """Push the metrics at the subscription's interval. The first push is at a random time, so that clients that
+        start together do not push together.
         """
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:

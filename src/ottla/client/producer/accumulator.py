@@ -145,7 +145,9 @@ class Accumulator:
     # Draining (event loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
-        """Return the nodes for which batches are ready to be sent: full, older than linger.ms, or to be flushed."""
+        """Return the work of the sender. A batch is ready if it is full, older than linger.ms, to be flushed, or due
+        for a retry.
+        """
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
         with self.lock:
@@ -275,8 +277,8 @@ class Accumulator:
         self._queue(tp).muted = muted
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
-        """Remove and return the batches that are older than `timeout` seconds, and the time at which the next one will
-        be.
+        """Remove and return the batches that are older than `timeout` seconds, and the time at which the next batch
+        will be that old.
         """
         batches = []
         oldest = now

@@ -147,7 +147,7 @@ class KafkaProducer(ProducerCalls):
             self._core.transactions.failed(error)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> RecordMetadata:
-        """Send a record and wait for its acknowledgement."""
+        """Send a record, wait for its acknowledgement, and return its metadata."""
         return await (await self.send(topic, value, key, **more))
 
     async def _enqueue(self, record: ProducerRecord) -> RecordFuture:
@@ -244,7 +244,9 @@ class KafkaProducer(ProducerCalls):
         await self.commit_transaction()
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Return the numbers of a topic's partitions."""
+        """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if the metadata does not contain the
+        topic within max.block.ms.
+        """
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
 

@@ -1,7 +1,7 @@
 """Memory for batches, limited by buffer.memory. Kafka's `BufferPool`.
 
 Buffers of batch.size bytes are reused, and the last few of other sizes, as `send_batch` needs the same size again. If
-memory is short, callers wait in a queue and get memory in its order, even if a later one needs less.
+memory is short, callers wait in a queue and get memory in the order of the queue, even if a later one needs less.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class BufferPool:
         """Bytes that are neither used nor part of a free buffer."""
         self._free: deque[bytearray] = deque()
         self._spares: deque[bytearray] = deque()
-        """The last released buffers of other sizes. New memory costs page faults, half as much as filling it."""
+        """The last released buffers of other sizes. Reuse avoids page faults, which take half as long as filling the
+        memory does.
+        """
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
         self.closed: bool = False
@@ -73,8 +75,8 @@ class BufferPool:
         return bytearray(size)
 
     def wait(self, size: int, granted: Callable[[], None]) -> Waiter | None:
-        """Wait in the queue for `size` bytes. Return None if they have become available: they are reserved, so call
-        `allocate`.
+        """Enter the queue for `size` bytes, and return the entry. Return None if the bytes have become available: they
+        are then reserved, and the caller must call `allocate`.
         """
         waiter = Waiter(size, granted)
         with self._lock:

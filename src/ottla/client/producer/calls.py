@@ -28,13 +28,13 @@ class ProducerQueries:
         return self._core.metrics.values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Return whether any broker has responded."""
+        """Return whether the client has received metadata from any broker."""
         return bool(self._core.metadata.cluster.nodes)
 
 
 class ProducerCalls(ProducerQueries):
-    """Coroutine methods. The asynchronous producer inherits them; the synchronous producer derives its methods from
-    them.
+    """The coroutine methods of producers. The asynchronous producer inherits them; the synchronous producer derives its
+    methods from them.
     """
 
     def __init__(self, core: ProducerCore) -> None:

@@ -35,7 +35,7 @@ class Table(NamedTuple):
     """The timestamp of each row (int64), or one for all rows, in milliseconds since 1970."""
     keys: BinaryColumn | list[bytes | None] | None
     values: BinaryColumn | list[bytes | None]
-    """Both are columns, or lists of bytes and None."""
+    """Keys and values are both columns, or both lists of bytes and None."""
     nbytes: int
     """Bytes of all keys and values."""
 
@@ -83,9 +83,9 @@ def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
 
 
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
-    """Create the columns of a call. Keys and values are lists of bytes, str or None, or Arrow arrays of binary or
-    string. Values can also be the `Columns` of a consumer, which have keys and timestamps. Raises ValueError if lengths
-    differ, or for columns with headers.
+    """Create the columns of a call. Keys and values are lists of bytes, str or None, Arrow arrays of binary or string,
+    or pandas or Polars series. Values can also be the `Columns` of a consumer, which have keys and timestamps. Raises
+    ValueError if lengths differ, or for columns with headers.
     """
     if isinstance(values, Columns):
         return _of_columns(values)

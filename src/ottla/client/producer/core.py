@@ -128,8 +128,8 @@ class ProducerCore:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the fast path may be used, because there is nothing to do but append bytes: no serializer,
-        interceptor, partitioner, transaction or test clock.
+        """Whether the fast path may be used, because there is nothing to do but append bytes: there is no serializer,
+        interceptor, transaction or test clock, and the default partitioner uses the keys.
         """
         return (
             not self.interceptors
@@ -154,8 +154,8 @@ class ProducerCore:
             self._transactions.check_open()
 
     def while_open(self, buffer: bytearray) -> bytearray:
-        """Return the buffer. If the transaction has ended while the caller waited for it, release the buffer and
-        raise.
+        """Return the buffer. If the transaction has ended while the caller waited for memory, release the buffer and
+        raise an error.
         """
         try:
             self.check_open()
@@ -190,7 +190,7 @@ class ProducerCore:
     # The path of a record
 
     def apply_interceptors(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record after its way through the interceptors."""
+        """Pass a record through the interceptors, and return the result."""
         return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
@@ -296,8 +296,9 @@ class ProducerCore:
         queues.sticky_left = self.accumulator.batch_bytes
 
     def _responsive(self, queues: TopicQueues) -> Sequence[int]:
-        """Return the partitions whose leader has accepted batches within partitioner.availability.timeout.ms; all if
-        there is none.
+        """Return the partitions for whose leader no batch has been waiting for longer than
+        partitioner.availability.timeout.ms. Return all partitions with a leader if there is none, or if the timeout
+        is 0.
         """
         limit = self.config.partitioner_availability_timeout_ms / 1000
         if not limit:

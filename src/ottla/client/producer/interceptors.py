@@ -1,4 +1,4 @@
-"""Interceptors of the producer. Kafka's `ProducerInterceptor` and `ProducerInterceptors`."""
+"""Interceptors of the producer, like Kafka's `ProducerInterceptor` and `ProducerInterceptors`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITH_HEADERS: Final = 3
 class ProducerInterceptor:
     """Gets records before they are serialized, and their results. All methods are optional.
 
-    The threads that send records share one object. Exceptions are logged and ignored.
+    The threads that send records share one object. Exceptions are logged and ignored, except those of `configure`.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
@@ -26,7 +26,9 @@ class ProducerInterceptor:
         """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send, possibly changed. It is passed to the next interceptor first."""
+        """Return the record, possibly changed. The result is passed to the next interceptor, and that of the last one
+        is sent.
+        """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
@@ -53,7 +55,7 @@ class ProducerInterceptors(Interceptors):
         self._header_flags = [_accepts_headers(interceptor) for interceptor in self.chain]
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record after its way through all interceptors."""
+        """Pass a record through all interceptors, and return the result."""
         changed: ProducerRecord = self.change("on_send", record)
         return changed
 

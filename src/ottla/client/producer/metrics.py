@@ -1,7 +1,8 @@
 """Producer metrics with Kafka's names, in the groups `producer-metrics` and `producer-topic-metrics`.
 
-They are recorded per batch and per request, in the event loop. Only waits for memory and metadata are recorded in the
-caller's thread. A record costs nothing: its size is counted when its bytes are written to the batch.
+They are recorded per batch and per request, in the event loop. Waits for memory and metadata, and records that fail
+before they are in a batch, are recorded in the caller's thread. A record in a batch costs nothing: its size is counted
+when its bytes are written to the batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sends the batches of the accumulator, one request per node, and handles the results. Kafka's `Sender`.
 
-The sender runs when the accumulator has a batch to send, after each response, and when a batch is due. It does not wait
-for responses: up to `max.in.flight.requests.per.connection` requests are in flight to each broker. Not thread-safe:
-event loop only.
+The sender runs when the accumulator has a batch to send, after each response and metadata update, and when a batch is
+due or expires. It does not wait for responses: up to `max.in.flight.requests.per.connection` requests are in flight to
+each broker. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ not used.
 """
 ID_RETRY_SECONDS: Final = 0.1
 RESPONSE_SECONDS: Final = 0.5
-"""The time for the response of a leader that has waited for as long as request.timeout.ms allows."""
+"""Seconds, in addition to request.timeout.ms, for the response of a leader that has itself waited that long."""
 
 
 class Sender:
@@ -137,7 +137,9 @@ class Sender:
         return next_check
 
     def _expire_late(self, now: float) -> float:
-        """Fail the batches that are older than delivery.timeout.ms. Return the time at which the next one will be."""
+        """Fail the batches that are older than delivery.timeout.ms. Return the time at which the next batch will be
+        that old.
+        """
         limit = self._delivery_timeout
         expired, next_expiry = self.accumulator.expired(now, limit)
         for batch in self._on_the_way:

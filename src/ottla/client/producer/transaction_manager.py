@@ -174,7 +174,7 @@ class TransactionManager:
         return False
 
     def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """After a batch whose result is unknown: once no batch is in flight, check whether there is a gap in the
+        """If the result of a batch is unknown, and no batch is in flight any more, check whether there is a gap in the
         acknowledged numbers.
         """
         if not sequences.unresolved or sequences.in_flight:

@@ -295,7 +295,7 @@ class Transactions:
         self._give_up(error)  # no more records of this transaction will be sent
 
     async def close(self, seconds: float | None = None) -> None:
-        """Abort an open transaction, within `seconds` and CLOSE_SECONDS, and stop."""
+        """Abort an open transaction within the shorter of `seconds` and CLOSE_SECONDS, and stop."""
         limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
         if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:
@@ -440,7 +440,7 @@ def as_group_metadata(group: ConsumerGroupMetadata | str) -> ConsumerGroupMetada
 
 
 def _first_error(answer: Response) -> int:
-    """Return the first error code in a response, of the whole or of a partition; 0 if there is none."""
+    """Return the first error code in a response, that of the response or of a partition; 0 if there is none."""
     code: int = getattr(answer, "error_code", 0)
     if code:
         return code

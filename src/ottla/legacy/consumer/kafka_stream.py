@@ -65,7 +65,7 @@ class ConsumerIterator:
 
     def has_next(self) -> bool:
         """Wait for a message and return True, or return False after shutdown. Raises ConsumerTimeoutError after
-        consumer.timeout.ms.
+        consumer.timeout.ms, and MessageSizeTooLargeError for a message larger than fetch.message.max.bytes.
 
         As with `next()`, the message counts as consumed, so that its offset may be committed.
         """

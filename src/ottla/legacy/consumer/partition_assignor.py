@@ -2,9 +2,8 @@
 communication.
 
 Range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets P // T
-consecutive partitions, and the first P % T threads get one more. (Some articles say that each thread gets ceil(P / T)
-partitions. For four partitions and three threads that would be 0,1 | 2,3 | none, but their own example has 0,1 | 2 | 3,
-as here.)
+consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
+0,1 | 2 | 3. (Some articles say that each thread gets ceil(P / T) partitions, which would be 0,1 | 2,3 | none.)
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Threads = Mapping[str, Sequence[ConsumerThreadId]]
 
 
 class AssignmentContext(NamedTuple):
-    """A group as an assignor sees it."""
+    """The input of an assignor: this member's id, the threads of all members, and the partitions to assign."""
 
     consumer_id: str
     threads: Threads

@@ -47,15 +47,15 @@ class PartitionTopicInfo:
             self._dropped = True
 
     def reset(self, offset: int) -> None:
-        """Set the next offset to fetch and consume. Called by the fetcher thread when the queue has no messages of the
-        partition.
+        """Set the next offset to fetch and consume. Called by the fetcher thread if there is no offset to start at, or
+        if the offset is out of range.
         """
         with self._lock:
             self.fetch_offset = self._consume_offset = offset
 
     def consume(self, message: MessageAndOffset) -> bool:
-        """Set the consumed offset after a message. Return False if the message must be skipped, because the partition
-        was released or the message was consumed before.
+        """Advance the consumed offset past a message. Return False if the message must be skipped, because the
+        partition was released or the message was consumed before.
         """
         with self._lock:
             if self._dropped or message.offset < self._consume_offset:

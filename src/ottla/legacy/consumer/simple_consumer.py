@@ -33,8 +33,8 @@ VERSION: Final = 0
 
 
 class SimpleConsumer:
-    """Sends requests to one broker. Thread-safe. `so_timeout` is the time limit of a call in milliseconds;
-    `max_wait` of a fetch must be less.
+    """Sends requests to one broker. Thread-safe. `so_timeout` is the time limit in milliseconds for connecting, for
+    sending and for receiving; `max_wait` of a fetch must be less.
     """
 
     def __init__(
@@ -125,7 +125,9 @@ class SimpleConsumer:
         )
 
     def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
-        """Return offsets at which segments begin that are older than a time, the newest first."""
+        """Return the base offsets of the segments that are older than a time, the newest first. With LATEST_TIME, the
+        first one is the offset after the last message.
+        """
         queries = {
             tp: list_offsets.ListOffsetsPartition(
                 partition_index=tp.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets

@@ -4,7 +4,7 @@
         offsets → fetch
 
 All members compute the assignment with the same algorithm, so that they agree when all have read the same znodes. Until
-then a partition may still be owned by another member. It cannot be claimed then, and the member retries after
+then, another member may still own a partition. If so, this member cannot claim the partition, and retries after
 rebalance.backoff.ms. A claim is an ephemeral znode, so that it is deleted when the session of a crashed member expires.
 """
 

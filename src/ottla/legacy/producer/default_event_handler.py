@@ -157,8 +157,8 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged: sending will
-        then fail.
+        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged, because sending may
+        succeed with the old metadata.
         """
         try:
             self.broker_partition_info.update_info(topics)
@@ -212,8 +212,8 @@ class DefaultEventHandler:
         return number
 
     def _sticky_partition(self, topic: str, partitions: Sequence[PartitionAndLeader]) -> int:
-        """Return the partition for all messages without a key. It is changed when the metadata is refreshed, even if it
-        loses its leader before. Raises LeaderNotAvailableError.
+        """Return the partition for all messages without a key. It changes only when the metadata is refreshed, even if
+        it has no leader any more. Raises LeaderNotAvailableError if no partition of the topic has a leader.
         """
         if topic not in self._sticky:
             available = [i for i, p in enumerate(partitions) if p.leader_broker_id is not None]

@@ -28,7 +28,7 @@ class DefaultPartitioner:
 
 
 class ByteArrayPartitioner:
-    """A partitioner for keys of bytes."""
+    """A partitioner for keys of bytes, which uses Java's hash of their content."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
         """Return the partition for a key. Raises TypeError if it is not bytes."""

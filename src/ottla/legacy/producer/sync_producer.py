@@ -44,7 +44,7 @@ class SyncProducer:
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
-        """Send another request, and return its response. Raises KafkaError."""
+        """Send a request other than Produce, and return its response. Raises KafkaError."""
         with self._lock:
             return cast(R, self._exchange(request, expects_response=True))
 

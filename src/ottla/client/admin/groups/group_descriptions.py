@@ -25,7 +25,7 @@ CONSUMER_TYPE: Final = 1
 
 
 class GroupState(StrEnum):
-    """States of groups, of all types."""
+    """The state of a group. Each type of group has some of these states."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -38,7 +38,7 @@ class GroupState(StrEnum):
 
 
 class GroupType(StrEnum):
-    """Types of groups."""
+    """The type of a group, which depends on its protocol."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

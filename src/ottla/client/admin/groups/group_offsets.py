@@ -53,7 +53,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
     ) -> Committed:
         """Return the committed offsets of a group (only of `partitions`, if set). The keys of `errors` are partitions.
 
-        With `require_stable`, waits until no open transaction can change the offsets.
+        With `require_stable`, waits until no open transaction can change the offsets; brokers before 2.5 cannot do so.
         """
         requested = None if partitions is None else {TopicPartition(*tp) for tp in partitions}
         return await self.call(

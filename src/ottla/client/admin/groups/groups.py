@@ -56,8 +56,8 @@ class GroupsAdmin(AdminDriver):
         protocol_types: Collection[str] | None = None,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of brokers (None: all brokers). The filters select groups in some states (from Kafka 2.6
-        on) and of some types (from 3.7 on).
+        """Return the groups that `broker_ids` (None: all brokers) coordinate. The filters select groups in some states
+        (from Kafka 2.6 on), of some types (from 3.7 on) and of some protocol types (with any broker).
 
         The keys of `errors` are broker ids.
         """
@@ -116,7 +116,9 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return the descriptions of consumer groups, by id. A group that does not exist is in the state Dead."""
+        """Return the descriptions of classic and consumer groups, by id. A group that does not exist, or that is of
+        another type, is in the state Dead.
+        """
         classic_call = _classic_call(include_authorized_operations)
         consumer_call = _epoch_call(consumer.ConsumerGroupDescribeRequest, include_authorized_operations)
 

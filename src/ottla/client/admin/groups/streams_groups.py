@@ -98,7 +98,7 @@ class StreamsGroupDescription(NamedTuple):
         )
 
     def as_group(self) -> GroupDescription:
-        """Return the description in the form of other types of groups: members have partitions instead of tasks."""
+        """Convert to the description that other types of groups have: members have partitions instead of tasks."""
         members = tuple(
             GroupMember(
                 member.member_id,

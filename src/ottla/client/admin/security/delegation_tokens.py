@@ -79,7 +79,7 @@ class TokensAdmin(AdminDriver):
     async def describe_delegation_token(
         self, owners: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> list[DelegationToken]:
-        """Return the tokens of these owners (`User:name`; None: all) that this client is authorized to describe."""
+        """Return the tokens of `owners` (`User:name`; None: all) that this client is authorized to describe."""
         principals = None
         if owners is not None:
             principals = [

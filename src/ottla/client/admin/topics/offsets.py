@@ -32,7 +32,7 @@ class OffsetSpec(NamedTuple):
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """Return the spec of the latest offset, after the last record."""
+        """Return the spec of the latest offset: the high watermark, or the last stable offset (see IsolationLevel)."""
         return cls(LATEST_TIMESTAMP)
 
     @classmethod
@@ -67,7 +67,9 @@ class OffsetSpec(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """An offset, with the timestamp and leader epoch of its record. All are -1 if there is no such record."""
+    """An offset, with the timestamp and leader epoch of its record. The timestamp is -1 for the earliest and the latest
+    offset. All are -1 if there is no such record.
+    """
 
     offset: int
     timestamp: int
@@ -86,7 +88,7 @@ class OffsetsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """Return the offset of each partition for an OffsetSpec, or for a time in milliseconds since 1970. Raises
-        UnknownTopicOrPartitionError and others.
+        UnknownTopicOrPartitionError for a partition that does not exist.
         """
         timestamps = {
             TopicPartition(*tp): int(spec[0] if isinstance(spec, tuple) else spec)

@@ -41,8 +41,8 @@ class PartitionReassignment(NamedTuple):
 
 
 class NewPartitionReassignment(NamedTuple):
-    """The target replicas of a partition, as broker ids with the preferred leader first. Java's class; a list of ids
-    does as well.
+    """The target replicas of a partition, as broker ids with the preferred leader first. The name is Java's; a plain
+    list of ids can be passed instead.
     """
 
     target_replicas: Sequence[int]
@@ -100,8 +100,8 @@ class PartitionsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Reassign partitions to brokers: lists of broker ids by partition, the preferred leader first. None cancels an
-        active reassignment.
+        """Reassign partitions to brokers. The value of each partition is the list of its new replicas' broker ids, with
+        the preferred leader first; None cancels an active reassignment.
 
         Returns when the reassignments have started. Raises NoReassignmentInProgressError if there is none to cancel.
         """
@@ -131,7 +131,7 @@ class PartitionsAdmin(AdminDriver):
     async def list_partition_reassignments(
         self, topic_partitions: Partitions | None = None, timeout_ms: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the active reassignments of these partitions (None: all)."""
+        """Return the active reassignments of `topic_partitions` (None: of all partitions)."""
         topics = None
         if topic_partitions is not None:
             topics = [
@@ -154,7 +154,7 @@ class PartitionsAdmin(AdminDriver):
 
 
 def partitions_of(partitions: Partitions) -> list[TopicPartition]:
-    """Return the partitions as a list, whichever form they have."""
+    """Return the partitions as a list, for either form of `Partitions`."""
     if isinstance(partitions, Mapping):
         return [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
     return [TopicPartition(*tp) for tp in partitions]

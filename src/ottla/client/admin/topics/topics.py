@@ -66,7 +66,7 @@ class CreatedTopic(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A topic in a list."""
+    """A topic as `list_topic_listings` returns it."""
 
     name: str
     topic_id: UUID
@@ -87,13 +87,13 @@ class TopicsAdmin(AdminDriver):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> dict[str, CreatedTopic]:
-        """Create topics, or only validate the request. Raises TopicAlreadyExistsError and others.
+        """Create topics, or only validate the request. Raises, for example, TopicAlreadyExistsError.
 
         Topics are NewTopic, names, or (as in kafka-python) a mapping from names to `num_partitions`,
         `replication_factor`, `assignments` and `configs`. If one topic fails, the others are created nevertheless.
 
-        If the response of an attempt is lost, the next one raises TopicAlreadyExistsError for topics that the first has
-        created. Java's admin client does so as well: the client does not know whether it has created them itself.
+        If the response of an attempt is lost, the next attempt raises TopicAlreadyExistsError for the topics that the
+        lost one created, as in Java: the client cannot know whether it has created them itself.
         """
         topics = {topic.name: topic for topic in _new_topics(new_topics)}
         call: AdminCall[str, CreatedTopic] = AdminCall(
@@ -113,7 +113,7 @@ class TopicsAdmin(AdminDriver):
         return created
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float | None = None) -> None:
-        """Wait until every partition of topics has a leader. Raises KafkaTimeoutError if that takes too long."""
+        """Wait until every partition of these topics has a leader. Raises KafkaTimeoutError after `timeout_ms`."""
         names = list(topic_names)
 
         async def attempt() -> None:
@@ -134,7 +134,7 @@ class TopicsAdmin(AdminDriver):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Delete topics, by name or id, with all their records. Raises UnknownTopicOrPartitionError and others."""
+        """Delete topics, by name or id, with all their records. Raises, for example, UnknownTopicOrPartitionError."""
 
         def request(remaining: list[str | UUID], version: int) -> delete.DeleteTopicsRequest:
             limit_ms = self.milliseconds(timeout_ms)
@@ -169,8 +169,8 @@ class TopicsAdmin(AdminDriver):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Add partitions to topics, up to a new number of partitions by topic. Raises InvalidPartitionsError and
-        others.
+        """Add partitions to topics. The value of each topic is its new total number of partitions, or NewPartitions.
+        Raises, for example, InvalidPartitionsError if a topic already has as many.
         """
         targets = {name: _new_partitions(new) for name, new in topic_partitions.items()}
         call: AdminCall[str, None] = AdminCall(

@@ -109,7 +109,7 @@ class CompletedFetch:
         """Return up to `at_most` records, or an empty list if all have been returned.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
-        be deserialized. Each further call raises it again, until the consumer seeks past it.
+        be deserialized. Later calls raise the same error, until the consumer seeks past the batch or record.
         """
         while self._row >= len(self._rows):
             if not self._batches:

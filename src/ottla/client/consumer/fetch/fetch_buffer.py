@@ -1,7 +1,7 @@
 """The fetched data that poll() has not returned yet. Kafka's `FetchBuffer` and `FetchCollector`.
 
-The event loop appends data. Everything else is called by the polling thread, while it is not waiting for the event
-loop.
+The event loop appends data. Everything else is called by the polling thread, or by the event loop while the polling
+thread waits for it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class FetchBuffer:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return all data as columns; for partitions in `until`, only records before this offset.
+        """Return all data as columns. Of a partition in `until`, only records before the offset there are returned.
 
         When a partition has reached COLUMN_BYTES, the rest is left for the next call.
         """

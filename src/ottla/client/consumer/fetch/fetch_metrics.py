@@ -1,7 +1,7 @@
 """Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Values are recorded once per response, and lags once per partition in it, never per record: by the event loop when a
-response arrives, and by the polling thread when the records of the response have been returned.
+Nothing is recorded per record. The event loop records values when a response arrives. The polling thread records bytes
+and records when all records of the response have been returned, and the lag when those of a partition have been.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class FetchMetrics:
         self._topics: dict[str, Consumed] = {}
 
     def fetched(self, seconds: float, throttled_ms: int) -> None:
-        """Record a response: its latency in seconds, and the throttle time."""
+        """Record a response: its latency in seconds, and the throttle time in milliseconds."""
         self._latency.record(seconds * 1000)
         self._throttled.record(throttled_ms)
 

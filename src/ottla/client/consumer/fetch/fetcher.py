@@ -32,8 +32,8 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 log = logging.getLogger("ottla.client")
 
 FETCHES_AHEAD: Final = 2
-"""A partition is fetched while less than this many full fetches are buffered: one that is being returned and one in
-reserve.
+"""A partition is fetched as long as its buffered data is less than this many times max.partition.fetch.bytes: one fetch
+that is being returned and one in reserve.
 """
 END_SESSIONS_SECONDS: Final = 0.2
 """Maximum time in seconds for which close() waits until brokers have ended the fetch sessions."""

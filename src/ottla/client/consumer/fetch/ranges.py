@@ -76,7 +76,8 @@ class Planner:
         return self._consumer.end_offsets(partitions)
 
     def offsets_for(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in milliseconds since 1970; None if there is none.
+        """Return the offset and timestamp of the first record at or after a time in milliseconds since 1970; None if
+        there is no such record.
 
         -2 and -1 stand for the earliest and latest offset.
         """

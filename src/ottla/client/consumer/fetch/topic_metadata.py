@@ -87,7 +87,9 @@ class TopicMetadataFetcher:
     async def for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after each time (ms since 1970); None if there is none."""
+        """Return the offset and timestamp of the first record at or after each time (ms since 1970); None if there is
+        no such record.
+        """
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
         for tp, timestamp in by_partition.items():
             if timestamp < 0:
@@ -98,7 +100,7 @@ class TopicMetadataFetcher:
 
     @contextmanager
     def _lookup(self) -> Iterator[None]:
-        """Context manager: call `done` after the last pending lookup, which removes the topics from the metadata."""
+        """Context manager: after the last pending lookup, call `done`, which removes its topics from the metadata."""
         self._pending += 1
         try:
             yield

@@ -118,7 +118,7 @@ class StickyAssignor:
         return balance(members, counts, self._owners(members, counts))
 
     def _owners(self, members: Members, counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-        """Return the owner of each partition.
+        """Return the owner of each partition that has one.
 
         If members claim the same partition, the latest generation wins; claims of the same generation cancel each
         other.
@@ -183,7 +183,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
     """Return a balanced assignment in which as many partitions as possible stay with their `owners`.
 
     First members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
-    Then partitions move to members that have at least two fewer, until there is none.
+    Then partitions move to members that have at least two fewer, until there is no such member.
     """
     order = in_order(members)
     assignment: Assignment = {member: [] for member in order}

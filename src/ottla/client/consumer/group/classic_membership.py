@@ -1,7 +1,8 @@
 """Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
 A rebalance advances while the application is in poll(), because its listener has to be called; heartbeats are sent by
-the event loop. A member whose application does not call poll() for max.poll.interval.ms leaves the group.
+the event loop. A member whose application does not call poll() for max.poll.interval.ms leaves the group; a static
+member only stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ HOLD_SECONDS: Final = 0.5
 be rejected, and the records since the previous one would be read twice.
 """
 MAX_REASON: Final = 255
-"""The maximum length of a reason; longer ones are cut."""
+"""The maximum number of characters of the reason for a rebalance; longer reasons are cut."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
 
 
@@ -98,7 +99,7 @@ class ClassicMembership(Membership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no rebalance is in progress."""
+        """Whether this member is not joining the group at the moment."""
         return self._joining is None
 
     @property
@@ -178,8 +179,8 @@ class ClassicMembership(Membership):
         return True
 
     async def _prepare_join(self) -> None:
-        """Give up partitions before joining: call the listener for those that are lost or, unless cooperative, are
-        revoked.
+        """Give up partitions before joining, and call the listener. Unless they are lost, a member with a cooperative
+        assignor keeps them.
         """
         owned = set(self.subscription.partitions)
         if self._lost and owned:

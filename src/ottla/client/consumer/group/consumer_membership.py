@@ -1,4 +1,4 @@
-"""Membership in a group of the consumer protocol (KIP-848), in which the broker assigns. Kafka's
+"""Membership in a group of the consumer protocol (KIP-848), in which the broker assigns the partitions. Kafka's
 `ConsumerMembershipManager`.
 
 The event loop sends heartbeats. They announce joining and the current assignment, and their responses contain the
@@ -57,7 +57,7 @@ FENCED: Final = (errors.FencedMemberEpochError, errors.UnknownMemberIdError)
 
 
 class State(enum.Enum):
-    """The state of a member."""
+    """The state of a member. `MOVES` describes the states, and contains the legal transitions."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -96,7 +96,9 @@ IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 
 class ConsumerMembership(Membership):
-    """A member of a group in which the broker assigns. `ShareMembership` only sends other requests."""
+    """A member of a group in which the broker assigns the partitions: a consumer group or, with the requests of the
+    subclass `ShareMembership`, a share group.
+    """
 
     unsupported: str = "the cluster does not support group.protocol=consumer; use classic"
     """The error text for a cluster without the heartbeat API."""
@@ -126,7 +128,7 @@ class ConsumerMembership(Membership):
         id.
         """
         self._owned: dict[TopicPartition, uuid.UUID] = {}
-        """The current assignment in the same form; heartbeats contain it."""
+        """The current assignment in the form of `_target`; heartbeats contain it."""
         self._names: dict[uuid.UUID, str] = {}
         """The names of all topics that have ever been assigned."""
         self._retry: asyncio.TimerHandle | None = None
@@ -183,7 +185,7 @@ class ConsumerMembership(Membership):
             raise error
 
     def rejoin(self, reason: str) -> None:
-        """Log that this does nothing: only the broker starts rebalances, as in Java."""
+        """Log a warning that enforce_rebalance() has no effect: only the broker starts rebalances, as in Java."""
         log.warning("group %s: enforce_rebalance() has no effect with group.protocol=consumer", self.group_id)
 
     def metadata_changed(self) -> None:
@@ -192,7 +194,9 @@ class ConsumerMembership(Membership):
             self._resolve()
 
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """Handle an error of the coordinator."""
+        """Handle an error of the coordinator. If the member was fenced, the next poll rejoins; if its epoch is stale,
+        send a heartbeat at once.
+        """
         self.coordinator.handle_error(error)
         if issubclass(error, FENCED):
             if self.state in (*IS_MEMBER, State.JOINING):
@@ -389,8 +393,8 @@ class ConsumerMembership(Membership):
         return LEAVE_STATIC_EPOCH
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Leave the group. A static member sends another epoch, with which the broker keeps its assignment for a
-        while.
+        """Leave the group by a last heartbeat. By default, a static member sends an epoch with which the broker keeps
+        the assignment until the session timeout. A dynamic member with REMAIN_IN_GROUP sends no heartbeat.
         """
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None

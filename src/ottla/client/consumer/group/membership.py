@@ -1,4 +1,4 @@
-"""The base class of `classic_membership` and of `consumer_membership` (KIP-848)."""
+"""The base class of the memberships in `classic_membership` and `consumer_membership` (KIP-848)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class GroupMembershipOperation(enum.Enum):
 
 
 class ConsumerRebalanceListener:
-    """Its methods are called when partitions are assigned or revoked, in the thread that polls. For an asyncio consumer
-    they may be coroutines.
+    """Handles changes of the assignment. The consumer calls the methods in the thread that polls. For an asyncio
+    consumer they may be coroutines.
 
     Errors of a listener do not stop the rebalance. The poll() in which they occur raises them afterwards.
     """
@@ -66,7 +66,9 @@ class ConsumerRebalanceListener:
 
 
 class Membership(abc.ABC):
-    """A member of a group. Event loop only, except for `last_poll`, which the polling thread writes."""
+    """A member of a group. Event loop only, except for `last_poll` and `has_work`: the polling thread writes the former
+    and reads the latter.
+    """
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def has_work(self) -> bool:
-        """Whether the next poll must join, revoke or adopt partitions, or raise."""
+        """Whether the next poll must join the group, revoke or adopt partitions, or raise an error."""
 
     @property
     @abc.abstractmethod
@@ -127,7 +129,7 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:
-        """Request a rebalance. `reason` is sent to the broker."""
+        """Request a rebalance. `reason` is sent to the broker. If the broker assigns, log that this has no effect."""
 
     @abc.abstractmethod
     def handle_error(self, error: type[errors.KafkaError]) -> None:

@@ -27,7 +27,7 @@ from ottla.protocol.messages.offset_fetch import (
 
 NEWEST_COMMIT: Final = 9
 NEWEST_OFFSET_FETCH: Final = 9
-"""From version 10 on both APIs identify topics by id."""
+"""The newest versions of OffsetCommit and OffsetFetch that clients use: later ones identify topics by id."""
 REBALANCED_WITHOUT_MEMBER: Final = (
     errors.UnknownMemberIdError,
     errors.IllegalGenerationError,
@@ -147,7 +147,9 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets. Partitions without one are left out."""
+        """Return the committed offsets. Partitions without one are left out. Retriable errors are retried until the
+        deadline; then KafkaTimeoutError is raised.
+        """
         tries = 0
         while True:
             try:

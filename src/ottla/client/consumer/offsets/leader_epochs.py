@@ -21,7 +21,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 log = logging.getLogger("ottla.client")
 
 FOR_CONSUMERS: Final = 3
-"""From this version on, a client needs only DESCRIBE on the topic."""
+"""The first version of OffsetForLeaderEpoch that consumers may use: it needs only DESCRIBE on the topic."""
 CONSUMER: Final = -1
 
 
@@ -48,8 +48,8 @@ class LeaderEpochs:
         self.metadata = metadata
 
     async def end_offsets(self, epochs_by_partition: Mapping[TopicPartition, int]) -> Ends:
-        """Return the end offsets of these leader epochs. Partitions whose leader does not respond, or responds with a
-        retriable error, are left out.
+        """Return the end offset of each partition's leader epoch. Partitions whose leader does not respond, or responds
+        with a retriable error, are left out.
 
         Raises errors that are not retriable.
         """

@@ -38,8 +38,8 @@ class OffsetLookup:
     async def lookup(
         self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the first offset at or after each timestamp (ms since 1970; -2: earliest, -1: latest). The offset is
-        -1 if there is none.
+        """Return the offset and timestamp of the first record at or after each timestamp (ms since 1970; -2: the
+        earliest offset, -1: the latest offset). The offset is -1 if there is no such record.
 
         Retriable errors are retried for `timeout` seconds; then KafkaTimeoutError is raised, with the last error. Other
         errors are raised at once.
@@ -88,8 +88,8 @@ class OffsetLookup:
         offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
-        """Send one request to each leader, and put the results into `offsets`. Return an error that explains why some
-        are missing; None if none is.
+        """Send one request to each leader, and put the results into `offsets`. Return an error that explains why
+        results are missing; None if the results are complete.
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in missing:

@@ -1,4 +1,4 @@
-"""The commits of a consumer: automatic, asynchronous, before a rebalance and on close."""
+"""The commits of a consumer: automatic, synchronous, asynchronous, before a rebalance and on close."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
 class OffsetCommits:
-    """The commits of one consumer. Event loop only, except for `consumed` and `is_due`, which the polling thread may
-    call.
+    """The commits of one consumer. Event loop only, except for `consumed`, `is_due` and `callbacks`, which the polling
+    thread may read.
     """
 
     def __init__(
@@ -46,7 +46,9 @@ class OffsetCommits:
         self.next_due = time.monotonic() + self._interval
         self._in_flight: set[asyncio.Task[None]] = set()
         self.callbacks: deque[Callable[[], Any]] = deque()
-        """The callbacks of completed asynchronous commits, in order. The next poll or commit calls them."""
+        """The callbacks of completed commits and their interceptors, in order. The next poll, synchronous commit or
+        close calls them.
+        """
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions, with the leader epochs of the records before them."""
@@ -74,8 +76,8 @@ class OffsetCommits:
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
-        """Commit after the commits in flight, and wait for the result. Then run the callbacks of those and the
-        interceptors.
+        """Commit after the commits in flight, and wait for the result. Then run the interceptors, and the callbacks of
+        the earlier commits.
         """
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
@@ -83,7 +85,7 @@ class OffsetCommits:
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit in the background, without retries. A later poll calls `callback(offsets, error)`."""
+        """Commit in the background, without retries. `run_callbacks` calls `callback(offsets, error)` later."""
         self._start(offsets, callback, lambda error: None)
 
     def _start(
@@ -121,7 +123,7 @@ class OffsetCommits:
             raise
 
     async def run_callbacks(self) -> None:
-        """Run pending callbacks in the thread that called poll()."""
+        """Run the pending callbacks in the thread that called the consumer."""
         while self.callbacks:
             await run_at_caller(self.callbacks.popleft())
 

@@ -1,8 +1,8 @@
 """The positions of partitions: their initialization, and their validation after a change of leader (KIP-320).
 
 Initial positions are the group's committed offsets or, without one, follow from auto.offset.reset. Lookups run in the
-event loop between polls. The result of a validation is applied by the next poll, because positions are only changed
-there.
+event loop between polls. The next poll applies the result of a validation, because between polls an existing position
+belongs to the application's thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def reset_timestamp(policy: str) -> int | None:
 
 
 class EpochCheck(NamedTuple):
-    """The leader's answer to the validation of a position."""
+    """A failed validation: the position, and the end of its leader epoch in the leader's log."""
 
     state: PartitionState
     generation: int
@@ -117,7 +117,7 @@ class Positions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def out_of_range(self, state: PartitionState) -> bool:
-        """Reset a position that is out of range, as auto.offset.reset demands. Return False if that is none."""
+        """Reset a position that is out of range as auto.offset.reset says. Return False if auto.offset.reset=none."""
         policy = self.config.auto_offset_reset
         timestamp = reset_timestamp(policy)
         if timestamp is None:
@@ -208,8 +208,8 @@ class Positions:
     # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Start the validation of positions whose partition has a new leader. They are not fetched from until it
-        succeeds.
+        """Start the validation of positions whose partition has a new leader. Until it succeeds, the partition is not
+        fetched.
         """
         waiting = []
         for tp, state in self.subscription.partitions.items():

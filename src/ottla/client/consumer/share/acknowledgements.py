@@ -31,7 +31,7 @@ class AcknowledgeType(IntEnum):
 
 
 class Source(NamedTuple):
-    """The source of acquired records. They must be acknowledged in the share session with this broker."""
+    """The source of acquired records. They must be acknowledged in the share session with the broker `node`."""
 
     tp: TopicPartition
     topic_id: UUID
@@ -52,7 +52,7 @@ class Acknowledgements:
 
     @property
     def renews(self) -> bool:
-        """Whether any of them renews an acquisition lock."""
+        """Whether any of the acknowledgements renews an acquisition lock."""
         return AcknowledgeType.RENEW in self.types.values()
 
     def complete(self, error: KafkaError | None) -> None:

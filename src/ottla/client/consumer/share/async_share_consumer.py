@@ -90,8 +90,8 @@ class KafkaShareConsumer:
         return self._core.take()
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError. Event loop
-        only.
+        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
+        WakeupError. Event loop only.
         """
         self._core.wakeup_trigger.wakeup()
 
@@ -130,8 +130,8 @@ class KafkaShareConsumer:
         self._core.commit()
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). It is
-        called within later calls of poll() and commit().
+        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). Later
+        calls of poll(), commit() and close() call it.
         """
         self._check_open()
         self._core.callback = callback
@@ -154,7 +154,8 @@ class KafkaShareConsumer:
     # Closing
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Send pending acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Send pending acknowledgements, leave the group and close, within `timeout_ms` (None: default.api.timeout.ms).
+        May be called repeatedly.
 
         Records that were not acknowledged are released, so that other members get them at once.
         """

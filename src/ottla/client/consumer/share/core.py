@@ -124,7 +124,8 @@ class ShareConsumerCore:
         self.poll_trigger.set()
 
     async def stop(self, timeout: float | None) -> None:
-        """Send pending acknowledgements, leave the group and stop, within `timeout` seconds.
+        """Send pending acknowledgements, leave the group and stop, within `timeout` seconds (None:
+        default.api.timeout.ms).
 
         As in Java, records that were not acknowledged are released, also in implicit mode.
         """
@@ -174,7 +175,8 @@ class ShareConsumerCore:
     # Polling
 
     async def prepare(self, timeout: float) -> None:
-        """Acknowledge the records of the previous poll, and wait up to `timeout` seconds for new records.
+        """Send the acknowledgements of the previous poll's records, and wait up to `timeout` seconds for new records.
+        In implicit mode, accept the previous records first.
 
         Raises the errors of poll().
         """
@@ -218,8 +220,10 @@ class ShareConsumerCore:
             pass
 
     def take(self) -> Records:
-        """Return records whose locks were renewed or, if there are none, newly acquired ones: those of whole responses,
-        until there are at least max.poll.records.
+        """Return the records whose locks were renewed. If there are none, return newly acquired records, always all of
+        a partition in one response, until there are at least max.poll.records.
+
+        Raises the error of a record that could not be decoded if there are no records to return before it.
         """
         records = self.in_flight.take_renewed()
         count = 0
@@ -271,7 +275,9 @@ class ShareConsumerCore:
         self.poll_trigger.set()
 
     async def commit_sync(self, timeout: float) -> Results:
-        """Send pending acknowledgements, and return the result of each partition: None or an error."""
+        """Send pending acknowledgements, and return the result of each partition: None or an error, which is
+        KafkaTimeoutError if the broker does not respond within `timeout` seconds.
+        """
         await self._run_callbacks()
         waiting = self.commit()
         if not waiting:
@@ -285,7 +291,9 @@ class ShareConsumerCore:
         return results
 
     def commit(self) -> list[Acknowledgements]:
-        """Pass the pending acknowledgements to the fetcher, let it send them now, and return them."""
+        """Pass the pending acknowledgements to the fetcher, let it send them now, and return them. In implicit mode,
+        accept all records first.
+        """
         if not self.is_explicit:
             self.in_flight.accept_all()
         waiting = self._send_acknowledgements()

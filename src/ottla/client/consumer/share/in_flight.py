@@ -1,7 +1,8 @@
 """The records that the application has received and not yet acknowledged. Kafka's `ShareFetch` and
 `ShareInFlightBatch`.
 
-Only for the caller's thread, except for `renewed`, to which the event loop appends.
+Only for the caller's thread, or the event loop while the caller waits for it. `renewed` is an exception: the event loop
+may append to it at any time.
 """
 
 from __future__ import annotations

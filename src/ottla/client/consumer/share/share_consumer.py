@@ -95,8 +95,8 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
             self._use.release()
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.
-        Thread-safe.
+        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
+        WakeupError. Thread-safe.
         """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)
@@ -123,8 +123,8 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
     commit_async: Final = in_io_thread(AsyncKafkaShareConsumer.commit_async)
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). It is
-        called within later calls of poll() and commit().
+        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). Later
+        calls of poll(), commit() and close() call it.
         """
         self._check_open()
         self._core.callback = callback
@@ -140,7 +140,8 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
     client_instance_id: Final = synchronous(AsyncKafkaShareConsumer.client_instance_id)
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Send pending acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Send pending acknowledgements, leave the group and close, within `timeout_ms` (None: default.api.timeout.ms).
+        May be called repeatedly.
 
         Records that were not acknowledged are released, so that other members get them at once.
         """

@@ -69,8 +69,8 @@ class ShareFetcher:
         """Acknowledgements that have not been sent yet, by broker."""
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._served: dict[int, int] = {}
-        """The turn in which each broker was last fetched from. With share.acquire.mode=record_limit, brokers take
-        turns.
+        """The number of the last fetch from each broker, counted over all brokers. With
+        share.acquire.mode=record_limit, the consumer fetches from one broker at a time, in turn.
         """
         self._turn = 0
         self._retry_backoff = config.retry_backoff_ms / 1000
