@@ -1,1 +1,1 @@
-"""One table of options per subject."""
+"""The options of brokers, topics, clients and others, with their defaults and bounds: one table per subject."""

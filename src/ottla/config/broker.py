@@ -28,7 +28,10 @@ ALL_DIRS = "*"
 """Value of cordoned.log.dirs for all directories."""
 STANDARD_HTTP_LISTENER = "127.0.0.1:9644"
 WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.rebalance.delay.ms": 0}
-"""Configs of a broker that is started without a properties file. Kafka's shipped file has the second one."""
+"""Configs of a broker that is started without a properties file.
+
+`group.initial.rebalance.delay.ms` is 0 in Kafka's shipped `server.properties`, too.
+"""
 
 
 class Endpoint(NamedTuple):
@@ -145,14 +148,14 @@ SERVER_ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-"""Kafka's classes of the broker's assignors."""
+"""The names of the broker's assignors, by Kafka's class names."""
 
 RACK_AWARE = "RackAwareReplicaSelector"
 SELECTORS = {
     "org.apache.kafka.common.replica.RackAwareReplicaSelector": RACK_AWARE,
     "org.apache.kafka.common.replica.LeaderSelector": "LeaderSelector",
 }
-"""Kafka's classes that choose replicas for consumers."""
+"""The names of the replica selectors, by Kafka's class names."""
 
 ACL_AUTHORIZER = "AclAuthorizer"
 AUTHORIZERS = {
@@ -160,7 +163,7 @@ AUTHORIZERS = {
     "kafka.security.authorizer.AclAuthorizer": ACL_AUTHORIZER,
     "kafka.security.auth.SimpleAclAuthorizer": ACL_AUTHORIZER,
 }
-"""Kafka's classes of authorizers, which apply the same rules."""
+"""The authorizer for each of Kafka's class names: all of them apply the same rules."""
 
 
 def principals(value: Any) -> Principals:
@@ -912,7 +915,10 @@ class BrokerConfig(
     )
 
     def check(self) -> None:
-        """Check that listeners and advertised listeners fit each other and the supported protocols."""
+        """Check options that depend on each other, such as listeners, their protocols, and bounds of group configs.
+
+        Raises ConfigurationError.
+        """
         super().check()
         if not self.listeners:
             raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
@@ -1168,7 +1174,7 @@ DYNAMIC = frozenset(
         "remote.log.manager.fetch.max.bytes.per.second",
     }
 )
-"""Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""
+"""Options that can be changed while the broker runs (KIP-226), except those in `RENEWED`."""
 
 PLAIN_USERS = "plain.sasl.jaas.config"
 RENEWED = frozenset(

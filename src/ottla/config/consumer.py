@@ -39,7 +39,7 @@ def assignor(value: Any) -> Any:
 
 CLASSIC_ONLY: Final = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
 CONSUMER_ONLY: Final = ("group.remote.assignor",)
-"""Options that are rejected with the other group.protocol, as in Java."""
+"""CLASSIC_ONLY and CONSUMER_ONLY: options that are rejected with the other group.protocol, as in Java."""
 
 
 NO_EFFECT: Final = {
@@ -162,7 +162,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
 
     def check(self) -> None:
-        """Check that options fit each other."""
+        """Check options that depend on each other. Without group.id, turn enable.auto.commit off."""
         refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
         for key in refused:
             if self.originals.get(key) is not None:

@@ -17,7 +17,7 @@ MODULES: Final = {
     "SCRAM-SHA-512": f"{SCRAM_MODULE} required",
     "OAUTHBEARER": f"{OAUTH_MODULE} required",
 }
-"""The beginning of a broker's JAAS config, by mechanism."""
+"""The beginning of a broker's JAAS config for each mechanism, which errors show as an example."""
 # Texts, because most programs need no JAAS config, and compiling patterns takes time.
 _HEAD: Final = r"(?i)\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b"
 _OPTION: Final = r"""(?s)\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))"""

@@ -170,7 +170,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     consumer_poll_timeout_ms = Option(1000, integer(0), "Maximum time in milliseconds to wait for records.")
 
     def check(self) -> None:
-        """Check that options fit each other."""
+        """Check options that depend on each other. Raises ConfigurationError."""
         if not self.replication_policy_separator:
             raise ConfigurationError("replication.policy.separator must not be empty")
         if self.sync_group_offsets_enabled and not (self.emit_offset_syncs_enabled and self.emit_checkpoints_enabled):

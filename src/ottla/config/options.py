@@ -64,8 +64,9 @@ class Option(Generic[T]):
         raise AttributeError(f"{self.key}: options are frozen; make a new {type(instance).__name__} with replace()")
 
     def read(self, value: Any) -> T:
-        """Return the parsed value. The ConfigurationError names the option, its value (unless secret) and the allowed
-        ones.
+        """Return the parsed value.
+
+        Raises a ConfigurationError that names the option, its value (unless it is secret) and the allowed values.
         """
         try:
             return self.parse(value)

@@ -227,8 +227,10 @@ class ProducerConfig(ClientConfig, subject="producer"):
         return [(name, self.values[name], allowed) for name, (is_unfit, allowed) in unfit.items() if is_unfit]
 
     def check(self) -> None:
-        """Check the requirements of idempotence (acks=all, at most 5 requests in flight); without them it is off, as
-        in Java.
+        """Check options that depend on each other.
+
+        If acks, retries or max.in.flight.requests.per.connection conflict with idempotence, and idempotence is not
+        requested explicitly, turn it off, as in Java.
         """
         conflicts = self.idempotence_conflicts()
         feature = "transactional.id" if self.transactional_id is not None else "enable.idempotence"

@@ -21,7 +21,10 @@ def load(path: str | Path) -> dict[str, str]:
 
 
 def parse(source: str) -> dict[str, str]:
-    """Parse a properties file: `=`, `:` or blank between key and value, `#` and `!` comments, `\\` continues."""
+    """Parse the text of a properties file.
+
+    `=`, `:` or a blank is between key and value, `#` and `!` begin comments, and `\\` at the end continues a line.
+    """
     properties: dict[str, str] = {}
     pending = ""
     for raw in source.splitlines():

@@ -42,7 +42,10 @@ _PARTITION_FIELD: Final = re.compile(r"[^\s,()\[\]]+|(year|month|day|hour)\([^\s
 
 
 def table_schema(value: Any) -> str:
-    """Parse ottla.table.schema: a kind of values, optionally with the declared fields of JSON or the registry's URL."""
+    """Parse ottla.table.schema: the kind of the values.
+
+    It may be followed by a colon and the fields (`json:NAME TYPE,…`) or the schema registry's URL (`registry:URL`).
+    """
     declared = text(value).strip()
     kind, _, argument = (part.strip() for part in declared.partition(":"))
     if kind not in SCHEMAS or (argument and kind not in ("json", "registry")):
@@ -250,9 +253,9 @@ class TopicConfig(TableConfig, subject="topic"):
 
     @classmethod
     def usable(cls, defaults: Mapping[str, Any], options: Mapping[str, str]) -> Self:
-        """Return the topic's configs over the broker's defaults.
+        """Return the config of a topic: `options`, which override the broker's `defaults`.
 
-        Invalid ones are logged and ignored: configs that were written to ZooKeeper by hand were not validated.
+        Invalid options are logged and ignored: configs that were written to ZooKeeper by hand were not validated.
         """
         try:
             return cls({**defaults, **options})
@@ -304,7 +307,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic config → the broker configs that set its default, in order of precedence."""
+"""By topic config: the broker configs that set its default, in order of precedence."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -378,7 +381,7 @@ class LogConfig(NamedTuple):
 
     @property
     def compacted(self) -> bool:
-        """Whether each key's last record is kept."""
+        """Whether the log is compacted, so that it keeps the last record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -400,7 +403,7 @@ class LogConfig(NamedTuple):
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are deleted."""
+        """Whether segments are deleted by retention.ms and retention.bytes."""
         return "delete" in self.cleanup_policy
 
     @classmethod

@@ -137,7 +137,7 @@ NOT_DECLARED: Final[Mapping[int, str]] = {
     93: "StreamsGroupTopologyDescriptionUpdate",
     94: "UnregisterController",
 }
-"""Kafka's names of its other APIs, by number. Ottla neither sends nor supports them."""
+"""The names of Kafka's APIs that are not in `APIS`, by number. Ottla neither sends nor supports them."""
 
 BY_KEY: Final = {api.key: api for api in APIS}
 BY_NAME: Final = {api.name: api for api in APIS}

@@ -17,19 +17,24 @@ from ottla.protocol import wire
 from ottla.protocol.fields import Declared
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
-"""(buffer, position, end) -> (instance, next position)"""
+"""Decodes a message. Called with (buffer, position, end), it returns (instance, next position)."""
 SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""(buffer, position, end, most items) -> the same, letting other tasks run between slices."""
+"""Like a `Decoder`, but a generator that lets other tasks run between slices. Its last argument is the maximum number
+of items in all arrays of the message.
+"""
 SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
-"""Like an `Encoder`, letting other tasks run between slices."""
+"""Like an `Encoder`, but a generator that lets other tasks run between slices."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
-"""(instance, out, cuts); with `cuts`, records are stored there with their position instead of being copied to `out`."""
+"""Encodes a message. Called with (instance, out, cuts), it appends to `out`.
+
+If `cuts` is not None, `records` fields are not copied to `out`, but appended to `cuts` with their positions in `out`.
+"""
 
 
 SLICE_ITEMS = 256
-"""Items after which a sliced codec lets other tasks run: less than a millisecond."""
+"""Number of items after which a sliced codec lets other tasks run. They take less than a millisecond."""
 MAX_STRING_BYTES = 32767
-"""Kafka's limit of strings, even if the length is a variable-length number that could be larger."""
+"""Maximum size of a string in bytes, as in Kafka. The varint lengths of flexible versions could be larger."""
 
 
 def string_too_long(what: str) -> MalformedMessageError:
@@ -115,8 +120,9 @@ class Source:
         return name
 
     def indented(self, head: str, body: Callable[[], None]) -> None:
-        """Add a block: `head`, and indented below it the lines that `body` adds. A run never crosses the border of a
-        block.
+        """Add a block: `head`, and indented below it the lines that `body` adds.
+
+        The struct call for the block's last run is written before the block ends.
         """
         self.add(head)
         self.depth += 1
@@ -128,7 +134,7 @@ class Source:
         self.depth -= 1
 
     def count_item(self) -> None:
-        """Let other tasks run now and then, in a loop over items."""
+        """In a loop over items, add the lines that let other tasks run every `SLICE_ITEMS` items (if sliced)."""
         if self.sliced:
             self.add("k += 1")
             self.indented(f"if k >= {SLICE_ITEMS}:", lambda: self.add("k = 0; yield"))

@@ -29,10 +29,10 @@ def minimum_size(item: Any, version: int, flexible: bool) -> int:
 
 
 class Reader(Source):
-    """The decoder of one version."""
+    """Generates the decoder of one version: each method adds lines that do what its docstring says."""
 
     def flush(self) -> None:
-        """Add one unpack for the run."""
+        """Add one struct call that unpacks all fields of the pending run."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(letter for letter, _ in self.run))

@@ -10,16 +10,16 @@ from ottla.protocol.fields import FIXED, Declared, Field
 
 
 class EncoderWriter(Source):
-    """The encoder of one version.
+    """Generates the encoder of one version: each method adds lines that do what its docstring says.
 
-    A request whose version lacks a field that is set raises an error, since the broker would do something else. A
-    response has the version that the client chose; fields that it does not have are left out (`lenient`).
+    Encoding a request fails if a field is set that the version does not have, because the broker would do something
+    else. Responses leave such fields out (`lenient`), because the client chooses the version.
     """
 
     lenient = False
 
     def flush(self) -> None:
-        """Add one pack for the run."""
+        """Add one struct call that packs all fields of the pending run."""
         if not self.run:
             return
         pack = self.share("pack", struct.Struct(">" + "".join(letter for letter, _ in self.run)).pack)

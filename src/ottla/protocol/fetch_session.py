@@ -129,8 +129,9 @@ class FetchSessionHandler:
         )
 
     def last_request(self) -> FetchRequest | None:
-        """Return the request that closes the session at the broker, so that its slot is free for another reader at
-        once.
+        """Return the request that closes the session at the broker; None if there is no session.
+
+        The broker can then use the session's slot for another reader at once.
         """
         if self.id == NO_SESSION:
             return None

@@ -36,7 +36,7 @@ class FrameReader:
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
         self._spare = bytearray()
-        """An earlier block to be used again: while a reader uses one fetch response, the next one arrives."""
+        """An earlier block for reuse. Two blocks are needed if a response arrives while a reader uses the last one."""
         self._start = 0
         self._end = 0
 
@@ -57,8 +57,9 @@ class FrameReader:
         return self._view[self._end :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put into `space()`. Raises MalformedMessageError for a size that cannot be
-        right.
+        """Record that `count` bytes were received into `space()`, and return the frames that are now complete.
+
+        Raises MalformedMessageError if a frame's size is negative or too large.
         """
         self._end += count
         frames = []

@@ -24,8 +24,9 @@ def version_of(data: bytes | memoryview) -> int:
 
 
 def decode_versioned(cls: type[D], data: bytes | memoryview) -> D:
-    """Decode the message. A version newer than the declared ones is read as the newest, without the fields that it
-    adds.
+    """Decode the message. If its version is newer than the declared ones, decode it as the newest declared version.
+
+    The fields that the newer version has added at the end are ignored.
     """
     version = version_of(data)
     if version < cls.VERSIONS.start:

@@ -61,7 +61,7 @@ MAX_REMEMBERED_IDS = 4096
 
 
 def read_uuid(raw: bytes) -> uuid.UUID:
-    """Return the id of 16 bytes. Every request has topic ids, and making a UUID takes 2 µs, so some are cached."""
+    """Return the UUID of 16 bytes. Most requests have topic ids, and creating a UUID takes 2 µs, so some are cached."""
     interned = _ids.get(raw)
     if interned is None:
         if len(_ids) >= MAX_REMEMBERED_IDS:

@@ -1,9 +1,9 @@
 """The producers' hot path: from send() to the open batch of a partition, and the future of the record.
 
-The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; in free-threaded
-Python, where a critical section is more than nothing, that of the batch. The plain form uses a lock. Another thread may
-replace `PartitionAppender.open` and extend `TopicAppender.queues` at any time, so the compiled form reads them by
-`current` and `queue_of`, which hold a reference before the old object is freed. With appender.pxd.
+The compiled `append` is atomic, because it does not release the GIL between checking `closed` and adding the record. In
+free-threaded Python, it holds the batch's critical section instead; the plain form uses a lock. Another thread may
+replace `PartitionAppender.open` and extend `TopicAppender.queues` at any time, so both are read by `current` and
+`queue_of`, which take a reference before the old object can be freed. Compiled with appender.pxd.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class PartitionAppender:
         """The batch to which records are appended; a closed one if there is none with room."""
 
     def current(self) -> OpenBatch:
-        """Return `open`, which another thread may replace meanwhile."""
+        """Return the open batch. Safe while another thread replaces it."""
         if cython.compiled:
             with cython.critical_section(self):
                 return self.open
@@ -254,7 +254,7 @@ class PartitionAppender:
 
 
 class TopicAppender:
-    """Appends records of one topic. The other attributes are those of the metadata with the version `version`."""
+    """Appends records of one topic. `version`: the version of the metadata from which `count` and `queues` are."""
 
     __slots__ = ("count", "queues", "sticky_left", "sticky_partition", "version")
 
@@ -265,11 +265,11 @@ class TopicAppender:
         """The `PartitionAppender` of each partition."""
         self.version: int = -1
         self.sticky_partition: int = -1
-        """The partition of records without a key, and the bytes that go there until another one is chosen."""
+        """The partition of records without a key. When `sticky_left` more bytes were sent to it, another is chosen."""
         self.sticky_left: int = 0
 
     def queue_of(self, partition: int) -> Any:
-        """Return the queue of a partition, while another thread may add some."""
+        """Return the `PartitionAppender` of a partition. Safe while another thread adds partitions."""
         if cython.compiled:
             with cython.critical_section(self.queues):
                 return self.queues[partition]
@@ -279,8 +279,8 @@ class TopicAppender:
 class DirectAppender:
     """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
 
-    It is used only for topics that have the version of the newest metadata, `version`. `choose_sticky(topic)` chooses
-    another partition for the records without a key.
+    It is used only for topics whose `version` is that of the newest metadata (`DirectAppender.version`).
+    `choose_sticky(topic)` chooses another partition for a topic's records without a key.
     """
 
     __slots__ = ("choose_sticky", "enabled", "topics", "version")

@@ -106,7 +106,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a transaction marker instead of a user's records."""
+        """Whether the batch holds a control record, such as a transaction marker, instead of a user's records."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
@@ -215,6 +215,9 @@ def reseal(buf: Buffer, start: int, size_in_bytes: int) -> None:
 
 
 def write_header(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Write the fields of `header` at `start`, with a CRC computed from the `header.length` bytes there."""
+    """Write the fields of `header` at `start`, with a CRC computed over the whole batch there.
+
+    So the records must already be in place, and the batch has `header.size_in_bytes` bytes.
+    """
     _HEADER.pack_into(buf, start, *header)
     reseal(buf, start, header.size_in_bytes)

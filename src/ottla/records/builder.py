@@ -266,9 +266,9 @@ class BatchBuilder:
     ) -> int:
         """Add the rows with the numbers in `rows[start:]`, without an object per record.
 
-        `rows` is a memoryview of format "q" (int64) with row numbers, such as the rows of one partition; `timestamps`
-        one of format "q" with a time per row, or one time for all. Returns the first index of `rows` that did not fit,
-        or their number.
+        `rows` is a memoryview of format "q" (int64) with row numbers, such as the rows of one partition. `timestamps`
+        is a memoryview of format "q" with a timestamp per row, or one timestamp for all. Returns the index in `rows`
+        of the first row that did not fit; the length of `rows` if all did.
         """
         if keys is None:
             keys = values._replace(validity=None)

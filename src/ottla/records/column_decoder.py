@@ -61,7 +61,7 @@ class BinarySink:
     __slots__ = ("d", "data", "expected", "nulls", "o", "offsets", "peak", "rows", "used", "v", "validity")
 
     def __init__(self, expected: int = 0) -> None:
-        """`expected` bytes are reserved with the first ones."""
+        """`expected`: number of bytes of data to allocate at least, at the first `reserve` that allocates any."""
         self.expected = expected
         self.peak = 0
         """The largest size that was reserved."""
@@ -99,7 +99,10 @@ class BinarySink:
         self.o[self.rows] = self.used
 
     def _begin_validity(self) -> None:
-        """Mark the rows so far as valid, and the others as null. Without a null, no row is marked."""
+        """Mark the rows so far as valid and all others as null.
+
+        Called for the first null. Until then, no row is marked.
+        """
         whole = self.rows >> 3
         if cython.compiled:
             memset(self.v, 0, len(self.validity))
@@ -143,9 +146,10 @@ class ColumnDecoder:
         max_bytes: int = MAX_COLUMN_BYTES,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        """With `headers` they are decoded too; `max_bytes` bounds each column's data, so that offsets stay 32-bit.
+        """`headers`: whether to decode the records' headers. `max_bytes`: maximum size of the data of each column.
 
-        A batch with more than `max_decompressed_bytes` of records raises DecompressedTooLargeError.
+        For a compressed batch with more than `max_decompressed_bytes` of records, `add_batch` raises
+        DecompressedTooLargeError.
         """
         self.with_headers = headers
         self.max_decompressed_bytes = max_decompressed_bytes
@@ -300,9 +304,9 @@ def _with_slack(size: int) -> int:
 
 
 def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
-    """Append the next value of the record to `sink`. Return 0, so that C looks for an exception only at -1.
+    """Append the next key or value of the record to `sink`. Always return 0: in C, -1 signals an exception.
 
-    Room is reserved for the size of the records; without the check a value that is longer would be written beyond it.
+    The length is checked, because `sink` has room for the records' size only, and is written to without a check.
     """
     size = next_varlong(cursor)
     start = cursor.pos

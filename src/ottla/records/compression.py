@@ -34,7 +34,10 @@ MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
 MAX_GZIP_MEMBERS: Final = 1024
 MAX_SNAPPY_BLOCKS: Final = 16 * 1024
-"""Limits of blocks and members, which cost time even if they are empty; 16 KiB per block are 256 MiB."""
+"""Maximum numbers of gzip members and snappy blocks in a batch, because even empty ones take time to decompress.
+
+With blocks of 16 KiB, the limit of snappy blocks corresponds to 256 MiB.
+"""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BYTES = 4096
@@ -83,7 +86,8 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
 def _gzip_member(data: memoryview, pos: int, window: int, max_bytes: int) -> tuple[bytes, int]:
     """Return the content of the gzip member at `pos`, and the position of its end.
 
-    The data is read `window` bytes at a time, because zlib copies the unused rest: for each member, all that follows.
+    The data is read `window` bytes at a time, because zlib copies the input that it has not used: for each member, all
+    members that follow.
     """
     inflater = zlib.decompressobj(wbits=31)
     parts = []
@@ -242,9 +246,8 @@ _buffers: list[bytearray] = []
 def _take_buffer(size: int) -> bytearray:
     """Return a buffer of at least `size` bytes.
 
-    A buffer of an earlier call is reused if its result is not in use any longer. A bytearray of which there is a
-    memoryview cannot change its size. (Its reference count would not do: from Python 3.14 on, a local variable need
-    not count.)
+    A buffer of an earlier call is reused if no memoryview of it is left, so that its size can be changed. (The
+    reference count does not show that: from Python 3.14 on, a local variable need not increment it.)
     """
     if size <= _REUSED_BYTES:
         with suppress(IndexError, BufferError):
@@ -276,7 +279,7 @@ CODECS: tuple[Codec, ...] = (
 """Every codec, at the index of its id."""
 
 CODEC_IDS: dict[str, int] = {codec.name: codec.id for codec in CODECS}
-"""`compression.type` → codec id."""
+"""The codec ids by name, as in `compression.type`."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:

@@ -1,9 +1,9 @@
-"""Records as poll() returns them, and their decoder. With consumer_record.pxd.
+"""Records as poll() returns them, and their decoder. Compiled with consumer_record.pxd.
 
-A record is one object with its numbers as fields of C, beside its key and value. Python's objects for the numbers are
-created when an attribute is read, and headers stay encoded until then. So a record of bytes takes three objects, none
-of which the garbage collector has to visit. Key and value are copied from the fetched data, which a record therefore
-does not keep in memory.
+A compiled record is one object: it refers to its key and value, and has its numbers as C fields. Their Python objects
+are created when an attribute is read, and headers stay encoded until then. So a record of bytes takes three objects,
+none of which the garbage collector has to visit. Key and value are copied from the fetched data, so a record does not
+keep that data in memory.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ class ConsumerRecord:
 
     @property
     def serialized_key_size(self) -> int:
-        """Size of the key in bytes; -1 if the key is None or was not deserialized to bytes."""
+        """Size of the key in bytes; -1 if the key is None or was deserialized to something other than bytes."""
         return len(self._key) if isinstance(self._key, bytes) else -1
 
     @property
     def serialized_value_size(self) -> int:
-        """Size of the value in bytes; -1 if the value is None or was not deserialized to bytes."""
+        """Size of the value in bytes; -1 if the value is None or was deserialized to something other than bytes."""
         return len(self._value) if isinstance(self._value, bytes) else -1
 
     @property

@@ -81,10 +81,11 @@ def _end_of_old_messages(data: memoryview) -> int:
 def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
     """Convert batches of any format to a message set of format 0 or 1, for a consumer that knows no newer one.
 
-    Batches in its format or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
-    lose headers, producer ids and, in format 0, timestamps. Control batches are left out. Records before
-    `from_offset` are left out, so that a first fetch into a batch is no larger than necessary. Raises
-    UnsupportedCompressionTypeError for zstd, which old consumers do not have.
+    Batches in format `magic` or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
+    lose headers, producer ids and, in format 0, timestamps. Control batches are left out. From converted batches,
+    records before `from_offset` are left out, so that a fetch that starts within a batch is not larger than necessary.
+
+    Raises UnsupportedCompressionTypeError for zstd, which old consumers do not have.
     """
     out = bytearray()
     for header, start, end in any_magic.split(buf):

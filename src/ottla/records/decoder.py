@@ -58,7 +58,7 @@ class Cursor:
             self.p = bytes(self.data)
 
     def varlong(self) -> int:
-        """Return the next varint."""
+        """Return the next varint of 64 bits."""
         p = self.p
         pos = self.pos
         if pos < self.end - 1:  # most have one or two bytes
@@ -119,11 +119,11 @@ class Cursor:
         return self.pos + size - 1
 
     def reject_size(self, size: int) -> int:
-        """Raise CorruptMessageError for a length."""
+        """Raise CorruptMessageError for a length that does not fit the remaining bytes."""
         raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
 
     def reject_record(self, size: int) -> int:
-        """Raise CorruptMessageError for the length of a record."""
+        """Raise CorruptMessageError for an invalid length of a record."""
         raise CorruptMessageError(f"a record of {size} bytes")
 
     def read_bytes(self, size: int) -> bytes | None:

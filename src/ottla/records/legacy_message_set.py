@@ -169,7 +169,7 @@ def records(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) ->
 
 
 def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> bytearray:
-    """Convert a producer's message set to v2 batches: one per compressed message, one per run of plain messages.
+    """Convert a producer's message set to one v2 batch. The set has one compressed message, or only plain messages.
 
     Offsets count from 0 in the batch, as in a produce request. A partial last message is left out. Raises the error for
     the producer: CorruptMessageError for wrong sizes and CRCs, MessageTooLargeError for more than `max_bytes` of
@@ -300,7 +300,10 @@ def encode(
 
 
 def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
-    """Return the LZ4 frame with its header checksum computed over the magic too, as format 0 does, or correctly."""
+    """Return the LZ4 frame with another header checksum.
+
+    `over_magic`: whether it is computed over the frame's magic too, as format 0 does wrongly.
+    """
     if len(frame) <= _LZ4_FLAGS_END or not frame.startswith(_LZ4_MAGIC):
         raise errors.CorruptMessageError("lz4 data has no frame header")
     end = _LZ4_FLAGS_END + (8 if frame[4] & 0x08 else 0)  # a content size may follow the flags
@@ -309,7 +312,7 @@ def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """Return the xxHash32 with seed 0 of less than 16 bytes, which is the length of a frame header."""
+    """Return the xxHash32 (seed 0) of `data`, which must be shorter than 16 bytes, as a frame header is."""
     assert len(data) < 16
     p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
     mask = 0xFFFFFFFF

@@ -1,4 +1,6 @@
-"""The hash that chooses the partition of a key: Java's `Utils.murmur2`, so that all clients agree. With murmur2.pxd."""
+"""The hash that chooses the partition of a key: Java's `Utils.murmur2`, so that all clients agree.
+
+Compiled with murmur2.pxd."""
 
 from __future__ import annotations
 
@@ -113,8 +115,9 @@ def bytes_in_list(items: list[bytes | None]) -> int:
 
 
 def _sorted_rows(chosen: array[int], count: int, ends: array[int]) -> list[array[int]]:
-    """Return the row numbers of each partition. `chosen` has the partition of each row, and `ends`, from the second
-    item on, how many rows each has.
+    """Return the row numbers of each partition, and as the last item those of rows without a key.
+
+    `chosen`: the partition of each row. `ends`: from the second item on, the number of rows of each partition.
     """
     rows = len(chosen)
     sorted_rows = array("q", bytes(8 * rows))

@@ -171,7 +171,7 @@ class Scanner:
         self.epochs: list[tuple[int, int]] = []
         """(leader epoch, first offset) of each higher leader epoch."""
         self.replay: list[int] = []
-        """Positions of transactional and control batches; `replay_positions` has the others that matter."""
+        """Positions of transactional and control batches. `replay_positions` adds those of idempotent producers."""
 
     def feed(self, chunk: Buffer) -> int:
         """Skip the whole batches in `chunk`, which begins at `position`, and return their size in bytes."""

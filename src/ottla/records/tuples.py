@@ -1,4 +1,4 @@
-"""Instances of subclasses of tuple. The compiled modules have the same in tuples.pxd, without a call of Python."""
+"""Creation of instances of subclasses of tuple. tuples.pxd has the same function for the compiled modules, in C."""
 
 from __future__ import annotations
 

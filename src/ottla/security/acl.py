@@ -1,4 +1,4 @@
-"""ACLs (KIP-11, KIP-290): each allows or denies a principal on a host an operation on resources.
+"""ACLs (KIP-11, KIP-290): each allows or denies an operation on resources to a principal that connects from a host.
 
 All values are immutable. Brokers, clients and tools share them.
 """
@@ -142,8 +142,8 @@ class ACLFilter(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """One ACL: it allows or denies (`permission_type`) a principal such as `User:alice` on a host (`*`: any) an
-    operation on resources.
+    """One ACL: it allows or denies (`permission_type`) an operation on resources to a principal, such as `User:alice`,
+    that connects from a host (`*`: any).
     """
 
     principal: str

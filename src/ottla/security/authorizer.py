@@ -32,12 +32,12 @@ ALLOWED_BY: Final = {
         {ACLOperation.ALL, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS}
     ),
 }
-"""For operations that others imply: the operations whose ACLs allow them."""
+"""By operation that other operations imply: all operations whose ALLOW ACLs allow it."""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 255
-"""Maximum number of cached decisions, and maximum length of a resource name in one, so that clients with generated
-names cannot exhaust memory.
+"""MAX_REMEMBERED and MAX_REMEMBERED_NAME: maximum number of cached decisions, and maximum length of a resource name in
+them, so that clients with generated names cannot exhaust memory.
 """
 
 

@@ -42,7 +42,7 @@ class QueueFullError(DeferredAppendError):
 class QueuedWrite:
     """A write that the thread carries out. `error` and `seconds` are its result.
 
-    `on_result` is called on the event loop after it, with the write and its error, or None.
+    After the write, `on_result` is called on the event loop with the QueuedWrite and its error, or None.
     """
 
     __slots__ = ("data", "error", "file", "is_finished", "on_result", "position", "seconds")
@@ -77,7 +77,10 @@ class Thread(Protocol):
 
 
 class WriterThread:
-    """A thread that writes. An executor takes more time for a call, most of it for its future and its wake-ups."""
+    """A thread that runs queued calls in order.
+
+    It takes less time per call than an executor, which creates a future for each call and wakes up its waiters.
+    """
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -177,7 +180,7 @@ class AppendWriter:
         self._thread.run_later(functools.partial(self._run, write))
 
     def _run(self, write: QueuedWrite) -> None:
-        """Write, in the thread."""
+        """Carry out a write. Called in the writer thread."""
         began = self._clock()
         try:
             write.file.write(write.position, write.data)

@@ -9,8 +9,9 @@ from ottla.storage.log_reader import StoredBatch
 
 
 def add_batch(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:
-    """Add the records with start <= offset < end of a batch of any magic. Return False if the columns have no room for
-    it.
+    """Add the records with start <= offset < end of a batch of any magic to the columns.
+
+    Return False, and add none, if the columns have no room for them.
     """
     data, position, header = batch
     if header.magic == MAGIC:

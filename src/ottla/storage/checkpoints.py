@@ -21,14 +21,16 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 TIERED_LEADER_EPOCHS = "tiered-leader-epoch-checkpoint"
-"""The leader epochs of records that are only in remote storage, with fsync. `leader-epoch-checkpoint` has them, too,
-but may be lost in a power failure. It is then rebuilt from the batches, which those records have no more on this
-broker. Apache Kafka ignores the file.
+"""The file with the leader epochs of records that are only in remote storage. It is written with fsync.
+
+`leader-epoch-checkpoint` has these epochs, too, but may be lost in a power failure. It is then rebuilt from the batches
+on this broker, which do not include tiered records. Apache Kafka ignores the file.
 """
 
 COMPACTED_BELOW = TopicPartition("#compacted-below", 0)
-"""An entry among the recovery points that is not a partition: the broker that wrote the file compacts no records above
-them. Apache Kafka and earlier versions of Ottla ignore the entry, and their checkpoints lack it.
+"""A marker among the recovery points, in place of a partition: no log was compacted above its recovery point.
+
+Apache Kafka and earlier versions of Ottla ignore the marker, and do not write it.
 """
 
 VERSION = 0

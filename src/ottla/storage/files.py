@@ -24,7 +24,7 @@ SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """
 
 UNWRITTEN = "\0"
-"""The content of a file after a loss of power, if the file system had its new size on disk and not its data."""
+"""The character that fills a file after a loss of power if its new size was on disk, but not its data."""
 
 
 class DiskFailedError(KafkaStorageError):
@@ -212,9 +212,9 @@ def sync_file(path: Path) -> None:
 
 
 class SyncedFile:
-    """Waits until a file that seldom changes is on disk, without an fsync if it is there since the last time.
+    """A file that seldom changes: `sync` waits until it is on disk, and calls fsync only if it has changed.
 
-    An fsync of an unchanged file makes the disk write its cache, too: a flush would take several times as long.
+    Even for an unchanged file, fsync makes the disk write its cache, so a flush would take several times as long.
     """
 
     __slots__ = ("_lock", "_path", "is_changed")
@@ -222,16 +222,19 @@ class SyncedFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = Lock()
-        """Held during an fsync, because another flush of the log must wait for it, too."""
+        """Held during an fsync, so that a concurrent `sync` waits for it, too."""
         self.is_changed = True
-        """Whether the file may not be on disk, as after a start."""
+        """Whether the file may have changed since the last fsync. True at first, because that is unknown."""
 
     def changed(self) -> None:
         """Record that the file was written."""
         self.is_changed = True
 
     def sync(self) -> None:
-        """Wait until the file is on disk. Callable from a worker thread: a change meanwhile is for the next call."""
+        """Wait until the file is on disk. Callable from a worker thread.
+
+        A change during the call may not be on disk on return; the next call waits for it.
+        """
         with self._lock:
             if not self.is_changed:
                 return

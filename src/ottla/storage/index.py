@@ -121,8 +121,9 @@ class Index:
         return first + last_at_most(block, self.ENTRY.size, at, nbytes, target)
 
     def _block(self, target: int, field: int) -> tuple[int, bytes]:
-        """Return the entries of a block of a read-only index in which the search for `target` ends, and the number of
-        its first entry. The last block is kept: a consumer's next searches end there, too.
+        """Return the block of a read-only index in which to search for `target`: number of its first entry, and bytes.
+
+        The block is kept in memory, because a consumer's next searches usually end in it, too.
         """
         first, block = self._last_block
         size, unpack_from = self.ENTRY.size, self.ENTRY.unpack_from
@@ -216,7 +217,7 @@ class OffsetIndex(Index):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry, or the base offset."""
+        """The offset of the last entry; the base offset if there are no entries."""
         return self.base_offset + (self.entry(self.entries - 1)[0] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
@@ -224,7 +225,10 @@ class OffsetIndex(Index):
         self.truncate(self.find(offset - self.base_offset - 1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if the last entry's offset is before the first one's, or is zero."""
+        """Raise CorruptIndexError if the file's size is not a whole number of entries, or the last entry is invalid.
+
+        It is invalid if its offset is before the first entry's, or if there are several entries and its offset is zero.
+        """
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(0)[0] < 0):
             raise CorruptIndexError(f"{self.path}: its last offset is before its first")
@@ -269,7 +273,7 @@ class TimeIndex(Index):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry, or the base offset."""
+        """The offset of the last entry; the base offset if there are no entries."""
         return self.base_offset + (self.entry(self.entries - 1)[1] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
@@ -277,8 +281,9 @@ class TimeIndex(Index):
         self.truncate(self.find(offset - self.base_offset - 1, field=1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if the last entry's timestamp is before the first one's, or its offset is
-        negative.
+        """Raise CorruptIndexError if the file's size is not a whole number of entries, or the last entry is invalid.
+
+        It is invalid if its timestamp is before the first entry's, or its offset is negative.
         """
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(self.entries - 1)[1] < 0):

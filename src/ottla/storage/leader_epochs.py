@@ -70,8 +70,10 @@ class LeaderEpochs:
         self._replace([*retained, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch <= `epoch`, and the offset after its last record; (-1, -1) if `epoch` is later
-        than all or none is known.
+        """Return the largest known epoch <= `epoch`, and the offset after its last record.
+
+        Return (-1, -1) if no epoch is known or `epoch` is later than all known ones. If it is earlier than all known
+        ones, return `epoch` itself and the start of the first known one.
         """
         if epoch < 0 or not self.entries:
             return -1, -1
@@ -96,7 +98,7 @@ class LeaderEpochs:
             self._replace([e for e in self.entries if e.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that end before `start_offset`. The epoch that contains it starts there now."""
+        """Remove the epochs that end at or before `start_offset`, and let the epoch that contains it start there."""
         i = bisect_right(self.entries, start_offset, key=lambda e: e.start_offset)
         if (i and self.entries[i - 1].start_offset != start_offset) or i > 1:
             first = EpochEntry(self.entries[i - 1].epoch, start_offset)

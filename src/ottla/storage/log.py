@@ -1,10 +1,10 @@
 """The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
-Invariant: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
-partition that owns the log sets the high watermark. If the topic is tiered (KIP-405), the log start offset may be below
-the first segment: the records between them are only in remote storage. While writes are queued (see `append_writer`),
-the log can be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except
-`flush`, which a worker may run while the event loop appends.
+Invariant: recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The partition
+that owns the log sets the high watermark. If the topic is tiered (KIP-405), the log start offset may be below the first
+segment: the records between them are only in remote storage. While writes are queued (see `append_writer`), the log can
+be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`, which
+a worker may run while the event loop appends.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Log:
         self.config = config
         self.clock = clock
         self.topic_id: str | None = None
-        """Kafka's text form of the topic's UUID, from partition.metadata."""
+        """Kafka's text form of the topic's UUID, from partition.metadata; None if the file has none."""
         self.segments: list[Segment] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -148,7 +148,7 @@ class Log:
         truncated meanwhile.
         """
         self._unflushed_indexes: tuple[Segment, ...] = ()
-        """Segments whose indexes were written, perhaps after their records were flushed; guarded by the same lock."""
+        """Segments whose indexes were written, perhaps after their records were flushed. Guarded by `_flush_lock`."""
         self.cuts = 0
         """Number of truncations so far. A copy of the log detects them by this number."""
         self._open_segments: deque[Segment] = deque()
@@ -371,9 +371,9 @@ class Log:
             self.txn_index(self.active).append(aborted)
 
     def _undo_append(self, offset: int) -> None:
-        """Undo an append whose index entry could not be written.
+        """Undo an append for which the entry in the transaction index could not be written.
 
-        Without it, an aborted transaction would be read as committed.
+        Without the entry, consumers would read an aborted transaction as committed.
         """
         try:
             self.truncate_to(offset)
@@ -512,9 +512,9 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
         """Return whole batches, from the one that contains `offset` up to `max_offset` and at most `max_bytes`.
 
-        If the first batch alone is larger than `max_bytes`, it is returned if `at_least_one` is set. The slice is empty
-        at the end of the log. Raises OffsetOutOfRangeError if `offset` is outside the log, and
-        OffsetMovedToTieredStorageError if its record is only in remote storage.
+        A slice contains batches of one segment only. If the first batch alone is larger than `max_bytes`, it is
+        returned if `at_least_one` is set. The slice is empty at the end of the log. Raises OffsetOutOfRangeError if
+        `offset` is outside the log, and OffsetMovedToTieredStorageError if its record is only in remote storage.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
@@ -620,11 +620,10 @@ class Log:
         return None if latest < 0 else self.offset_for_time(latest)
 
     def offsets_before(self, timestamp_ms: int | None = None) -> list[int]:
-        """Return the base offsets of the segments that were last modified at `timestamp_ms` or before; None: of all
-        segments.
+        """Return the base offsets of the segments last modified at `timestamp_ms` or before (None: of all segments).
 
-        The highest comes first. The log end offset is included as well, as if it were written now. This is ListOffsets
-        version 0 (Kafka before 0.10.1).
+        The highest comes first. The log end offset is the first if `timestamp_ms` is None or not in the past, and the
+        active segment is not empty. This is ListOffsets version 0 (Kafka before 0.10.1).
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
         if self.log_start_offset < self.segments[0].base_offset:
@@ -662,8 +661,9 @@ class Log:
         return self.log_end_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the log's largest leader epoch <= `epoch`, and the offset after its last record; (-1, -1) if
-        unknown.
+        """Return the log's largest leader epoch <= `epoch`, and the offset after its last record; (-1, -1) if unknown.
+
+        See `LeaderEpochs.end_offset_for` for epochs before the first one in the log.
         """
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
@@ -750,8 +750,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Remove all records from `offset` on, and the whole batch that contains it. Return whether any were removed.
 
-        The log then ends where that batch began, so that the records before `offset` are fetched again. Epochs of a
-        leader need not begin with a batch, because DeleteRecords moves the begin of its first one.
+        If `offset` is within a batch, the log then ends where that batch began, and the records before `offset` are
+        fetched again. That happens if DeleteRecords has moved the start of the leader's first epoch into a batch.
         """
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(
@@ -791,8 +791,10 @@ class Log:
             path.unlink(missing_ok=True)
 
     def sync_tiered_state(self, offset: int, epochs: list[EpochEntry], producer_snapshot: bytes | None = None) -> None:
-        """Write what replaces the records before `offset` on this broker, with fsync: their leader epochs, and the
-        producer snapshot, unless it is in its file. Call it in a worker thread, before the segments are deleted.
+        """Write the state that this broker keeps of the records before `offset` once they are only in remote storage.
+
+        These are their leader epochs, and the producer snapshot (None: it is in its file, which is flushed). Both are
+        written with fsync, so call this in a worker thread, before the segments are deleted.
         """
         snapshot = self.dir / file_name(offset, SNAPSHOT_SUFFIX)
         if producer_snapshot is None:
@@ -818,8 +820,8 @@ class Log:
         """Remove all records, and continue at `offset` with the leader epochs and the producers of the records before,
         which are in remote storage.
 
-        The new segment is created last: without one, the log starts at offset 0 after a crash, and the state is built
-        again. `sync_tiered_state` must have been called with the same state.
+        The new segment is created last: if the broker crashes before that, the log is empty and starts at offset 0, and
+        the state is built again. `sync_tiered_state` must have been called with the same state.
         """
         self._wait_written()
         try:
@@ -881,7 +883,10 @@ class Log:
         return self.log_start_offset
 
     def drop_before_start(self) -> int:
-        """Discard the segments that end before the log start offset, except the active one. Return their number."""
+        """Discard the segments that end at or before the log start offset, except the active one.
+
+        Return their number.
+        """
         deleted = []
         for segment, following in pairwise(self.segments):
             if following.base_offset > self.log_start_offset:

@@ -3,8 +3,8 @@
     with LogDir.open(path, broker_id=0) as log_dir:
         log_dir.load(...)
 
-`.kafka_cleanshutdown` marks a clean shutdown of all logs; it is removed before the first one is opened for appends. Not
-thread-safe: event loop only.
+The file `.kafka_cleanshutdown` marks a clean shutdown of all logs. It is deleted before any log is opened for appends.
+Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class LogDir:
         producer_expiration_ms: int = 86_400_000,
         writer: AppendWriter | None = None,
     ) -> LogDir:
-        """Create and lock a directory.
+        """Open a log directory: create it if it is missing, lock it, and check its owner.
 
         Raises StartupError if it cannot be used, or belongs to another broker or cluster.
         """
@@ -216,9 +216,9 @@ class LogDir:
         """Open all logs. `config_of`: returns a partition's config.
 
         Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is added
-        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel. This
-        may run in a thread; then another one may read `load_progress` and call `stop_loading`, which ends it with
-        LoadStoppedError.
+        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel.
+        `load` may run in a separate thread; other threads may then read `load_progress` and call `stop_loading`, which
+        makes `load` raise LoadStoppedError.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -344,7 +344,7 @@ class LogDir:
         return created
 
     def assign_topic_id(self, owner: Log, topic_id: str) -> None:
-        """Write the id of the topic that a log belongs to. It is synced in a thread."""
+        """Write the id of the topic that a log belongs to. A thread calls fsync later."""
         try:
             write_topic_id(owner.dir, topic_id)
         except OSError as error:
@@ -365,7 +365,10 @@ class LogDir:
         )
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
-        """Create an empty log that will replace one in another directory (see `replication.log_dir_move`)."""
+        """Create an empty log that will replace one in another log directory (see `replication.log_dir_move`).
+
+        `unique`: text that makes the name of the log's directory unique.
+        """
         suffix = f".{unique}{FUTURE_SUFFIX}"
         names.check_partition(tp)
         path = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
@@ -512,7 +515,7 @@ class LogDir:
     def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
         """Install the segments of a pass, and store its end offset.
 
-        The steps return False if the log has changed meanwhile.
+        The steps return False if the pass has compacted nothing, or the log has changed meanwhile.
         """
         tp = cleaning.log.topic_partition
         try:
@@ -566,7 +569,7 @@ class LogDir:
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
 
     def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
-        """Return a function that writes the recovery points; None if the log's one on disk is not too high."""
+        """Return a function that writes the recovery points; None if the one on disk is not above the log's own."""
         opened = self.logs.get(tp)
         if opened is None:
             return None
@@ -696,9 +699,9 @@ def cluster_of(path: Path | str) -> str | None:
 
 
 def first_stored(read: Callable[[str], T | None], paths: Sequence[str]) -> T | None:
-    """Return the first value that `read` finds in log directories, if others are new or unusable; None if all are new.
+    """Return the first value that `read` returns for one of these log directories; None if all directories are new.
 
-    Raises UnusableDirectoryError if none has a value and one cannot be read.
+    A directory that cannot be used is skipped. Raises UnusableDirectoryError if there is one and no other has a value.
     """
     failure: UnusableDirectoryError | None = None
     for path in paths:

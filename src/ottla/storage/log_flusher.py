@@ -27,7 +27,10 @@ SLOW_SECONDS: Final = 0.5
 HANG_SECONDS: Final = 10.0
 """Duration in seconds from which a flush that has not returned is reported."""
 REPEAT_SECONDS: Final = 60.0
-"""Time in seconds between two warnings about a directory, and without a slow flush after which the disk is fast."""
+"""Minimum time in seconds between two warnings about a directory.
+
+Also the time without a slow flush after which the disk counts as fast again.
+"""
 
 
 class RunningFlush(NamedTuple):
@@ -60,9 +63,10 @@ class LogFlusher:
 
     @contextmanager
     def measured(self, tp: TopicPartition, *, is_awaited: bool) -> Iterator[None]:
-        """Measure a flush. `is_awaited`: acknowledgements wait for it, so a slow one is reported.
+        """Measure the flush in the block (context manager).
 
-        Others may take long, as that of a segment of a gigabyte that was closed.
+        `is_awaited`: whether acknowledgements wait for the flush. Only such a flush is reported if it is slow, because
+        others may take long: for example, the flush of a closed segment of a gigabyte.
         """
         began = self._clock()
         with self._lock:

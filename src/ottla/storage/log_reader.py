@@ -204,7 +204,7 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
     """Return the logs in these log directories. Raises KafkaStorageError if a path is not a directory.
 
-    If several brokers' directories have replicas of a partition, the one with the highest high watermark is returned.
+    If several brokers' directories have replicas of a partition, the replica with the highest `end` is returned.
     """
     logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:

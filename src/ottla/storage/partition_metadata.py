@@ -61,7 +61,7 @@ class TopicIdSync:
         self._is_running = False
 
     def add(self, directory: Path) -> None:
-        """Sync the topic id of a log soon."""
+        """Have a worker thread sync the topic id of the log in `directory`."""
         with self._lock:
             self._pending.append(directory)
             if self._is_running:
@@ -70,7 +70,7 @@ class TopicIdSync:
         self._workers.submit(self._run)
 
     def close(self) -> None:
-        """Drop what is pending: a clean shutdown, or the recovery of the next start, decides."""
+        """Drop the pending syncs. Called when the log directory is closed."""
         with self._lock:
             self._pending.clear()
 

@@ -88,7 +88,10 @@ class PendingWrites:
         segment.set_unwritten(next(queued, None))
 
     def wait(self) -> None:
-        """Wait until all queued writes are complete. Called before the files are changed otherwise. Raises OSError."""
+        """Wait until all queued writes are complete. Raises OSError.
+
+        Called before the log is truncated, replaced or closed.
+        """
         writes = list(self._writes.values())
         self.writer.wait(writes)
         self._writes.clear()

@@ -32,10 +32,11 @@ SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _EARLIER_BATCH = Struct(">qiqiq")
-"""A batch before the last one of its producer: producer id, last sequence, last offset, offset delta, timestamp. Kafka
-has no place for them and loses them with a restart: a producer that then repeats one of its last batches, but not the
-very last, is out of order, starts a new epoch and writes again what is in the log. They follow Kafka's entries, where
-Kafka does not read on.
+"""A batch before the last one of its producer: producer id, last sequence, last offset, offset delta, timestamp.
+
+Kafka's snapshots contain only the last batch of each producer. If a producer repeats an earlier one after a restart of
+Kafka, it gets an error, starts a new epoch, and writes records again that are already in the log. In Ottla's snapshots,
+the earlier batches follow Kafka's entries, where Kafka ignores them.
 """
 _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
@@ -131,7 +132,7 @@ def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
 class VerificationGuard:
     """Represents the verification of a transaction by its coordinator.
 
-    It becomes invalid with the next marker of its producer.
+    It becomes invalid when the next batch or marker of its producer is appended.
     """
 
     __slots__ = ("epoch", "unused")
@@ -208,17 +209,16 @@ class ProducerStates:
         return guard
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return whether the producer has neither written a marker nor got a newer epoch since the guard was
-        created.
+        """Return whether the guard is still valid: since it was created, neither a batch nor a marker of the producer
+        has been appended, and the producer has no newer epoch.
         """
         return self._guards.get(producer_id) is guard
 
     def check_bumped(self, producer_id: int, epoch: int) -> None:
-        """Raise InvalidProducerEpochError for a late marker.
+        """Raise InvalidProducerEpochError for a late marker: one whose epoch is not newer than the producer's.
 
-        With transaction.version 2, each marker bumps the epoch (KIP-890).
-
-        A repetition of the marker that ended the last transaction is allowed.
+        With transaction.version 2, each marker bumps the epoch (KIP-890). A repetition of the marker that ended the
+        last transaction is allowed.
         """
         producer = self.producers.get(producer_id)
         if producer is None or epoch > producer.epoch:
@@ -242,7 +242,7 @@ class ProducerStates:
         return None if batch is None or (header.is_transactional and producer.has_ended(batch)) else batch
 
     def check(self, header: BatchHeader) -> None:
-        """Raise unless the batch may be appended as its producer's next.
+        """Raise an error unless the batch may be appended as the next batch of its producer.
 
         The caller has already ruled out a duplicate (`duplicate_of`).
 

@@ -32,8 +32,10 @@ def apply_retention(log: Log, now_ms: int) -> int:
 
 
 def local_retention_offset(log: Log, now_ms: int) -> int:
-    """Return the offset before which the segments of a tiered log are deleted locally, because they are in remote
-    storage and above local.retention.ms or local.retention.bytes. It is the start of a segment.
+    """Return the offset before which the segments of a tiered log are deleted locally.
+
+    These are in remote storage, and exceed local.retention.ms or local.retention.bytes. The offset is the start of a
+    segment.
 
     If the active segment is too old, it is rolled, so that it can be copied and then deleted. Raises KafkaStorageError.
     """
@@ -87,7 +89,7 @@ def _may_delete(log: Log, i: int) -> bool:
 
 
 def _too_old(log: Log, now_ms: int, retention_ms: int) -> int:
-    """Return the number of leading segments that are older than `retention_ms`; -1: no limit."""
+    """Return the number of leading segments that are older than `retention_ms`; 0 if it is -1 (no limit)."""
     if retention_ms < 0:
         return 0
     count = 0
@@ -107,8 +109,9 @@ def newest_ms(segment: Segment) -> int:
 
 
 def _too_many_bytes(log: Log, retention_bytes: int) -> int:
-    """Return the number of leading segments that can be deleted so that at least `retention_bytes` remain; -1: no
-    limit.
+    """Return the number of leading segments that can be deleted so that at least `retention_bytes` remain.
+
+    Return 0 if `retention_bytes` is -1 (no limit).
     """
     if retention_bytes < 0:
         return 0

@@ -56,7 +56,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 class TimestampAndOffset(NamedTuple):
-    """A timestamp in milliseconds and the offset of a record that has it."""
+    """A timestamp in milliseconds, and the offset of a record with it, or of the last record in its batch."""
 
     timestamp: int
     offset: int
@@ -131,7 +131,7 @@ class Segment:
         self._indexes = WRITABLE
 
     def load(self) -> None:
-        """Load size and time of an existing `.log` file. Files are opened at the first use."""
+        """Load the size and the modification time of an existing `.log` file. Files are opened at the first use."""
         stat = self.path(LOG_SUFFIX).stat()
         self.size = stat.st_size
         self.created_ms = int(stat.st_mtime * 1000)
@@ -181,7 +181,10 @@ class Segment:
         return is_changed
 
     def set_modification_time(self) -> None:
-        """Set the file's modification time to the segment's highest timestamp, for segments written by compaction."""
+        """Set the file's modification time to `created_ms`.
+
+        So a segment that compaction has written keeps the time of the last segment that it replaces.
+        """
         os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
 
     def close(self) -> None:
@@ -193,7 +196,10 @@ class Segment:
         self._file = None
 
     def rest(self) -> bool:
-        """Write new index entries and close all files until they are used again. Return the same as `finish`."""
+        """Write new index entries and close all files until they are used again.
+
+        Return whether an index file has changed, like `finish`.
+        """
         is_changed = self._indexes == WRITABLE and self.finish()
         self.close()
         return is_changed
@@ -204,7 +210,10 @@ class Segment:
         return self.offset_index.is_unflushed or self.time_index.is_unflushed
 
     def sync(self) -> None:
-        """Wait until log and indexes are on disk. May be called in a worker thread while the event loop appends."""
+        """Wait until the segment's files and the producer snapshot at its base offset are on disk.
+
+        May be called in a worker thread while the event loop appends.
+        """
         file = self._file
         if file is not None:
             file.sync()
@@ -249,7 +258,7 @@ class Segment:
         self._recent[offset] = position
 
     def _note(self, position: int, nbytes: int, header: BatchHeader) -> None:
-        """Update indexes and the highest timestamp for a batch that was written at `position`."""
+        """Update the indexes and the highest timestamp for a batch that was written at `position`."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes and not self.offset_index.is_full:
@@ -366,8 +375,9 @@ class Segment:
         return self.base_offset + self.offset_index.entry(i)[0] if i < self.offset_index.entries else None
 
     def _is_start(self, relative_offset: int, position: int) -> bool:
-        """Return whether a batch starts at `position` and ends with the offset, or earlier if several batches were
-        appended together.
+        """Return whether a batch starts at `position` that ends with the relative offset or before.
+
+        It may end before if several batches were appended together.
         """
         head = self.file.read(position, HEADER_BYTES) if 0 < position < self.readable else b""
         try:
@@ -435,7 +445,7 @@ class Segment:
         return None
 
     def latest(self) -> TimestampAndOffset:
-        """Return the highest timestamp and the last offset of its batch."""
+        """Return the highest timestamp in the segment, and the last offset of the batch that has it."""
         if self.max_timestamp < 0 and self.size and self._indexes == CLOSED:
             self._load_indexes()
             self.rest()  # retention calls this method for every segment, so do not keep the files open

@@ -19,8 +19,8 @@ _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its producer id, its first offset, its marker's offset, and the last stable offset at
-    that time.
+    """An aborted transaction: its producer id, its first offset, its marker's offset, and the last stable offset after
+    its marker was appended.
     """
 
     producer_id: int

@@ -2,14 +2,14 @@
 
 Kafka's LogValidator.
 
-Every record is validated by compiled code (`records.validator`), so that every consumer can read all stored batches.
-Compressed batches are decompressed for this, up to message.max.decompressed.bytes. Batches are compressed again only if
-the topic's compression.type differs from the producer's, and converted only if its message.format.version is that of an
-old Kafka.
+Unless ottla.validate.records is `crc`, compiled code validates every record (`records.validator`), so that consumers
+can read all stored batches. Compressed batches are decompressed for this, up to message.max.decompressed.bytes. Batches
+are compressed again only if the topic's compression.type differs from the producer's, and converted only if the topic's
+message.format.version is that of an old Kafka.
 
 The error codes are those of Kafka 4, with one exception: for malformed records for which Kafka returns
-UNKNOWN_SERVER_ERROR, or which it stores although consumers cannot read them, the error is INVALID_RECORD. They are
-listed in tests/interop/clients/test_compared_validation.py.
+UNKNOWN_SERVER_ERROR, or which it stores although consumers cannot read them, the error is INVALID_RECORD. These records
+are listed in tests/interop/clients/test_compared_validation.py.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def check_size(batches: list[Batch], max_message_bytes: int) -> None:
 
 
 def check_client_batch(header: BatchHeader) -> None:
-    """Raise InvalidRecordError if a producer's batch has attributes that only the broker may set, or inconsistent
-    counts.
+    """Raise InvalidRecordError or InvalidTimestampError if the header of a producer's batch is invalid.
+
+    That is so if it has attributes or a base offset that only the broker may set, or fields that contradict each other.
     """
     if header.base_offset:
         raise errors.InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")

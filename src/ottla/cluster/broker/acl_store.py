@@ -3,7 +3,7 @@
 The broker that receives a change writes the znode and a change notification, like Kafka's brokers and tools. All
 brokers then read the ACLs of that resource again. A broker that may have missed notifications reads all ACLs.
 
-If a znode cannot be parsed, all access to its resource is denied, because its ACLs might have denied it.
+If a znode cannot be parsed, access to its resource is denied to all but super users, because its ACLs might deny it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class AclStore:
     async def remove(self, filters: Sequence[ACLFilter]) -> list[list[tuple[ACL, KafkaError | None]]]:
         """Remove the ACLs that match any filter.
 
-        Return, for each filter, the matching ACLs with their errors, or None if they were removed.
+        Return, for each filter, the matching ACLs: each with None if it was removed, else with the error.
         """
         await self._changes.read()
         async with self._changes.lock:
@@ -136,9 +136,9 @@ class AclStore:
     async def _change_each(
         self, patterns: Iterable[ResourcePattern], change: Callable[[ResourcePattern, ACLs], ACLs]
     ) -> dict[ResourcePattern, tuple[ACLs, KafkaError | None]]:
-        """Change the ACLs of each resource by `change`.
+        """Replace the ACLs of each resource with those that `change` returns for the current ones.
 
-        Return by resource the ACLs removed, or to be removed if it failed, and the error, or None.
+        Return for each resource the ACLs that the change removes, and its error; None if it succeeded.
         """
         semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
@@ -232,9 +232,9 @@ class AclStore:
         self._publish()
 
     async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
-        """Return the ACL znodes that notifications name.
+        """Return the ACL znodes that notifications name, by resource; None for a znode that was deleted.
 
-        Return None if notifications may have been missed or cannot be parsed.
+        Return None instead of the dict if notifications may have been missed or cannot be parsed.
         """
         if self._changes.may_have_missed:
             return None

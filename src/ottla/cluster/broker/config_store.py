@@ -55,12 +55,12 @@ class DynamicConfigStore:
 
     @asynccontextmanager
     async def changing(self, path: str | None) -> AsyncIterator[None]:
-        """Context manager: no other change runs in the block.
+        """Exclude other config changes by this broker while the block runs (context manager).
 
         `path`: the entity to change; None if its configs are not in the store.
 
-        The entity's configs are read again first, because this broker may not have applied another broker's last change
-        yet, and would revert it.
+        The entity's configs are read again first: otherwise, a change by another broker that this broker has not
+        applied yet would be reverted.
         """
         async with self._lock:
             if path is not None:

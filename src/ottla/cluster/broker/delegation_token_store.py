@@ -125,7 +125,7 @@ class DelegationTokenStore:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> TokenInformation:
-        """Create a token. `max_lifetime_ms`: 0 or less for the maximum lifetime."""
+        """Create a token. `max_lifetime_ms`: 0 or less for the maximum lifetime that the broker's config allows."""
         now = self._clock.now_ms()
         lifetime_ms = self._max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, self._max_lifetime_ms)
         expiry = now + min(lifetime_ms, self._renew_period_ms)

@@ -42,7 +42,7 @@ log = logging.getLogger("ottla.cluster")
 SHUTDOWN_VERSION: Final = 3
 PURPOSE: Final = "shutdown"
 RETRY_SECONDS: Final = 0.1
-"""Delay in seconds after an error of the metadata store."""
+"""Delay in seconds before a report to the controller is repeated after an error."""
 
 
 class BrokerLifecycle:
@@ -100,7 +100,7 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read the cluster's metadata.
+        """Read the cluster id and the dynamic configs from the metadata store.
 
         `cluster_id`: the cluster id in the log directory; None if it has none. Raises StartupError if the metadata
         store has another one.
@@ -183,7 +183,7 @@ class BrokerLifecycle:
                 return
 
     def _is_last(self, image: ClusterImage) -> bool:
-        """Return whether all other brokers have left or are shutting down."""
+        """Return whether all other brokers have left or are shutting down. Only the controller knows the latter."""
         return image.brokers.keys() <= image.shutting_down | {self._broker_id}
 
     async def _request_controlled_shutdown(self, own: BrokerImage) -> list[TopicPartition]:
@@ -204,7 +204,7 @@ class BrokerLifecycle:
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
         """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112).
 
-        Retry until that is done.
+        Retry until the report succeeds.
         """
         while True:
             try:
@@ -274,8 +274,8 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
 def _proves_membership(config: BrokerConfig) -> bool:
     """Return whether this broker proves to other brokers that it knows the cluster's secret.
 
-    It does not if Apache Kafka's brokers may be in the cluster and connections use SASL, because they take the proof
-    for a second login.
+    It does not if Apache Kafka's brokers may be in the cluster and connections use SASL, because Apache Kafka's brokers
+    would treat the proof as a second login.
     """
     return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 

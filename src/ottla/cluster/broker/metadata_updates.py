@@ -61,7 +61,10 @@ class ControllerRequestHandler:
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker has received the cluster's topics, at most `INITIALIZATION_SECONDS`."""
+        """Wait until this broker has received the cluster's topics.
+
+        After `INITIALIZATION_SECONDS`, stop waiting and let clients' requests be processed without them.
+        """
         try:
             async with asyncio.timeout(INITIALIZATION_SECONDS):
                 await self._initialized.wait()
@@ -132,7 +135,7 @@ class ControllerRequestHandler:
         await self._cache.update(decide)
 
     async def _ids(self, request: UpdateMetadataRequest) -> Mapping[str, UUID]:
-        """Read the topic ids that old request versions leave out."""
+        """Return, by name, the ids of new topics that old request versions leave out. They are read from the store."""
         topics = self._cache.image.topics
         missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in topics]
         nodes = await store_reader.get_all(self._store, [znodes.topic(name) for name in missing])
@@ -229,7 +232,10 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Return the topic with those of the states that are newer than its own; the same object if none is."""
+    """Replace the states of a topic's partitions with those in `images` that are newer.
+
+    Return the same object if none is newer.
+    """
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
     for index, now in images.items():
@@ -255,8 +261,9 @@ def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
 
 
 def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
-    """Return the state, with the reassignment that the image has, because UpdateMetadata does not contain
-    reassignments.
+    """Return the new image of a partition from its state in UpdateMetadata.
+
+    UpdateMetadata does not contain reassignments, so the partition keeps its reassignment if its replicas are the same.
     """
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
     now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)

@@ -59,7 +59,10 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Return whether any broker has allocated this id. Concurrent calls share one read of the store."""
+        """Return whether any broker has allocated this id; if the store is unreachable, whether that is plausible.
+
+        Concurrent calls share one read of the store.
+        """
         if producer_id < self.end:
             return True
         if self._refreshing is None:

@@ -44,7 +44,7 @@ class StaleSessionCleaner:
         self._write()
 
     def delete_file(self) -> None:
-        """Delete the file, because this run ends its own session."""
+        """Delete the session file. Called when this run ends its own session."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

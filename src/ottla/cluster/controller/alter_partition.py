@@ -44,9 +44,9 @@ class IsrUpdates:
         isr: tuple[int, ...],
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
     ) -> PartitionImage:
-        """Write the ISR that a leader requests, and return the new state of the partition.
+        """Write the ISR that a leader requests for one partition, and return the new state of the partition.
 
-        Raises the partition's error, such as FencedLeaderEpochError or InvalidUpdateVersionError.
+        Raises the error that the controller rejects the request with, such as FencedLeaderEpochError.
         """
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
         (result,) = await self.alter_partitions(broker_id, -1, [item])
@@ -57,9 +57,10 @@ class IsrUpdates:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
     ) -> list[PartitionImage | errors.KafkaError]:
-        """Write the ISRs that a leader requests (KIP-497).
+        """Write the ISRs that a broker requests for the partitions that it leads (KIP-497).
 
-        Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker has registered again.
+        Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker is not registered or
+        has registered again.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)

@@ -32,7 +32,7 @@ log = logging.getLogger("ottla.controller")
 R = TypeVar("R", bound=Response)
 PURPOSE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
-"""Request versions of Apache Kafka 3.9."""
+"""The versions in which the controller sends its requests: the highest ones of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """The backoff in seconds between attempts, after a request has failed."""
 REPORTED_FAILURES: Final = 5
@@ -194,7 +194,7 @@ class _Channel:
         self._sent: ClusterImage | None = None
         self._send_all = True
         self._number = -1
-        """The number of the image that was sent last."""
+        """The number of the image that was sent last (see `MetadataCache.number`)."""
         self._sent_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()

@@ -85,14 +85,14 @@ class ControllerContext:
     def retain_brokers(self, alive: Mapping[int, BrokerImage]) -> None:
         """Remove the state of brokers that have left.
 
-        For controlled shutdown, a broker that has registered again counts as another one.
+        A broker that has registered again is no longer in its controlled shutdown.
         """
         self.shutting_down = {i: e for i, e in self.shutting_down.items() if i in alive and alive[i].epoch == e}
         self.offline_replicas = {i: broken for i, broken in self.offline_replicas.items() if i in alive}
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[ControllerTerm]:
-        """Context manager: no other change runs in the block.
+        """Exclude other changes of the metadata while the block runs (context manager).
 
         Partitions whose last write is uncertain are read first. Raises NotControllerError outside a term.
         """
@@ -117,10 +117,10 @@ class ControllerContext:
     async def write(self, states: States) -> dict[TopicPartition, PartitionImage]:
         """Write states to the store.
 
-        Return those that were written; the others were changed by another broker and have to be read again.
+        Return the states that were written. The caller has to read the others again: another broker has changed them.
 
-        The partitions count as uncertain until the write returns, because the response may be lost, or the task may be
-        cancelled when its client disconnects.
+        All partitions of `states` count as uncertain until the write returns, because the response may be lost, or the
+        task may be cancelled when its client disconnects. Those that were not written stay uncertain.
         """
         self.uncertain |= states.keys()
         done = await partition_states.write(self.store, self.term, states)
@@ -137,7 +137,7 @@ class ControllerContext:
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
         """Apply a change to the image, and send it to the other brokers.
 
-        Do nothing if the image is already of a newer controller.
+        Do nothing if the image already comes from a newer controller.
         """
         epoch = self.term.epoch
         before = self.image

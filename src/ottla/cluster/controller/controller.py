@@ -1,4 +1,4 @@
-"""The controller: the only place that changes the cluster's metadata. Kafka's `KafkaController`.
+"""The controller: it alone changes topics, partitions, leaders and features. Kafka's `KafkaController`.
 
 Every broker has a Controller object. It is active during its terms (see `election`); otherwise its methods raise
 NotControllerError. The steps that all changes have in common are in `context`. This module handles terms, brokers and
@@ -166,7 +166,10 @@ class Controller:
             self._brokers_changed.clear()
 
     async def refresh_brokers(self) -> None:
-        """Read the registered brokers now. Called before a request is rejected for having too few brokers."""
+        """Read the registered brokers now.
+
+        Called before a request is rejected because there are too few brokers: one may have just registered.
+        """
         await self._update_brokers(await store_reader.read_brokers(self._context.store))
 
     async def _update_brokers(self, now: dict[int, BrokerImage]) -> None:
@@ -187,7 +190,7 @@ class Controller:
     async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
         """Publish the live brokers.
 
-        Elect other leaders for partitions of brokers that have left, and remove these from ISRs.
+        Remove the brokers that have left from ISRs, and elect other leaders for the partitions that they led.
         """
         image = replace(self._context.image, brokers=MappingProxyType(brokers))
         done = await self._elect(image, Reason.BROKERS, all_partitions(image))
@@ -205,7 +208,8 @@ class Controller:
     async def controlled_shutdown(self, broker_id: int, epoch: int) -> list[TopicPartition]:
         """Move a broker's leaderships to other brokers (KIP-49, KIP-380).
 
-        Return the partitions that no other broker can lead.
+        Return the partitions that the broker still leads because no other broker can lead them, except those with only
+        one replica.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
@@ -279,7 +283,7 @@ class Controller:
             await self._context.publish(lambda current: with_states(current, done))
 
     def check_log_dirs(self, broker_id: int) -> None:
-        """Send a broker a full LeaderAndIsr. Its response lists the replicas that are offline."""
+        """Send the complete image to a broker again: its LeaderAndIsr response lists the replicas that are offline."""
         if self._context.channels is not None:
             self._context.channels.resend_all(broker_id)
 
@@ -288,7 +292,8 @@ class Controller:
     ) -> dict[TopicPartition, PartitionImage]:
         """Elect leaders, and write the changed states.
 
-        If another broker has changed a state meanwhile, read it and elect again. Return the states that were written.
+        If another broker has changed a state meanwhile, read it and elect again. Return the new states: those that were
+        written, or that another broker has written.
         """
         began = time.perf_counter()
         done: dict[TopicPartition, PartitionImage] = {}

@@ -1,4 +1,4 @@
-"""The election of the controller: the broker that has created `/controller`, until its session ends.
+"""The election of the controller: the first broker to create `/controller` is the controller until its session ends.
 
 The winner increments `/controller_epoch` in the same transaction. Every write of a controller checks that epoch
 (`ControllerTerm.fencing_check`), so a former controller that continues after a pause cannot change anything.
@@ -31,7 +31,7 @@ from ottla.errors import NotControllerError
 log = logging.getLogger("ottla.controller")
 
 RETRY_SECONDS: Final = 0.1
-"""Delay in seconds after an error of the metadata store."""
+"""Delay in seconds before the next attempt after an error of the metadata store."""
 
 
 class ControllerTerm(NamedTuple):
@@ -81,7 +81,10 @@ class ControllerElection:
             self._task.result()
 
     async def close(self) -> None:
-        """Stop taking part in elections. If this broker is the controller, its term ends with the session."""
+        """Stop taking part in elections.
+
+        If this broker is the controller, it ends its term. Another broker can be elected once the session has ended.
+        """
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -100,7 +103,7 @@ class ControllerElection:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
-        """Follow one term, of this broker or another one, from its start to its end."""
+        """Try to become the controller if there is none, then wait until the term of the current controller ends."""
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
         if node is not None and self._decided.is_set() and _is_malformed(node):

@@ -1,7 +1,7 @@
 """Writes the states of partitions to the metadata store, many at a time, during a controller term.
 
-Each write names the znode version that it is based on. If another broker has written a state meanwhile, this state is
-not written, and is missing in the result. If another broker has become the controller, nothing is written.
+Each write names the znode version that it is based on. If another broker has written a state meanwhile, that state is
+not overwritten, and is missing from the result. If another broker has become the controller, nothing is written.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: S
 
 
 async def write_fenced_in_batches(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Execute operations in several transactions, because there are too many for one.
+    """Execute operations in as many transactions as they need.
 
-    If it fails, some may have been executed, so they must be safe to repeat.
+    If a transaction fails, earlier ones stay executed, so the operations must be safe to repeat.
     """
     for begin in range(0, len(operations), 2 * MAX_STATES):
         await write_fenced(store, term, operations[begin : begin + 2 * MAX_STATES])

@@ -57,8 +57,10 @@ class PreferredLeaderRebalance:
 
 
 def imbalanced_partitions(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """Return the partitions whose preferred leaders should be elected, because more than `percentage` % of their
-    broker's partitions have another leader.
+    """Return the partitions whose preferred leaders should be elected.
+
+    They belong to live brokers for which more than `percentage` % of the partitions that they should lead have another
+    leader. Partitions that are being reassigned, or whose preferred leader is not in sync, are left out.
     """
     preferred: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, topic in image.topics.items():

@@ -26,10 +26,12 @@ class PartitionReassignments:
         self._context = context
 
     async def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Move a partition to the brokers of `target`, the preferred leader first. None: cancel its reassignment.
+        """Start to move a partition to the brokers in `target`, the preferred leader first.
 
-        Raises UnknownTopicOrPartitionError; InvalidReplicaAssignmentError if the target is invalid or none of its
-        replicas could lead; NoReassignmentInProgressError if there is no reassignment to cancel.
+        `target`: None to cancel the reassignment in progress.
+
+        Raises UnknownTopicOrPartitionError; InvalidReplicaAssignmentError if the target is invalid or no replica could
+        lead; NoReassignmentInProgressError if there is no reassignment to cancel.
         """
         async with self._context.exclusive():
             after = self._decide(tp, target)
@@ -40,7 +42,7 @@ class PartitionReassignments:
         await self._context.wait_propagated()
 
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
-        """Start a reassignment that the znode `/admin/reassign_partitions` requests, if it still does.
+        """Start a reassignment that `/admin/reassign_partitions` requests, unless the request was replaced meanwhile.
 
         Raises the errors of `reassign`.
         """

@@ -1,7 +1,8 @@
 """The state transitions of a reassignment (KIP-455), without I/O.
 
-`start` makes the replicas those of the target and those to be removed. When all target replicas are in sync, `complete`
-elects one of them as leader and removes the other replicas. Until then, `cancel` restores the original replicas.
+After `start`, the replicas are those of the target, followed by those to be removed. When all target replicas are in
+sync, `complete` makes one of them the leader and removes the other replicas. Until then, `cancel` restores the original
+replicas.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def validate(
 ) -> tuple[int, ...]:
     """Return the target. Raises InvalidReplicaAssignmentError if it is invalid.
 
-    New replicas must be alive, because they have to fetch the log, and not on cordoned brokers. Existing ones may be
-    down; the completion waits for them.
+    New replicas must be on brokers that are alive, because they have to fetch the log, and not cordoned. Existing
+    replicas may be down; the reassignment is completed when they are in sync again.
     """
     if not target:
         raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
@@ -66,7 +67,7 @@ def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) ->
 
     Return None if nothing changes.
 
-    Raises InvalidReplicaAssignmentError if only replicas of an earlier target are in sync, because those would be
+    Raises InvalidReplicaAssignmentError if the only in-sync replicas are those of an earlier target, which would be
     deleted.
     """
     origin = origin_of(p)

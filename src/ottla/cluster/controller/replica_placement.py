@@ -16,8 +16,9 @@ memory.
 
 
 def check_collision(name: str, existing: Collection[str]) -> None:
-    """Raise TopicAlreadyExistsError if the topic exists, and InvalidTopicError if its name collides with another one,
-    as `a_b` with `a.b`: metrics use the same name for both.
+    """Raise TopicAlreadyExistsError if the topic exists, and InvalidTopicError if its name collides with another one.
+
+    For example, `a_b` collides with `a.b`, because metrics use the same name for both.
     """
     if name in existing:
         raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
@@ -96,8 +97,8 @@ def validate_assignment(
 ) -> list[tuple[int, ...]]:
     """Return a client's assignment as a list.
 
-    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist, are distinct and are
-    not cordoned.
+    Raises an error unless its partitions are consecutive from `first` on, all have the same number of replicas, and
+    their brokers exist, are distinct and are not cordoned.
     """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:

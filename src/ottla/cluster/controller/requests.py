@@ -1,8 +1,9 @@
 """The controller's requests to a broker, from the difference of two images, without I/O.
 
-A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to replicas whose
-leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to replicas that are removed. ISR updates
-are sent with UpdateMetadata only, because the leader has them from the response to AlterPartition.
+A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to the brokers with
+replicas of partitions whose leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to brokers
+whose replicas are removed. ISR updates are sent with UpdateMetadata only, because the leader has them from the response
+to AlterPartition.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ EPOCH_POSITION: Final = 9
 LATEST_DIFFERENCES: Final = 4
 """Number of differences that are kept.
 
-There may be several at a time, because brokers that are slow to answer are sent another one than the rest.
+Several may be in use at a time: a broker that answered late has an older image than the rest, so it is sent another
+difference.
 """
 NO_BROKER: Final = BrokerImage(-1, ())
 
@@ -123,8 +125,8 @@ class _Difference:
 class BrokerRequests:
     """Builds the requests to all brokers from the difference of two images.
 
-    The common parts of the requests are built once. In a large cluster, building it for each broker would take most of
-    the time that a new controller needs.
+    The common parts of the requests are built once. In a large cluster, building them for each broker would take most
+    of the time that a new controller needs.
     """
 
     def __init__(self) -> None:
@@ -133,7 +135,7 @@ class BrokerRequests:
     def update_metadata(
         self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
     ) -> EncodedUpdateMetadata | None:
-        """Return the result of `update_metadata`, encoded in version 8."""
+        """Return the result of the function `update_metadata`, encoded in version 8."""
         body = self._difference(before, after).update_metadata
         if body is None:
             return None
@@ -143,7 +145,7 @@ class BrokerRequests:
     def leader_and_isr(
         self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
     ) -> LeaderAndIsrRequest | None:
-        """Return the result of `leader_and_isr`, with shared computation of the changes."""
+        """Return the result of the function `leader_and_isr`, from changes that are computed once for all brokers."""
         return leader_and_isr(before, after, to, self._difference(before, after).changes.get(to.id, ()))
 
     def _difference(self, before: ClusterImage | None, after: ClusterImage) -> _Difference:
@@ -155,7 +157,10 @@ class BrokerRequests:
 
 
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:
-    """Return the UpdateMetadata request with the changed brokers, topics and partitions; None if there are none."""
+    """Return the UpdateMetadata request with the live brokers and the changed partitions; None if nothing has changed.
+
+    Topics that are deleted are marked with the leader `image_delta.DELETED`.
+    """
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     deleted_topics = {topic.name: topic for topic in image_delta.deleted_topics(before, after)}
     for topic, index, now, _ in image_delta.changed_partitions(before, after):
@@ -201,7 +206,7 @@ def stop_replica(
 
 
 def _assignment(p: PartitionImage) -> tuple[object, ...]:
-    """Return the fields of a partition of whose changes its replicas must be notified."""
+    """Return the fields of a partition for which LeaderAndIsr is sent to its replicas when one of them changes."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 

@@ -123,9 +123,9 @@ class TopicLifecycle:
         return [creation.topic for creation in creations]
 
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int, by: str = "") -> None:
-        """Add partitions to a topic, so that it has `count`.
+        """Add partitions to a topic, so that it has `count`. `added`: the replicas of each new partition.
 
-        Raises InvalidPartitionsError if that does not match its current number of partitions.
+        Raises InvalidPartitionsError if the current number of partitions plus those in `added` is not `count`.
         """
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
@@ -179,7 +179,7 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a broker has deleted replicas. If that were the last ones of a topic, delete its znodes."""
+        """Record that a broker has deleted replicas. If no other broker has logs of a topic, delete its znodes."""
         async with self._context.exclusive():
             for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
                 self._remaining_brokers[name].discard(broker_id)
@@ -204,9 +204,9 @@ class TopicLifecycle:
     async def complete_stored_topic(
         self, stored: store_reader.StoredTopic, configs: Mapping[str, str], alive: Collection[int]
     ) -> TopicImage:
-        """Return the image of a stored topic.
+        """Return the image of a topic in the metadata store.
 
-        Create its id and partition states if they are missing, because older tools do not write them.
+        If its id or partition states are missing, create and write them: older tools do not write them.
         """
         name, term, topic_id = stored.name, self._context.term, stored.id
         writes: list[Operation] = []

@@ -123,8 +123,8 @@ class ZNodeChangeHandlers:
             await self._remove(znodes.delete_topic(name))
 
     async def _split(self, node: ZNode) -> None:
-        """Create one request znode per topic for a request that lists several topics in its value, as in the first
-        design of topic deletion.
+        """Create one request znode per topic for a request that lists several topics in the value of
+        `/admin/delete_topics`, as in the first design of topic deletion.
         """
         for name in _topics(node.value):
             try:
@@ -134,8 +134,7 @@ class ZNodeChangeHandlers:
         await self._change(Set(znodes.DELETE_TOPICS, b"", node.version))
 
     async def _read_reassignments(self) -> None:
-        """Start the new reassignments that `/admin/reassign_partitions` requests, and remove those from it that have
-        ended.
+        """Start the new reassignments that `/admin/reassign_partitions` requests.
 
         A reassignment that is complete, cancelled or replaced must not start again. As in Kafka, it is removed from the
         request, which is deleted when it is empty.

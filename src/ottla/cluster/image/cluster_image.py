@@ -67,10 +67,10 @@ class BrokerImage:
     log_dirs: tuple[str, ...] = ()
     """Its log directories. Only the controller's image has them."""
     cordoned_log_dirs: tuple[str, ...] = ()
-    """`cordoned.log.dirs` in the broker's file. Only the controller's image has them."""
+    """Its log directories in `cordoned.log.dirs` of its config file. Only the controller's image has them."""
 
     def node(self, listener: str) -> Node:
-        """Return the broker's address on the listener of this name; on its first listener if it has no such one."""
+        """Return the broker's address on the listener with this name; on its first listener if there is no such one."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return Node(self.id, endpoint.host, endpoint.port, self.rack)

@@ -29,7 +29,7 @@ ChangedPartition = tuple[TopicImage, int, PartitionImage, PartitionImage | None]
 
 
 def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> Iterator[ChangedPartition]:
-    """Yield every partition whose state has changed."""
+    """Yield every partition of `after` that is new or whose state has changed. Deleted ones are not included."""
     old_topics = {} if before is None else before.topics
     for name, topic in after.topics.items():
         was = old_topics.get(name)

@@ -100,8 +100,9 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
 
 @contextmanager
 def _skip_unreadable(what: str, name: str) -> Iterator[None]:
-    """Context manager: log and skip a malformed znode, so that a mistake of an administrator does not affect other
-    entries.
+    """Log and suppress UnreadableNodeError in the block (context manager).
+
+    So a mistake of an administrator in one znode does not affect the others.
     """
     try:
         yield
@@ -112,8 +113,8 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
 async def read_features(store: MetadataStore) -> StoredFeatures | None:
     """Return the levels of features; None if they were never set.
 
-    A malformed znode is logged, and features have their highest levels, as if it were not there. In Kafka, it keeps
-    every broker from becoming the controller.
+    If the znode is malformed, log an error and return the highest levels. In Kafka, a malformed znode prevents every
+    broker from becoming the controller.
     """
     node = await store.get(znodes.FEATURE)
     if node is None:
@@ -205,9 +206,9 @@ async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, s
 
 
 def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
-    """Return the configs in a znode below `/config`; none if it does not exist.
+    """Return the configs in a znode below `/config`; an empty mapping if `node` is None.
 
-    If it is malformed, log an error and return none.
+    If the znode is malformed, log an error and return an empty mapping.
     """
     if node is None or not node.value:
         return {}
@@ -287,9 +288,9 @@ async def read_cluster_id(store: MetadataStore) -> str | None:
 
 
 async def create_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
-    """Create these znodes, if they are missing; by default those that every cluster has.
+    """Create those of the znodes in `paths` that are missing; by default, the znodes that every cluster has.
 
-    Parents must come before their children.
+    In `paths`, parents must come before their children.
     """
     nodes = await get_all(store, paths)
     missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]

@@ -34,7 +34,7 @@ REPLACED: Final = 0.85
 
 
 class RequestSender(Protocol):
-    """Sends requests to other brokers: `InterBrokerClient`."""
+    """Sends requests to other brokers. Implemented by `InterBrokerClient`."""
 
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
         """Send a request, and return the response. Raises KafkaError."""
@@ -109,8 +109,8 @@ class InterBrokerClient:
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
         """Send a request and return the response. `timeout` in seconds includes the time to connect.
 
-        Raises BrokerNotAvailableError if the broker is not alive, BrokerConnectionError if it cannot be reached,
-        NetworkError or RequestTimedOutError if it may have handled the request.
+        Raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, BrokerConnectionError
+        if it cannot be reached, and NetworkError or RequestTimedOutError if it may have handled the request.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -187,7 +187,7 @@ class InterBrokerClient:
             self._replaced[channel] = None
 
     async def _authenticate(self, channel: Channel) -> float:
-        """Log in by SASL if required, and prove the membership of the cluster.
+        """Log in by SASL if required, and prove that this broker belongs to the cluster.
 
         Return the session's lifetime in seconds; 0 if unlimited.
         """

@@ -16,9 +16,9 @@ CONSUMER: Final = -1
 async def end_offsets_from(
     client: InterBrokerClient, leader: int, partitions: Iterable[TopicPartition], *, timeout: float, purpose: str
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks of partitions from their leader, without those that it reports an error for.
+    """Request the high watermarks of partitions from their leader, and return those without an error.
 
-    Raises KafkaError if it does not respond within `timeout` seconds.
+    Raises KafkaError if the leader does not respond within `timeout` seconds.
     """
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for tp in partitions:

@@ -53,7 +53,7 @@ class _Topic(NamedTuple):
 async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
     """Import the log directories into a metadata store that has never been used.
 
-    Return the number of imported topics; 0 if the store has been used.
+    Return the number of imported topics; 0 if the store has been used or the directories contain no logs.
     """
     if await store.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0

@@ -42,13 +42,13 @@ class Metadata:
     topics: dict[UUID, Topic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The configs of other entities than topics, by path (see `config_entities`)."""
+    """The configs of entities other than topics, by path (see `config_entities`)."""
     next_producer_id: int = 0
     acls: dict[UUID, ACL] = field(default_factory=dict)
 
     @singledispatchmethod
     def replay(self, record: Data) -> None:
-        """Apply a metadata record. Types of records without an overload are ignored."""
+        """Apply a metadata record. Record types for which no method is registered are ignored."""
 
     @replay.register
     def _(self, record: m.TopicRecord) -> None:

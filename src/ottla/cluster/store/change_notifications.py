@@ -20,11 +20,14 @@ RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
 """Maximum time in seconds that a request waits for the store; after that, the last known values are used."""
 EXPIRY_SECONDS: Final = 900.0
-"""Lifetime of a notification in seconds, as in Kafka. A broker that was disconnected for longer reads everything."""
+"""Lifetime of a notification in seconds, as in Kafka.
+
+A broker that has read no notifications for more than half of it reads everything.
+"""
 
 
 class ChangeListener:
-    """Runs handlers in a task whenever a watch fires, and again if they fail. Not thread-safe: event loop only."""
+    """Runs handlers in a task when a watch fires, and again after a KafkaError. Not thread-safe: event loop only."""
 
     def __init__(self, subject: str, *handlers: Callable[[], Awaitable[None]]) -> None:
         """`subject`: the name of the data that the handlers read, for log lines."""
@@ -80,13 +83,16 @@ class ChangeNotifications:
 
     @property
     def may_have_missed(self) -> bool:
-        """Whether notifications may have expired unread: nothing has been read yet, or the last read is long ago."""
+        """Whether notifications may have expired unread.
+
+        That is so if nothing has been read yet, or the last read is more than half of EXPIRY_SECONDS ago.
+        """
         return self._last_read is None or self._monotonic() - self._last_read > EXPIRY_SECONDS / 2
 
     async def read(self, watch: Callable[[], None], handle: Callable[[list[str]], Awaitable[None]]) -> None:
         """Call `handle` with the paths of new notifications, then delete expired ones.
 
-        `watch` is called when the next one is written.
+        `watch` is called when a notification is created or deleted next.
         """
         now = self._monotonic()
         paths = [f"{parent}/{name}" for parent in self._parents for name in await self._store.children(parent, watch)]
@@ -115,7 +121,7 @@ class ChangeReader:
         handle: Callable[[list[str]], Awaitable[None]],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`handle`: called with the paths of new notifications; it has to read everything if `may_have_missed`.
+        """`handle`: called with the paths of new notifications; it has to read all data if `may_have_missed` is true.
 
         `subject`: the name of the data that it reads, for log lines.
         """
@@ -128,7 +134,7 @@ class ChangeReader:
 
     @property
     def may_have_missed(self) -> bool:
-        """Whether notifications may have expired unread."""
+        """Whether notifications may have expired before this broker has read them."""
         return self._notifications.may_have_missed
 
     async def start(self) -> None:

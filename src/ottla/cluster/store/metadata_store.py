@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from ottla.errors import KafkaError, KafkaStorageError
 
 ANY_VERSION = -1
-"""Set or delete a znode regardless of its version."""
+"""The version in Set or Delete that accepts any version of the znode."""
 MAX_NODE_BYTES = 1_000_000
 """Maximum size of a znode's value in bytes. ZooKeeper closes the connection after a larger request."""
 
@@ -68,9 +68,9 @@ class ZNode(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a znode; its parent must exist.
+    """An operation that creates a znode; its parent must exist.
 
-    `ephemeral`: it is deleted with the session. `sequence`: the store appends a counter of ten digits to the path.
+    `ephemeral`: the znode is deleted with the session. `sequence`: the store appends a counter of ten digits to `path`.
     """
 
     path: str
@@ -80,7 +80,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replace the value of a znode."""
+    """An operation that replaces the value of a znode."""
 
     path: str
     value: bytes
@@ -88,14 +88,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a znode without children."""
+    """An operation that deletes a znode without children."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Fail the transaction unless the znode has this version."""
+    """An operation that fails, with its transaction, unless the znode has this version."""
 
     path: str
     version: int

@@ -2,13 +2,13 @@
 machine.
 
 Event loop only. Reads run on the event loop. A thread writes the changes one after the other, with one fsync each.
-After a change, the other processes are notified through their pipes (see `process_session`), and read from the file
-what has changed.
+After a change, the other processes are notified through their pipes (see `process_session`), and read the changes from
+the file.
 
 The session of a process ends as soon as the process dies; the first other process that notices it deletes its ephemeral
 znodes. If a live process sends no heartbeat for the session timeout (it is paused, or its event loop is blocked), it
-loses its session as in ZooKeeper: its writes with the old session fail, it starts another session when it continues,
-and calls the listeners of `on_new_session`.
+loses its session as in ZooKeeper: when it continues, its writes with the old session are rejected, so it starts another
+session, repeats them, and calls the listeners of `on_new_session`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FILE_NAME: Final = "registry.sqlite"
 SESSION_DIRECTORY: Final = "sessions"
 HEARTBEATS_PER_TIMEOUT: Final = 6
 PROBE_SECONDS: Final = 2.0
-"""Time in seconds after a failed write until the file is written again."""
+"""Delay in seconds between attempts to write to the file after a failed write."""
 R = TypeVar("R")
 
 LONE_SESSION: Final = 1
@@ -50,7 +50,7 @@ LONE_SESSION: Final = 1
 
 
 class Outages:
-    """Logs once that the file cannot be read or written, and once that it can again."""
+    """Logs the start and the end of each time in which the file cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class Outages:
 
     @property
     def current(self) -> str:
-        """The current outage, its time so far and its cause; empty if the file can be read and written."""
+        """A text with the current outage, its duration and cause; empty if the file can be read and written."""
         now = time.monotonic()
         return "; ".join(
             f"the metadata store {self._path} cannot be {what}, for {now - since:.0f} s so far: {self._errors[what]}"
@@ -112,7 +112,7 @@ class SqliteMetadataStore:
 
     @property
     def waits_for(self) -> str:
-        """The current outage of the file and its cause; empty if it can be read and written."""
+        """A text with the current outage of the file and its cause; empty if it can be read and written."""
         return self._outages.current
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
@@ -194,7 +194,10 @@ class SqliteMetadataStore:
         return result
 
     def _on_failed_write(self, error: Exception) -> None:
-        """Log the failure, and write on until that works, so that the end of the outage is noticed without a change."""
+        """Log the failure, and schedule test writes until one succeeds.
+
+        So the end of the outage is noticed even if there is no change to write.
+        """
         self._outages.failed("written", error)
         if self._probe is None and self._writer is not None:
             self._probe = asyncio.get_running_loop().call_later(PROBE_SECONDS, self._probe_file)
@@ -265,7 +268,7 @@ class SqliteMetadataStore:
     def _check_other_processes(self) -> None:
         """Look for changes and sessions of other processes.
 
-        If that fails, it is tried again with the next heartbeat.
+        If this fails, the next heartbeat tries again.
         """
         try:
             self._read_changes()
@@ -333,7 +336,7 @@ class SqliteMetadataStore:
             self._start(self._renew(own))
 
     def _on_end(self, number: int) -> None:
-        """Called when a process has closed its pipe, because it has ended."""
+        """End the session of a process whose pipe is closed, because the process has ended."""
         self._forget(number)
         self._start(self._end_session(number))
 
@@ -345,7 +348,7 @@ class SqliteMetadataStore:
     async def _end_session(self, number: int) -> None:
         """End the session of a process that has ended, or sends no heartbeats.
 
-        All other processes try to; the first one succeeds.
+        Every process that notices the end calls this; the first one succeeds, and the others change nothing.
         """
         if number in self._ending:
             return
@@ -366,7 +369,7 @@ class SqliteMetadataStore:
     async def _renew(self, ended: OwnSession | None) -> None:
         """Start another session after this process has lost its session `ended`.
 
-        If that fails, the next heartbeat tries it again.
+        If this fails, the next heartbeat tries again.
         """
         async with self._renewal:
             if ended is None or self._own is not ended:

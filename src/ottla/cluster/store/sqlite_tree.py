@@ -1,7 +1,7 @@
 """The tree of znodes in an SQLite file: reads and transactions of the embedded metadata store, without watches and
 threads.
 
-SQLite, because it is in the standard library, survives crashes, can be inspected with any tool, and lets several
+SQLite is used because it is in the standard library, survives crashes, can be inspected with any tool, and lets several
 processes of one machine read and write (in WAL mode). Invariant: a change is on disk before the call returns. Writes
 and reads use different connections, so that reads see complete changes only. The file may contain passwords of key
 stores, so only its owner may read it.
@@ -131,7 +131,7 @@ class SqliteTree:
     # Reads
 
     def get(self, path: str) -> ZNode | None:
-        """Return a znode after the last complete change; None if it does not exist."""
+        """Return a znode as of the last committed transaction; None if it does not exist."""
         return self._node(self._reader, path)
 
     def children(self, path: str) -> list[str]:
@@ -187,7 +187,8 @@ class SqliteTree:
     def end_session(self, session: int, by: int) -> list[str]:
         """End a session, and delete its ephemeral znodes.
 
-        `by`: the session that does it. Return the changed keys; none if the session has already ended.
+        `by`: the session of the process that calls this. Return the changed keys; none if the session has already
+        ended.
         """
         with self._transaction(by) as keys:
             if self._execute("SELECT 1 FROM sessions WHERE id = ?", session):
@@ -212,7 +213,7 @@ class SqliteTree:
 
     @contextmanager
     def _transaction(self, session: int = 0) -> Iterator[list[str]]:
-        """Context manager: commit the changes made in the block, or none if it raises an error.
+        """Commit the changes made in the block, or none if it raises an error (context manager).
 
         Yields the list of changed keys.
         """

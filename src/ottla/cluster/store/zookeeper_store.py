@@ -50,7 +50,7 @@ kazoo_log = logging.getLogger("ottla.cluster.kazoo")
 FIRST_REPORT_SECONDS: Final = 1.0
 """Time in seconds after which a starting broker logs that ZooKeeper does not answer."""
 REPORT_SECONDS: Final = 30.0
-"""Interval in seconds at which it logs this again."""
+"""Interval in seconds at which a broker logs again that ZooKeeper does not answer."""
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
@@ -59,7 +59,7 @@ RETRY_SECONDS: Final = 0.05
 
 @contextmanager
 def kazoo_needed() -> Iterator[None]:
-    """Context manager: turn kazoo's ImportError in the block into StartupError."""
+    """Turn an ImportError of kazoo in the block into StartupError (context manager)."""
     try:
         yield
     except ImportError:
@@ -254,7 +254,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def waits_for(self) -> str:
-        """The address of a ZooKeeper that does not answer, and the time; empty while it does."""
+        """A text with ZooKeeper's address and for how long it has not answered; empty if it answers."""
         if self._waits_since is None:
             return ""
         seconds = time.monotonic() - self._waits_since
@@ -284,7 +284,7 @@ class ZooKeeperMetadataStore:
     # Calls
 
     async def _read(self, call: str, path: str, watch: Watcher | None) -> Any:
-        """Read by one of kazoo's methods. Repeat it until the connection is not lost meanwhile."""
+        """Call a method of kazoo that reads a znode. Repeat the call if the connection is lost during it."""
         while True:
             client = self._connected()
             watcher = None if watch is None else _LoopWatch(self._call_soon, watch)
@@ -439,7 +439,7 @@ class ZooKeeperMetadataStore:
 
 @dataclass(frozen=True)
 class _LoopWatch:
-    """A watch that kazoo calls, which calls a watcher on the event loop.
+    """A watch for kazoo: called in a thread of kazoo, it calls a watcher on the event loop.
 
     Two watches with the same watcher are equal, so that a watcher that is set twice is called once.
     """

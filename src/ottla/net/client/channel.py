@@ -45,11 +45,11 @@ TRUST_BYTES: Final = 16 * 1024 * 1024
 MAX_CHUNKS: Final = 512
 """Maximum number of buffers passed to one sendmsg; Linux accepts 1024."""
 SILENT_HINT: Final = "; is it a Kafka broker, and does security.protocol match its listener?"
-"""Appended to the error if a peer does not answer the first request."""
+"""Text that is appended to the error if a peer does not answer the first request."""
 FIRST_BYTES: Final = 20
 """Number of bytes of the first response that are checked to see whether the peer is a Kafka broker."""
 LOW_WATER_BYTES: Final = 128 * 1024
-"""Number of bytes that a response must lack for the socket to wait for them."""
+"""Minimum number of missing bytes of a response for which the socket is readable only once they have arrived."""
 MAX_LOW_WATER_BYTES: Final = 1024 * 1024
 """Maximum number of bytes that the socket waits for. The kernel lowers it to half of its receive buffer."""
 READS_IN_A_ROW: Final = 16
@@ -91,7 +91,7 @@ class Channel:
         self.on_close = on_close
         self.metrics = metrics
         self.error: errors.KafkaError | None = None
-        """The error why the connection was closed; None while it is open."""
+        """The error with which the connection was closed; None while it is open."""
         self.was_connected: bool = False
         self._answers = 0
         """The number of responses received, counted up to two."""
@@ -147,9 +147,9 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """Return what to check if the peer disconnects: before the first response, or after it if SASL is not used.
+        """Return what to check if the peer disconnects before the first response, or before the second one.
 
-        Empty if neither applies.
+        Empty after the second response.
         """
         if self._answers == 0:
             return " without a response; does security.protocol match this listener?"
@@ -282,9 +282,9 @@ class Channel:
             self.close(connection_error(error, self._peer) or errors.NetworkError(self._describe(error)))
 
     def _set_low_water(self) -> None:
-        """Let the socket become readable only when the rest of a large response is there, or a MiB of it.
+        """Let the socket become readable only when the rest of a large response, or a MiB of it, has arrived.
 
-        Otherwise it does for every 64 KiB, and each time the event loop takes longer than the copy.
+        Otherwise, it becomes readable for every 64 KiB, and waking the event loop takes longer than copying them.
         """
         missing = self._frames.missing
         low = 1 if missing < LOW_WATER_BYTES else min(missing, MAX_LOW_WATER_BYTES)

@@ -117,12 +117,12 @@ class NodeMetrics:
 
     def __init__(self, sent: Sensor, received: Sensor, requests: Sensor, responses: Sensor, latency: Sensor) -> None:
         self.sent: Sensor = sent
-        """Bytes of one write."""
+        """Sensor of the bytes of each write."""
         self.received: Sensor = received
-        """Bytes of one read."""
+        """Sensor of the bytes of each read."""
         self.requests: Sensor = requests
-        """Bytes of one request."""
+        """Sensor of the bytes of each request."""
         self.responses: Sensor = responses
-        """Bytes of one response."""
+        """Sensor of the bytes of each response."""
         self.latency: Sensor = latency
-        """Time in milliseconds from a request to its response, for produce and fetch requests."""
+        """Sensor of the time in milliseconds from a request to its response, for Produce and Fetch requests."""

@@ -26,7 +26,7 @@ NO_TLS: Final = (
 )
 """OpenSSL's error reasons if the peer does not send TLS."""
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""The errors if the peer closes the connection, which depend on the version of Python."""
+"""The errors that Python raises if the peer closes a TLS connection. They depend on Python's version."""
 TLS_ALERT: Final = b"\x15\x03"
 """The first bytes of a TLS alert, which a TLS server sends to a plaintext client."""
 FOREIGN_BYTES: Final = 20
@@ -53,7 +53,7 @@ async def open_connection(
 ) -> socket.socket:
     """Return a connected, non-blocking socket.
 
-    There is no timeout. Raises OSError, of which ssl.SSLError is a subclass.
+    The caller limits the time. Raises OSError, of which ssl.SSLError is a subclass.
     """
     sock = await _connect_any(loop, host, port, options)
     if options.ssl_context is None:
@@ -133,7 +133,7 @@ def _complete(ready: asyncio.Future[None]) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Return a text why a connection failed or was lost, with what to check if one cause is likely."""
+    """Return a text that explains why a connection failed or was lost, with what to check if one cause is likely."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; is a broker running at this address?"
     if isinstance(error, socket.gaierror):
@@ -179,8 +179,8 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
 def foreign_protocol(first: bytes, peer: str) -> KafkaError | None:
     """Return the error to raise if the first bytes of a response are not of Kafka's protocol; None if they may be.
 
-    For a TLS alert, the error is not retriable. Others are, because another server may have used the port before the
-    broker starts.
+    For a TLS alert, the error is not retriable. Other errors are retriable, because another server may use the port
+    until the broker starts.
     """
     if first.startswith(b"HTTP/"):
         return MalformedMessageError(f"{peer}: an HTTP server answers, not a Kafka broker; is the port right?")

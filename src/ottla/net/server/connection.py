@@ -2,8 +2,8 @@
 
 Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
 which serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
-time: the next one is not read before the response to the last one is written. This limits the memory of a connection
-and keeps responses in order. While a request is processed, views into its frame stay valid.
+time: the next one is not processed before the response to the last one is written. This limits the memory of a
+connection and keeps responses in order. While a request is processed, views into its frame stay valid.
 
 A connection that waits for its peer has no buffer: it allocates one when bytes arrive, and releases it when they are
 processed. Not thread-safe: event loop only.
@@ -61,7 +61,7 @@ PROBED_SECONDS: Final = 0.1
 
 
 class FileRange(Protocol):
-    """A range of bytes in a file, which the kernel sends without Python reading them."""
+    """A range of bytes in a file, which the kernel can send without Python reading them."""
 
     @property
     def nbytes(self) -> int: ...
@@ -115,8 +115,8 @@ class ConnectionCounts:
 class CloseConnectionError(Exception):
     """Raised by the service to close the connection, because the peer violates the protocol or is not authenticated.
 
-    `response` is sent before, as much of it as the socket accepts at once. Without one, the connection logs the
-    reason; with one, the service has logged it.
+    `response` is sent before the connection is closed, as far as the socket accepts it at once. If it is None, the
+    connection logs the reason; otherwise, the service has already logged it.
     """
 
     def __init__(self, reason: str, response: Reply = None) -> None:
@@ -236,7 +236,7 @@ class Connection:
         self._forgotten()
 
     def _forgotten(self) -> None:
-        """Notify the listener and the memory pool."""
+        """Remove the closed connection from its listener, and call the functions in `on_close`."""
         self.listener.forget(self)
         self._notify_closed()
 
@@ -285,8 +285,8 @@ class Connection:
     def _read_ahead(self) -> None:
         """Receive further requests while one is in progress, as many as the buffer has room for.
 
-        Their client would otherwise have to be removed from the selector, and be added again after the response. The
-        buffer does not grow: a client whose request waits for long must not take memory from others meanwhile.
+        Otherwise, the socket would have to be removed from the selector, and added again after the response. The buffer
+        does not grow: a client whose request waits for long must not take memory from others meanwhile.
         """
         buffer = self._buffer or self._take_buffer()
         if self._filled == len(buffer):
@@ -333,7 +333,7 @@ class Connection:
             self._stop_reading()
 
     def _on_end(self, *, has_more: bool) -> None:
-        """Handle the end of the peer's requests while one is in progress. `has_more`: whether others follow it."""
+        """Handle a disconnect of the peer while a request is in progress. `has_more`: whether it has sent others."""
         if not has_more:
             self._close(cancel=False)
             return
@@ -520,7 +520,7 @@ class Connection:
         return True
 
     def _stash_rest(self, buffer: bytearray) -> None:
-        """Keep only the bytes of what was not processed, so that a slow peer uses no more memory than it has sent."""
+        """Replace the buffer by a copy of its unprocessed bytes, so that a slow peer uses only the memory it needs."""
         self._stash = bytes(memoryview(buffer)[self._start : self._filled])
         self._release_buffers()
 
@@ -531,7 +531,7 @@ class Connection:
         return have
 
     def _release_buffers(self) -> None:
-        """Release all buffers."""
+        """Return the buffer and the memory of a large request to the memory pool."""
         if self._buffer is not None:
             self._memory.release(self._buffer)
             self._buffer = None
@@ -697,7 +697,7 @@ class UnsentBytes:
         return self._cached
 
     def advance(self, sent: int) -> None:
-        """Leave out bytes that were sent."""
+        """Move the start of the range past `sent` bytes, which were sent."""
         self.position += sent
         self.nbytes -= sent
         self._cached -= sent

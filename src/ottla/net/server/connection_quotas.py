@@ -24,7 +24,7 @@ one eighth cannot be used by connections of other brokers either.
 """
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
-"""Number of addresses with a measured rate from which idle ones are dropped."""
+"""Maximum number of IP addresses whose rate is measured, before idle ones are dropped."""
 WINDOWS = 11
 """Number of windows of one second over which rates are measured, as Kafka's quota.window.num."""
 
@@ -87,7 +87,7 @@ class ConnectionQuotas:
     def has_descriptors(self, listener: str, descriptor: int) -> bool:
         """Return whether a new connection with this file descriptor leaves enough for logs.
 
-        The kernel assigns the lowest free number.
+        The kernel assigns the lowest free number, so a high one means that few are left.
         """
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         left = most // (PROTECTED_RESERVE if self.is_protected(listener) else CLIENT_RESERVE)
@@ -111,8 +111,9 @@ class ConnectionQuotas:
         return wait
 
     def reached(self, listener: str) -> str:
-        """Return the limit of the number of connections that the listener has reached, with its value, or the name of
-        the limit of their rate.
+        """Return the config whose limit the listener has reached, for log lines.
+
+        It has the form `name=value` if the number of connections is limited, and is a name if their rate is limited.
         """
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)

@@ -25,7 +25,7 @@ ACCEPT_BACKOFF_SECONDS = 0.2
 """Pause in seconds after accept() has failed because there are no file descriptors or memory."""
 REPORTED_WAIT_SECONDS = 1.0
 REPORT_SECONDS = 60.0
-"""Time between two lines about limits that keep connections waiting."""
+"""Minimum time in seconds between two log lines about limits that keep connections waiting."""
 ACCEPTS_PER_WAKEUP = 64
 """Maximum number of connections accepted at a time, so that requests are processed in between."""
 
@@ -162,7 +162,11 @@ class Listener:
                 return
 
     def _report_limit(self, wait: float | None) -> None:
-        """Log that connections wait, at most once a minute. Waits of less than a second are normal."""
+        """Log which limit keeps connections waiting, at most once a minute.
+
+        `wait`: seconds until the next connection is accepted; less than a second is not logged. None: until one is
+        closed.
+        """
         now = time.monotonic()
         if now < self._next_report or (wait is not None and wait < REPORTED_WAIT_SECONDS):
             return
@@ -217,7 +221,7 @@ class Listener:
         return True
 
     def _accept_later(self, seconds: float | None) -> None:
-        """Stop accepting for this time; None: until `_accept_on` is called. Connections wait in the backlog."""
+        """Stop accepting for `seconds`; None: until `_accept_on` is called. Connections wait in the backlog."""
         assert self._sock is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._sock.fileno())

@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
 
-- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 adds the errors of KIP-890
+- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+  4 adds the errors of KIP-890
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Up to version 3 producers send it before the first batch. From 4 on, brokers send it to verify a batch's transaction,
 for several transactions at once and in fields of their own (KIP-890).
 
-- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 5 supports newer transactions
+- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+  5 supports newer transactions
 """
 
 from __future__ import annotations

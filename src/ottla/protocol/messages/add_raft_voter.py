@@ -1,6 +1,6 @@
 """AddRaftVoter (key 80): add a voter to Kafka's metadata quorum (KIP-853).
 
-- 1 can be answered before the change is committed
+- version 1 can be answered before the change is committed
 """
 
 from __future__ import annotations

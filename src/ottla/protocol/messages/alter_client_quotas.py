@@ -1,6 +1,6 @@
 """AlterClientQuotas (key 49): set and remove quotas of users, clients and addresses (KIP-546).
 
-- 1 is flexible
+- version 1 is flexible
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45): start or cancel the reassignment of partitions to other brokers (KIP-455).
 
-- 1 can forbid changes of the number of replicas
+- version 1 can forbid changes of the number of replicas
 """
 
 from __future__ import annotations

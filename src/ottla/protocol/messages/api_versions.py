@@ -4,7 +4,7 @@ A broker that does not know the request's version answers UNSUPPORTED_VERSION in
 versions of ApiVersions itself in the list, so the client can repeat the request. The response header is always
 version 0 for the same reason: the client cannot know yet what the broker will choose.
 
-- 1 adds the throttle time; 2 throttles after the response is sent
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219)
 - 3 is flexible; the client sends its software's name, the broker its features (KIP-511, KIP-584)
 - 4 also lists features whose lowest version is 0; 5 carries the cluster and node that the client expects, so that
   a wrong address is detected (KIP-1242)

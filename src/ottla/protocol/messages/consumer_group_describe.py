@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69): state, epochs and members of KIP-848 groups.
 
-- 1 adds which members use the classic protocol (KIP-1099)
+- version 1 adds which members use the classic protocol (KIP-1099)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do together, and the broker assigns. Fields that
 have not changed since the last heartbeat are left out (None, or -1).
 
-- 1 adds a regular expression as the subscription, and requires the member to generate its own id (KIP-1082)
+- version 1 adds a regular expression as the subscription, and requires the member to generate its own id (KIP-1082)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 To the broker, a subscription or an assignment is opaque bytes: a version of 2 bytes, then the message
 (`protocol.versioned` reads and writes them). Readers ignore what a version newer than theirs has appended.
 
-- 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
+- version 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
 - 2 adds the generation in which it was assigned them, so that stale claims are detected; 3 adds its rack (KIP-881)
 """
 

@@ -1,6 +1,6 @@
 """ControlledShutdown (key 7): a broker that shuts down lets the controller move its leaderships. Between brokers.
 
-- 0 has a header without a client id; 1 has the usual one; 2 carries the broker's epoch (KIP-380); 3 is flexible
+- version 0 has a header without a client id; 1 has the usual one; 2 carries the broker's epoch (KIP-380); 3 is flexible
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateAcls (key 30): add ACLs (KIP-140).
 
-- 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
+- version 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """
 
 from __future__ import annotations

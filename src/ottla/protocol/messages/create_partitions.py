@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): add partitions to topics (KIP-195).
 
-- 1 throttles after the response is sent; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
+- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
 """
 
 from __future__ import annotations

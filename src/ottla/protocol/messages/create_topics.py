@@ -1,7 +1,7 @@
 """CreateTopics (key 19): create topics.
 
-- 1 can validate without creating, and adds messages to errors; 2 adds the throttle time
-- 3 throttles after the response is sent; 4 takes -1 for the broker's default of partitions and replicas
+- version 1 can validate without creating, and adds messages to errors; 2 adds the throttle time
+- 3 throttles only after the response (KIP-219); 4 takes -1 for the broker's default of partitions and replicas
 - 5 is flexible and returns the topic's configs; 6 may answer THROTTLING_QUOTA_EXCEEDED; 7 adds topic ids
 """
 

@@ -1,6 +1,6 @@
 """DeleteAcls (key 31): delete the ACLs that match filters (KIP-140).
 
-- 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
+- version 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): delete groups without members, with their offsets (KIP-229).
 
-- 1 throttles after the response is sent; 2 is flexible; 3 adds messages to errors
+- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 adds messages to errors
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): delete topics with all their records.
 
-- 1 adds the throttle time; 2 throttles after the response is sent; 3 may answer TOPIC_DELETION_DISABLED
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219); 3 may answer TOPIC_DELETION_DISABLED
 - 4 is flexible; 5 adds messages to errors and THROTTLING_QUOTA_EXCEEDED; 6 names topics by name or by id
 """
 

@@ -1,6 +1,6 @@
 """DescribeAcls (key 29): the ACLs that match a filter (KIP-140).
 
-- 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
+- version 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """
 
 from __future__ import annotations

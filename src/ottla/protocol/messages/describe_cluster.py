@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the brokers of the cluster (KIP-700).
 
-- 1 can request controllers instead of brokers; 2 can include fenced brokers
+- version 1 can request controllers instead of brokers; 2 can include fenced brokers
 """
 
 from __future__ import annotations

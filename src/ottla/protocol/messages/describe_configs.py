@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): the configs of topics, brokers and other resources (KIP-133).
 
-- 1 adds the source of a value, and its synonyms; 2 throttles after the response is sent
+- version 1 adds the source of a value, and its synonyms; 2 throttles only after the response (KIP-219)
 - 3 adds types and documentation; 4 is flexible
 """
 

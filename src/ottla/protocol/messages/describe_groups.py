@@ -1,6 +1,7 @@
 """DescribeGroups (key 15): state and members of classic groups.
 
-- 1 adds the throttle time; 2 throttles after the response is sent; 3 adds permitted operations on request
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219);
+  3 adds permitted operations on request
 - 4 adds static members; 5 is flexible; 6 adds an error message and GROUP_ID_NOT_FOUND
 """
 

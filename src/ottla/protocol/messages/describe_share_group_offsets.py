@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (key 90): the offsets of share groups (KIP-932).
 
-- 1 adds the lag (KIP-1226)
+- version 1 adds the lag (KIP-1226)
 """
 
 from __future__ import annotations

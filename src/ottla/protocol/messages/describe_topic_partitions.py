@@ -24,7 +24,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(
     Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
-    """The topics to describe, none for all, and the cursor at which the page begins."""
+    """The topics to describe (an empty list for all), and the cursor at which the page begins."""
 
     topics: list[TopicRequest] = f.array(TopicRequest, "0+")
     response_partition_limit: int = f.int32("0+", default=2000)

@@ -1,6 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 adds the errors of KIP-890
+- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+  4 adds the errors of KIP-890
 - 5 returns the producer's epoch for the next transaction
 """
 

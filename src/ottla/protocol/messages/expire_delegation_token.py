@@ -1,6 +1,6 @@
 """ExpireDelegationToken (key 40): set the time at which a token expires (KIP-48).
 
-- 1 throttles after the response is sent; 2 is flexible
+- version 1 throttles only after the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed.
 one that begins before the offset. The first one is returned even if it exceeds the limits, so that a reader always
 advances.
 
-- 1 adds the throttle time; 2 allows format 1; 3 bounds the whole response (KIP-74), so the order of partitions counts
+- version 1 adds the throttle time; 2 allows format 1;
+  3 bounds the whole response (KIP-74), so the order of partitions counts
 - 4 adds the isolation level, the last stable offset and the aborted transactions (KIP-98); allows format 2
 - 5 adds the log start offset; 6 may answer KAFKA_STORAGE_ERROR
 - 7 adds sessions (KIP-227): later requests name only what changed

@@ -1,6 +1,6 @@
 """FindCoordinator (key 10): find the coordinator of a group or of a transactional id.
 
-- 0 supports groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
+- version 0 supports groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
 - 4 looks up several keys at once, in separate fields; 5 and 6 allow share groups (type 2) and KIP-890's error
 """
 

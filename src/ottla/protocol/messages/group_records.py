@@ -29,7 +29,8 @@ class OffsetCommitKey(Data, versions="0-1"):
 class OffsetCommitValue(Data, versions="0-4", flexible="4+"):
     """A committed offset.
 
-    - 1 has an expiry of its own, 2 leaves it to the broker; 3 adds the leader epoch; 4 is flexible, with the topic id
+    - version 1 has an expiry of its own, 2 leaves it to the broker; 3 adds the leader epoch;
+      4 is flexible, with the topic id
     """
 
     offset: int = f.int64("0+")
@@ -62,7 +63,7 @@ class MemberMetadata(Struct):
 class GroupMetadataValue(Data, versions="0-4", flexible="4+"):
     """A generation of a classic group.
 
-    - 1 adds rebalance timeouts; 2 the time of the state; 3 static members; 4 is flexible
+    - version 1 adds rebalance timeouts; 2 the time of the state; 3 static members; 4 is flexible
     """
 
     protocol_type: str = f.string("0+")

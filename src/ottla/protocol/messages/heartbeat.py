@@ -1,6 +1,6 @@
 """Heartbeat (key 12): keep a member of a classic group alive; the response reports a rebalance.
 
-- 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219); 3 adds static members; 4 is flexible
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44): change single configs of a resource (KIP-339).
 
-- 1 is flexible
+- version 1 is flexible
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """InitProducerId (key 22): a producer id for an idempotent producer, or the next epoch of a transactional one.
 
-- 1 throttles after the response is sent; 2 is flexible; 3 lets a producer bump its own epoch (KIP-360)
+- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 lets a producer bump its own epoch (KIP-360)
 - 4 may answer PRODUCER_FENCED; 5 supports the newer transactions of KIP-890; 6 two-phase commit (KIP-939)
 """
 

@@ -3,7 +3,7 @@
 The coordinator delays the responses until all members have joined or the rebalance timeout has elapsed. The leader's
 response lists the members with their subscriptions; the leader computes the assignment and sends it with SyncGroup.
 
-- 1 adds the rebalance timeout; 2 the throttle time; 3 throttles after the response is sent
+- version 1 adds the rebalance timeout; 2 the throttle time; 3 throttles only after the response (KIP-219)
 - 4 makes a new member join twice, with the id from the error MEMBER_ID_REQUIRED (KIP-394); 5 adds static members
 - 6 is flexible; 7 adds the protocol type; 8 a reason; 9 lets a static leader skip the assignment (KIP-814)
 """

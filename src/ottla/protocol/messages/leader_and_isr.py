@@ -1,6 +1,6 @@
 """LeaderAndIsr (key 4): the controller makes a broker leader or follower of partitions. Between brokers.
 
-- 1 adds whether replicas are new; 2 groups the partitions by topic and carries the broker's epoch (KIP-380)
+- version 1 adds whether replicas are new; 2 groups the partitions by topic and carries the broker's epoch (KIP-380)
 - 3 adds reassignments (KIP-455); 4 is flexible; 5 adds topic ids, and whether all partitions are listed (KIP-516)
 - 6 adds whether a leader was elected uncleanly (KIP-704); 7 is also sent by a controller without ZooKeeper (KIP-866)
 """

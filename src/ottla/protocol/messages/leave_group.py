@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): members leave a classic group at once, not only when their session expires.
 
-- 1 adds the throttle time; 2 throttles after the response is sent
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219)
 - 3 takes several members, static ones too, in a field of their own; 4 is flexible; 5 takes a reason
 """
 

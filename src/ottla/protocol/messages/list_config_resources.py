@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the names of resources with configs (KIP-714, KIP-1142).
 
-- 0 lists client metrics only; 1 can select types
+- version 0 lists client metrics only; 1 can select types
 """
 
 from __future__ import annotations

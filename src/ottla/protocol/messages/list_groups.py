@@ -1,6 +1,6 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-- 1 adds the throttle time; 2 throttles after the response is sent; 3 is flexible
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219); 3 is flexible
 - 4 filters by state and returns it (KIP-518); 5 filters by type and returns it (KIP-848)
 """
 

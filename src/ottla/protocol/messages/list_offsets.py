@@ -3,9 +3,9 @@
 The timestamp is in milliseconds, or -2 for the log's start, -1 for its end, -3 for the record with the highest
 timestamp, -4 for the start of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
 
-- 0 (0.8) answers with a list of segment offsets before the timestamp, at most `max_num_offsets`
+- version 0 (0.8) answers with a list of segment offsets before the timestamp, at most `max_num_offsets`
 - 1 answers with one offset and its timestamp; 2 adds the isolation level: the end for read_committed consumers
-- 3 throttles after the response is sent; 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
+- 3 throttles only after the response (KIP-219); 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
 - 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
 """
 

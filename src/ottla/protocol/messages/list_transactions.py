@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactional ids that a broker coordinates (KIP-664).
 
-- 1 can select transactions that run longer than a time (KIP-994); 2 ids that match a pattern (KIP-1152)
+- version 1 can select transactions that run longer than a time (KIP-994); 2 ids that match a pattern (KIP-1152)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Clients send it after ApiVersions, and again whenever a leader has moved. A request for an unknown topic may create it.
 
-- 0 takes an empty list of topics for all of them; from 1 on None means all and an empty list means none
+- version 0 takes an empty list of topics for all of them; from 1 on None means all and an empty list means none
 - 1 adds the controller, racks and whether a topic is internal; 2 the cluster id; 3 the throttle time
 - 4 lets the client forbid the creation of topics; 5 adds offline replicas; 7 leader epochs
 - 8 adds permitted operations on request, 9 is flexible, 10 adds topic ids

@@ -3,10 +3,10 @@
 The broker responds as `acks` requires: 0 never, 1 after the leader's write, -1 after that of every in-sync replica.
 The version decides which record formats may be sent: up to 1 format 0 (0.8), 2 format 1, from 3 on format 2.
 
-- 1 adds the throttle time (0.9), 2 the log append time (0.10)
+- version 1 adds the throttle time (0.9), 2 the log append time (0.10)
 - 3 adds the transactional id; from here on one batch per partition
 - 4 may answer KAFKA_STORAGE_ERROR; 5 adds the log start offset, which shows whether records were lost or deleted
-- 6 throttles after the response is sent; 7 allows zstd
+- 6 throttles only after the response (KIP-219); 7 allows zstd
 - 8 names the records that caused the rejection of a batch (KIP-467)
 - 9 is flexible; 10 adds the new leader to NOT_LEADER_OR_FOLLOWER (KIP-951)
 - 11 and 12 change what a transactional client may rely on (KIP-890): from 12 on the partition joins the transaction

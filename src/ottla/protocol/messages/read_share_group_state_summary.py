@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (key 87): the start offsets of share partitions (KIP-932).
 
-- 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
+- version 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
 """
 
 from __future__ import annotations

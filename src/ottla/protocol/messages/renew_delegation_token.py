@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39): postpone the expiry of a token (KIP-48).
 
-- 1 throttles after the response is sent; 2 is flexible
+- version 1 throttles only after the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"):
-    """The token, and the time by which its expiry is postponed."""
+    """The token, and the time from now until its new expiry."""
 
     hmac: bytes = f.binary("0+")
     renew_period_ms: int = f.int64("0+")

@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36): one step of a SASL exchange (KIP-152).
 
-- 1 adds the lifetime of the session, after which the client authenticates again (KIP-368); 2 is flexible
+- version 1 adds the lifetime of the session, after which the client authenticates again (KIP-368); 2 is flexible
 """
 
 from __future__ import annotations

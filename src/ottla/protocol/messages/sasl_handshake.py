@@ -1,6 +1,6 @@
 """SaslHandshake (key 17): choose the SASL mechanism (KIP-43).
 
-- 0 is followed by the mechanism's bytes without request headers, 1 by SaslAuthenticate requests (KIP-152)
+- version 0 is followed by the mechanism's bytes without request headers, 1 by SaslAuthenticate requests (KIP-152)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ShareAcknowledge (key 79): acknowledge acquired records (KIP-932).
 
-- 2 can renew acquisition locks (KIP-1222)
+- version 2 can renew acquisition locks (KIP-1222)
 """
 
 from __future__ import annotations

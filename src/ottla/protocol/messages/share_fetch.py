@@ -1,6 +1,6 @@
 """ShareFetch (key 78): acquire records for a share group, and acknowledge others (KIP-932).
 
-- 2 can enforce the maximum number of records and renew acquisition locks (KIP-1206, KIP-1222)
+- version 2 can enforce the maximum number of records and renew acquisition locks (KIP-1206, KIP-1222)
 """
 
 from __future__ import annotations

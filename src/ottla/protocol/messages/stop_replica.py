@@ -1,6 +1,6 @@
 """StopReplica (key 5): the controller stops or deletes replicas of a broker. Between brokers.
 
-- 1 groups the partitions by topic and carries the broker's epoch (KIP-380); 2 is flexible
+- version 1 groups the partitions by topic and carries the broker's epoch (KIP-380); 2 is flexible
 - 3 adds the leader epoch and whether to delete, per partition (KIP-570)
 - 4 is also sent by a controller without ZooKeeper (KIP-866)
 """

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (key 89): state, epochs, topology and members of streams groups (KIP-1071).
 
-- 1 adds the name of the assignor, and a description of the topology by its nodes if the broker stores it
+- version 1 adds the name of the assignor, and a description of the topology by its nodes if the broker stores it
 """
 
 from __future__ import annotations

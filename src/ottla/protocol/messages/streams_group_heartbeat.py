@@ -4,7 +4,7 @@ A member of a streams group is a thread of Kafka Streams. It joins with the topo
 creates the internal topics and assigns tasks. A task is one partition of all topics that a subtopology reads. Fields
 that have not changed since the last heartbeat are left out (None, or -1).
 
-- 1 widens the acceptable recovery lag to 8 bytes, and lets the broker request a description of the topology
+- version 1 widens the acceptable recovery lag to 8 bytes, and lets the broker request a description of the topology
 """
 
 from __future__ import annotations

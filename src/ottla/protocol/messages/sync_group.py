@@ -1,6 +1,6 @@
 """SyncGroup (key 14): the leader of a classic group sends the assignment, and each member receives its part.
 
-- 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
+- version 1 adds the throttle time; 2 throttles only after the response (KIP-219); 3 adds static members; 4 is flexible
 - 5 checks the protocol's type and name
 """
 

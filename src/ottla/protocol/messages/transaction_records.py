@@ -26,7 +26,7 @@ class PartitionsSchema(Struct):
 class TransactionLogValue(Data, versions="0-1", flexible="1+"):
     """The state of a transactional id.
 
-    - 1 is flexible, and adds the previous and next producer id, and the client's transaction version (KIP-890)
+    - version 1 is flexible, and adds the previous and next producer id, and the client's transaction version (KIP-890)
     """
 
     producer_id: int = f.int64("0+")

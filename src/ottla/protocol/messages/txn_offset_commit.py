@@ -1,6 +1,7 @@
 """TxnOffsetCommit (key 28): commit offsets of a group as part of a transaction (KIP-98).
 
-- 1 throttles after the response is sent; 2 adds leader epochs; 3 is flexible and checks member and generation (KIP-447)
+- version 1 throttles only after the response (KIP-219); 2 adds leader epochs;
+  3 is flexible and checks member and generation (KIP-447)
 - 4 and 5 add the errors and newer transactions of KIP-890; 6 names topics by id
 """
 

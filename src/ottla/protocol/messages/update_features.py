@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): set the levels of the cluster's features (KIP-584).
 
-- 1 names the kind of change and can only check it; 2 answers with one outcome for all
+- version 1 adds the kind of each change, and can check changes without making them; 2 answers with one outcome for all
 """
 
 from __future__ import annotations

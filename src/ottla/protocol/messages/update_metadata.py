@@ -1,6 +1,6 @@
 """UpdateMetadata (key 6): the controller updates the metadata cache of every broker. Between brokers.
 
-- 1 adds an address per security protocol; 2 racks; 3 the names of listeners (KIP-103)
+- version 1 adds an address per security protocol; 2 racks; 3 the names of listeners (KIP-103)
 - 4 adds offline replicas; 5 groups the partitions by topic and carries the broker's epoch (KIP-380)
 - 6 is flexible; 7 adds topic ids (KIP-516); 8 is also sent by a controller without ZooKeeper (KIP-866)
 """

@@ -1,6 +1,6 @@
 """WriteShareGroupState (key 85): store the state of share partitions (KIP-932).
 
-- 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
+- version 1 adds the number of records after the start offset whose delivery is complete (KIP-1226)
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27): write the markers that end transactions to partitions of a broker (KIP-98). Between
 brokers.
 
-- 1 is flexible; 2 adds the transaction version, so that a late marker of the newer transactions is detected (KIP-890)
+- version 1 is flexible;
+  2 adds the transaction version, so that a late marker of the newer transactions is detected (KIP-890)
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ ones.
 
 If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens need no signature, as in Kafka, so anyone can create one. If
 it is set, the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker
-starts and refreshed periodically. For a token with an unknown key, they are refreshed at once, but at most every few
-seconds. PyJWT verifies signatures and claims.
+starts. They are refreshed when a token arrives and they are older than `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or
+when a token with an unknown key is rejected, then at most every few seconds. PyJWT verifies signatures and claims.
 """
 
 from __future__ import annotations
@@ -209,7 +209,10 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return the time in a claim in seconds since 1970; None if the claim is missing. Raises InvalidTokenError."""
+    """Return the time in a claim in seconds since 1970; None if the claim is missing.
+
+    Raises InvalidTokenError if the claim is not a valid time.
+    """
     value = claims.get(name)
     if value is None:
         return None

@@ -71,7 +71,7 @@ class TokenCredential(NamedTuple):
 
 
 def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password."""
+    """Return the salted password: PBKDF2 of the password (RFC 5802)."""
     return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
 
 

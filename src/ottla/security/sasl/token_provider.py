@@ -70,7 +70,7 @@ class TokenEndpoint(NamedTuple):
     """Whether client id and secret are URL-encoded in the header (RFC 6749; `sasl.oauthbearer.header.urlencode`)."""
     timeout: float
     patience: float
-    """The time for which failed requests are retried."""
+    """The maximum time for which a failed request is retried."""
     first_pause: float
     context: ssl.SSLContext | None
 

@@ -196,7 +196,7 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> str:
 
 
 def _warn_of_expiry(certificates: str) -> None:
-    """Log a warning if a listener's certificate, the first one, has expired or will soon."""
+    """Log a warning if the first certificate, which is the listener's own one, has expired or will soon."""
     der = ssl.PEM_cert_to_DER_cert(CERTIFICATE_BLOCK.findall(certificates)[0])
     try:
         subject, expires = subject_of(der), expiry_of(der)
@@ -305,8 +305,9 @@ def _pem_block(kind: str, der: bytes) -> str:
 
 @contextmanager
 def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
-    """Context manager: turn a ValueError of a store into a ConfigurationError that names the config of its password or
-    location.
+    """Turn a ValueError in the block into a ConfigurationError (context manager).
+
+    The error names the config of the store's password or location.
     """
     try:
         yield
@@ -318,7 +319,7 @@ def _named(store: str, location: str, password: str | None = None) -> Iterator[N
 
 @contextmanager
 def _private_file(content: str) -> Iterator[str]:
-    """Context manager: yield the path of a temporary file with this content, which only this user can read.
+    """Yield the path of a temporary file with this content, which only this user can read (context manager).
 
     It is in memory if the system supports that.
     """

@@ -46,8 +46,8 @@ log = logging.getLogger("ottla.storage.compaction.cleaner")
 Steps = Generator[Callable[[], None], None, bool]
 """A generator that runs on the event loop.
 
-It yields functions that may wait for the disk, which a worker has to call; an OSError of theirs is raised in the
-generator. It returns whether the work was completed.
+It yields functions that may wait for the disk. A worker has to call them, and their OSErrors are raised in the
+generator. The generator returns whether the work was completed.
 """
 
 
@@ -86,7 +86,7 @@ class CleanerPass:
         self._limit = cleanable.end
         self._cuts = self.log.cuts
         self.closed_to = self.log.active.base_offset
-        """The end of the segments that a pass may rewrite: their recovery point has to be there before."""
+        """The end of the closed segments. The checkpointed recovery point must be here or later before `install`."""
         self._end = cleanable.first_dirty
         self._groups: list[tuple[list[Segment], Segment]] = []
         # Copied on the event loop, because the worker must not read data that appends change.
@@ -320,9 +320,9 @@ class CleanerPass:
         return is_whole and all(id(s) in present for group, _ in self._groups for s in group)
 
     def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
-        """Remove the written files under both names.
+        """Remove the written files, whether they are still named `.cleaned` or already `.swap`.
 
-        If any remained, the next recovery would regard them as complete.
+        If a `.swap` file remained, the next recovery would regard it as complete.
         """
         try:
             for _, fresh in plain:
