@@ -31,7 +31,8 @@ class PrometheusReporter:
         """Do nothing: the reporter has no configs."""
 
     def init(self, metrics: Metrics) -> None:
-        """Add the metrics of a client."""
+        """Add the metrics of a client, and drop those of closed clients (which have no reporters any more)."""
+        self._registries = [other for other in self._registries if other.reporters]
         self._registries.append(metrics)
 
     def metric_change(self, metric: KafkaMetric) -> None:
@@ -41,7 +42,7 @@ class PrometheusReporter:
         """Do nothing, because `text` reads all metrics."""
 
     def close(self) -> None:
-        """Do nothing, so that the last values of a closed client can still be read."""
+        """Do nothing: the last values of a closed client can be read until another client is added."""
 
     def text(self) -> str:
         """Return the metrics of all clients in Prometheus' text format, version 0.0.4."""

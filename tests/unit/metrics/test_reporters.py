@@ -39,6 +39,14 @@ def test_prometheus_names_are_those_of_the_jmx_exporter_of_kafka() -> None:
     )
 
 
+def test_prometheus_drops_closed_clients_when_another_one_is_added() -> None:
+    reporter = PrometheusReporter()
+    for _ in range(2):
+        metrics = Metrics(reporters=[reporter], tags={"client-id": "same"})
+        metrics.close()
+        assert reporter.text().count('{client_id="same"}') == 1
+
+
 def test_logging_reporter_logs_metrics_with_values_and_leaves_no_thread(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.metrics")
     before = set(threading.enumerate())

@@ -117,7 +117,7 @@ class PeerSession:
     def notify(self) -> None:
         """Notify the process that the tree has changed."""
         try:
-            os.write(self._changes_fd, b"\\0")
+            os.write(self._changes_fd, b"\0")
         except (BlockingIOError, BrokenPipeError):
             pass  # the process is already notified, or has ended
 
