@@ -415,3 +415,14 @@ def test_close_leaves_no_threads_and_descriptors(broker: ScriptedBroker) -> None
         admin.list_topics()
     assert not [thread for thread in threading.enumerate() if name in thread.name]
     until(lambda: descriptors() <= files)  # the scripted broker, in the same process, may close its side later
+
+
+@pytest.mark.usefixtures("no_leaks")
+def test_admin_client_that_cannot_be_created_leaves_no_threads_and_descriptors() -> None:
+    with pytest.raises(errors.KafkaError, match="nowhere"):
+        KafkaAdminClient(
+            bootstrap_servers="127.0.0.1:1",
+            metric_reporters="logging",
+            security_protocol="SSL",
+            ssl_cafile="/nowhere",
+        )

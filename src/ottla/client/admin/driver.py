@@ -98,9 +98,13 @@ class AdminDriver:
         self.client_id: str = config.client_id or f"adminclient-{next(_numbers)}"
         self.registry: Metrics = metrics_of(config, "admin-client", self.client_id)
         channels = ChannelMetrics(self.registry, "admin-client")
-        self.connections: Connections = Connections(
-            config, self.client_id, lambda: self.metadata.cluster.nodes, channels
-        )
+        try:
+            self.connections: Connections = Connections(
+                config, self.client_id, lambda: self.metadata.cluster.nodes, channels
+            )
+        except BaseException:
+            self.registry.close()  # a reporter may have a thread
+            raise
         self.metadata: Metadata = metadata_of(
             config,
             self.connections,
