@@ -20,13 +20,13 @@ from ottla.protocol.message import Response
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
 """Handles a decoded request.
 
-Returns the response, None if there is none, or an awaitable of these if it has to wait.
+Returns the response, None if there is none, or an awaitable of either if the handler has to wait.
 """
 
 MAX_ITEMS = 100_000
 """Maximum number of array items in one request of a client, unless the API's row has another limit.
 
-They take about 30 MB when decoded.
+So many items take about 30 MB when decoded.
 """
 MAX_ITEMS_TOGETHER = 10_000
 """Maximum number of array items for APIs that process all items of a request together."""
@@ -56,7 +56,7 @@ class ApiEntry(NamedTuple):
     `request_parts`).
     """
     merged_levels: int | None = None
-    """The number of array levels of the partial responses that are merged by name; None: one less than the levels of
+    """Number of array levels in the partial responses that are merged by name; None: one less than the levels of
     `parts`.
     """
     max_items: int = MAX_ITEMS
@@ -177,7 +177,7 @@ SPECIAL_APIS = (
     ),
     ApiEntry("DescribeTopicPartitions", parts=("topics",)),
 )
-"""The APIs with other properties than the defaults of `ApiEntry`."""
+"""The APIs whose properties differ from the defaults of `ApiEntry`."""
 
 CONTROLLER_APIS = frozenset({"DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"})
 """APIs that are declared only for the admin client, which sends them to Kafka's KRaft controllers.
@@ -202,8 +202,8 @@ TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
     """Return the APIs that ApiVersions lists, with the versions that clients may use.
 
-    As in Kafka, the APIs of client metrics are listed only if there is a receiver of the metrics (`telemetry`), and
-    inter-broker APIs only in a cluster.
+    As in Kafka, the APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics
+    (`telemetry`), and inter-broker APIs only in a cluster.
     """
     entries = (entry for entry in SUPPORTED_APIS if telemetry or entry.name not in TELEMETRY)
     return tuple((entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster)))
@@ -220,7 +220,7 @@ REASONS: tuple[tuple[str, str], ...] = (
 
 
 def unsupported_apis() -> Mapping[str, str]:
-    """Return the names of all other APIs of Kafka 3.9 to 4.4, with the reasons why the broker does not support them."""
+    """Return the APIs of Kafka 3.9 to 4.4 that the broker does not support: the reasons by API name."""
     names = {**{api.key: api.name for api in apis.APIS}, **apis.NOT_DECLARED}
     return {
         name: next(reason for part, reason in REASONS if part in name)

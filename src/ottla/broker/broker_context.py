@@ -1,4 +1,4 @@
-"""The parts of the broker that handlers call. `main.BrokerNode` builds them once, when the broker starts."""
+"""The parts of the broker that handlers call. `server.broker_node.BrokerNode` builds them once, when it starts."""
 
 from __future__ import annotations
 

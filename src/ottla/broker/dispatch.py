@@ -48,7 +48,7 @@ INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
 """The name of the array of partitions in responses to Produce and Fetch."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
-"""Maximum number of items in requests of brokers, which are not limited."""
+"""Maximum number of items in requests of brokers: in effect no limit."""
 T = TypeVar("T")
 SERVED_BEFORE_METADATA = frozenset(
     api.key
@@ -87,7 +87,7 @@ class ServedApi(NamedTuple):
     request: type[Request[Any]]
     stats: ApiStats
     for_followers: ServedApi | None = None
-    """For Fetch: the same API for followers, whose requests are counted separately; else None."""
+    """For Fetch: the entry for fetches of followers, which are counted separately. None for other APIs."""
 
 
 class Dispatch:
@@ -104,8 +104,8 @@ class Dispatch:
     def intercept(self, interceptor: Interceptor | None) -> None:
         """Call an interceptor instead of the handlers of all APIs; None: call the handlers again.
 
-        With one, requests are not split into parts. Without an interceptor, nothing is checked per request: it is part
-        of the handlers that are looked up for the first request of each API.
+        An intercepted request is not split into parts. The interceptor is built into each API's handler when the API is
+        first requested, so a broker without one does no additional work per request.
         """
         self._interceptor = interceptor
         self._apis.clear()
@@ -231,7 +231,7 @@ class Dispatch:
 
     @property
     def _is_electing(self) -> bool:
-        """Whether this broker's term as controller has ended and the next controller is not known yet."""
+        """Whether this broker is not the active controller and knows no other one, as during a controller election."""
         broker = self.broker
         return not broker.controller.is_active and broker.image.controller_id in (broker.broker_id, NO_CONTROLLER)
 

@@ -1,4 +1,4 @@
-"""Brokers inside another program, which run on a separate thread.
+"""Brokers that run inside another program, on a separate thread.
 
 with Broker() as broker:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -44,12 +44,12 @@ ONE_REPLICA: Mapping[str, Any] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
 }
-"""Further configs of a single broker."""
+"""Additional configs if there is one broker."""
 FEW_PARTITIONS: Mapping[str, Any] = {
     "transaction.state.log.num.partitions": 5,
     "share.coordinator.state.topic.num.partitions": 5,
 }
-"""Further configs of several brokers."""
+"""Additional configs if there are several brokers."""
 STOP_SECONDS = 30.0
 """Maximum time in seconds that `stop` waits for the brokers' thread."""
 
@@ -57,13 +57,15 @@ MOVE_SECONDS = 30.0
 """Maximum time in seconds for moving a leader."""
 RETRY_SECONDS = 0.005
 DUE_ROUNDS = 10
-"""Rounds of the event loop in which timers that are due run, and the tasks that they wake."""
+"""Number of iterations of the event loop in which due timers, and the tasks that they wake, run after the clock was
+moved.
+"""
 
 R = TypeVar("R")
 
 
 class _ShiftedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose timers follow a clock."""
+    """An event loop whose timers follow a clock that the program can move."""
 
     def __init__(self, clock: ShiftedClock) -> None:
         super().__init__()
@@ -80,7 +82,7 @@ class Broker:
     `config`: Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir`: the log directory; for
     several brokers, the parent of their log directories; by default a temporary directory, which is deleted when the
     broker stops. `port`: the port on 127.0.0.1; for several brokers, the port of the first one; 0, the default: free
-    ports. `brokers`: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
+    ports. `brokers`: the number of brokers; several brokers replicate, elect leaders and fail over as in any cluster.
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
@@ -170,7 +172,7 @@ class Broker:
         self._call(self._taken(broker_id).stop())
 
     def _taken(self, broker_id: int) -> BrokerNode:
-        """Remove a broker from those that are running."""
+        """Remove a broker from the running ones, and return it. Raises ConfigurationError if it is not running."""
         if broker_id not in self._nodes:
             raise ConfigurationError(f"broker {broker_id} does not run; {sorted(self._nodes)} do")
         return self._nodes.pop(broker_id)
@@ -204,15 +206,15 @@ class Broker:
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the id of the broker that leads a partition; -1 if there is none.
 
-        Raises UnknownTopicOrPartitionError.
+        Raises UnknownTopicOrPartitionError if the partition does not exist.
         """
         return self._call(_leader(self.nodes, topic, partition))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
         """Make another in-sync replica the leader of a partition, and return its broker id.
 
-        `to`: the id of the broker; None: any other one. Raises UnknownTopicOrPartitionError, or ConfigurationError if
-        no other replica is in sync, or if the replica on `to` is not.
+        `to`: the id of the broker; None: any other one. Raises UnknownTopicOrPartitionError if the partition does not
+        exist, and ConfigurationError if there is no other in-sync replica, or none on `to`.
         """
         return self._call(move_leader(self.nodes, topic, partition, to))
 
@@ -336,7 +338,7 @@ def _knows(image: ClusterImage, broker_id: int) -> bool:
 async def move_leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int, to: int | None) -> int:
     """Make another in-sync replica the preferred leader, and elect it. Return its broker id when all brokers know it.
 
-    Raises ConfigurationError if no other replica is in sync, or `to` is not.
+    Raises ConfigurationError if there is no other in-sync replica, or none on `to`.
     """
     context, tp = await _controller(nodes), TopicPartition(topic, partition)
     before = _state(context, tp)
@@ -351,7 +353,10 @@ async def move_leader(nodes: Mapping[int, BrokerNode], topic: str, partition: in
 
 
 async def coordinator_partition(nodes: Mapping[int, BrokerNode], topic: str, key: str) -> int:
-    """Return the partition of an internal topic that has the state of a group or transactional id."""
+    """Return the partition of an internal topic that has the state of a group or transactional id.
+
+    Raises UnknownTopicOrPartitionError if the topic does not exist yet.
+    """
     image = (await _controller(nodes)).image.topics.get(topic)
     if image is None:
         raise UnknownTopicOrPartitionError(f"{topic} does not exist yet")

@@ -81,8 +81,10 @@ def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaE
 
 
 def _identity(source: Any, name: str, is_first: bool) -> dict[str, Any]:
-    """Return the field of the response's item with its value: that of the request's field with the same name. The first
-    field may have another name in the request.
+    """Return a field of the response's item, by its name, with the value that the request's item has for it; an empty
+    dictionary if it has none.
+
+    The value comes from the request's field of the same name or, for the first field, from the request's field `name`.
     """
     if isinstance(source, Struct):
         if hasattr(source, name):

@@ -1,8 +1,8 @@
 """Counts and logs stalls: times in which the event loop is blocked, so that every client of the broker has to wait.
 
 A thread repeatedly schedules a callback on the event loop, and waits for it. If this takes longer than a threshold, the
-thread logs which code the event loop is running; if it lasts, also while it does, since neither the HTTP listener nor
-the metrics answer then. If the thread itself did not run, the whole process was stopped
+thread logs which code the event loop is running. It logs a long stall while it still lasts, because neither the HTTP
+listener nor the metrics can show it then. If the thread itself did not run, either the whole process was stopped
 (SIGSTOP, a suspended machine, swapping), or a call held the lock of Python's interpreter.
 """
 
@@ -26,13 +26,13 @@ log.addFilter(RateLimitFilter())
 PAUSE_SECONDS: Final = 0.05
 """Time in seconds between a callback and the next one. A stall is measured too short by up to this time."""
 STOPPED_SECONDS: Final = 1.0
-"""Minimum time in seconds without the monitor's thread running that counts as a stall. Shorter delays are normal on a
-busy machine.
+"""Minimum pause of the monitor's thread, in seconds, that counts as a stall. Shorter pauses are normal on a busy
+machine.
 """
 FIRST_REPORT_SECONDS: Final = 5.0
 """Time in seconds after which a stall that has not ended is logged."""
 REPORT_SECONDS: Final = 30.0
-"""Interval in seconds at which it is logged again."""
+"""Interval in seconds at which a stall that has not ended is logged again."""
 FRAMES: Final = 5
 """Number of innermost stack frames that a log line shows."""
 

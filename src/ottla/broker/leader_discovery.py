@@ -31,7 +31,10 @@ def add_current_leaders(
     answers: Iterable[tuple[TopicPartition, PartitionErrorFields[L]]],
     leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
-    """Add the current leader to the results of failed partitions. Return the leaders' nodes for the response."""
+    """Add the current leader to results with an error in CODES, if another broker is the leader.
+
+    Return the leaders' nodes for the response.
+    """
     image, leaders = context.broker.image, set()
     for tp, answer in answers:
         partition = image.partition(tp) if answer.error_code in CODES else None

@@ -183,7 +183,7 @@ class Parent:
         await asyncio.get_running_loop().sock_sendall(self._socket, endpoints.encode())
 
     async def wait_end(self) -> None:
-        """Return when the parent process has ended."""
+        """Wait until the parent process closes the socket, because it stops the node or has ended."""
         try:
             await asyncio.get_running_loop().sock_recv(self._socket, 1)
         except ConnectionError:

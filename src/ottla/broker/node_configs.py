@@ -34,7 +34,9 @@ MOST_BROKERS: Final = 256
 
 
 def broker_count(configs: Mapping[str, Any]) -> int:
-    """Return the number of brokers of a node from `ottla.brokers`, where 0 means one per CPU core that it may use."""
+    """Return the number of brokers of a node from `ottla.brokers`, where 0 means one per CPU core available to the
+    process.
+    """
     count: int = BrokerConfig.options[COUNT].read(configs.get(COUNT, 1))
     return count or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 

@@ -75,14 +75,17 @@ class RequestContext:
         changes_log.info(f"{message}%s", *args, self.by)
 
     def log_offset_change(self, message: str, *args: object) -> None:
-        """Log committed offsets that a client has changed that is no member of the group. Rate-limited: a program that
-        assigns itself partitions may commit all the time.
+        """Log committed offsets that a client has changed without being a member of the group.
+
+        Rate-limited: a program that assigns itself partitions may commit all the time.
         """
         offsets_log.info(f"{message}%s", *args, self.by)
 
     def log_producer(self, transactional_id: str, producer_id: int, epoch: int, timeout_ms: int) -> None:
-        """Log which client uses a transactional id from now on: others with this id are fenced, and its open
-        transaction holds up consumers. Rate-limited: a client may do this for each transaction.
+        """Log which client uses a transactional id from now on.
+
+        Other clients with this id are fenced, and an open transaction of this client holds up consumers. Rate-limited:
+        a client may do this for each transaction.
         """
         text = "Initialized transactional_id=%s: producer_id=%d epoch=%d transaction_timeout_ms=%d%s"
         transactions_log.info(text, transactional_id, producer_id, epoch, timeout_ms, self.by)
@@ -100,7 +103,8 @@ class RequestContext:
 
         With an authorizer its principal needs CLUSTER_ACTION, by an ACL or as a super user. Without one, or if only
         `allow.everyone.if.no.acl.found` allows it, the connection must have proved that it knows the cluster's secret.
-        Brokers of Apache Kafka cannot; `apache.kafka.brokers.enable` accepts them on the inter-broker listener.
+        Brokers of Apache Kafka cannot prove this; `apache.kafka.brokers.enable` accepts them on the inter-broker
+        listener.
         """
         broker, connection = self.broker, self.connection
         if not broker.in_cluster:

@@ -1,8 +1,8 @@
 """Measurement of the time that a request keeps the broker busy: on the event loop, in tasks that it starts, and in
 workers.
 
-Handlers are coroutines that wait most of the time; only running time counts against `request_percentage`. The request's
-`RequestTime` is a context variable, which tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) inherit.
+A request may wait most of the time; only running time counts against `request_percentage`. The request's `RequestTime`
+is a context variable, which tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) inherit.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Timed(Generic[T]):
 
 
 async def timed(awaitable: Awaitable[T], spent: RequestTime) -> T:
-    """Await, and measure the time of each step, including the steps of tasks that are started meanwhile."""
+    """Await `awaitable`, and add the time of its steps to `spent`, including the steps of tasks that it starts."""
     CURRENT.set(spent)
     return await Timed(awaitable, spent)
 

@@ -63,7 +63,7 @@ class BackgroundTasks:
         self._remove_expired_tokens = remove_expired_tokens
         self._remote_log = remote_log
         self._throttle = Throttle()
-        """Limits the I/O of all compactions together. Stopping it ends them."""
+        """Limits the I/O of all compactions together. Stopping the throttle ends the compactions."""
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaners: dict[int, asyncio.Task[None]] = {}
 
@@ -170,7 +170,9 @@ class BackgroundTasks:
             partition.log.producers.remove_expired(now)
 
     async def delete_files(self) -> None:
-        """Remove files of deleted topics and segments: the file system takes up to a second for some GB."""
+        """Remove files of deleted topics and segments, in a worker: the file system may take a second to remove some
+        GB.
+        """
         now = self._clock.now_ms()
         await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_deletion(now)) for log_dir in self._usable()))
 

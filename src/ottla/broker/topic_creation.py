@@ -54,7 +54,8 @@ def plan(
 ) -> TopicPlan:
     """Check a request, and return the topic to create. Raises the same errors as Kafka.
 
-    `position`: the index of the topic in the request. The first partitions of its topics get different leaders.
+    `position`: the index of the topic in the request. It makes different brokers lead the first partitions of the
+    topics in one request.
     """
     image, config = broker.image, broker.config
     check_topic_name(name)
@@ -75,7 +76,10 @@ def plan(
 
 
 async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic. `by`: the end of the log line, which names the client that requests it."""
+    """Create a planned topic. Raises NotControllerError if another broker is the controller.
+
+    `by`: the end of the log line, which names the client that requests the topic.
+    """
     return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options, by=by)
 
 
@@ -239,7 +243,7 @@ def check_options(
 
 
 def _check_table(topic: TopicConfig) -> None:
-    """Check configs of a table that depend on each other. Raises InvalidConfigError."""
+    """Check the table schema and partitioning of a topic together. Raises InvalidConfigError."""
     from ottla.table_fields import check_partition_by  # a start without tables does not load it
 
     try:

@@ -1,13 +1,14 @@
 """Transaction verification: a partition must be in the producer's transaction before its first batch is appended
 (KIP-890).
 
-A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed
-records would wait for it forever. For producers of the newer protocol the broker adds the partition with their first
-write; for older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the
-append, so that no marker can come in between.
+A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed records
+would wait for it forever. For producers of the newer protocol the broker adds the partition with their first write; for
+older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the append, so that
+no marker can come in between.
 
 If another broker coordinates the transaction, it verifies the partition first. Its response is valid as long as no
-marker was written to the partition since the request: a guard in the log's producer state detects that, as in Kafka.
+marker was written to the partition since the request: a guard in the log's producer state detects such a marker, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class TransactionalWriter(NamedTuple):
 
 @dataclass(slots=True)
 class VerificationResult:
-    """The results of verification by another broker; other partitions of the request are in neither field."""
+    """The results of adding or verifying partitions before the append. Partitions for which this was not necessary are
+    in neither field.
+    """
 
     partition_errors: dict[TopicPartition, errors.KafkaError] = field(default_factory=dict)
     guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
@@ -100,7 +103,8 @@ async def add_or_verify(
 ) -> None:
     """Add the partitions to the transaction, or let the coordinator on another broker add or verify them.
 
-    `written`: the base sequence of the batch, by partition.
+    `written`: the base sequence of the batch, by partition. `admission` receives the errors, and the guards of
+    partitions that another broker has verified.
     """
     new = [tp for tp in written if not _is_open(broker.partitions.get_leader(tp), writer.producer)]
     elsewhere = is_remote(broker, writer.transactional_id)
@@ -136,8 +140,8 @@ async def _verify_remotely(
 ) -> None:
     """Let the coordinator on another broker add or verify partitions.
 
-    Retried for a while if the previous transaction is still completing, or if a marker arrived meanwhile: it may be one
-    of the previous transaction that was written while the request was under way.
+    When it adds partitions, the request is repeated for a while if the previous transaction is still completing. It is
+    also repeated if a marker arrived meanwhile, because the marker may belong to the previous transaction.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + broker.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
@@ -196,7 +200,7 @@ def ensure_verified(
 def _look_up(
     broker: BrokerContext, writer: TransactionalWriter, partition: Partition, rules: ClientCapabilities, sequence: int
 ) -> None:
-    """Raise unless the partition is in the open transaction, according to the coordinator on this broker."""
+    """Raise an error unless the partition is in the open transaction, according to the coordinator on this broker."""
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except errors.ConcurrentTransactionsError as error:

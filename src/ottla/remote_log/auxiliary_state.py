@@ -24,8 +24,10 @@ class AuxiliaryStateBuilder:
         self._chunks = chunks
 
     async def build(self, partition: Partition, leader: LeaderLocalStart) -> None:
-        """Restart the log of a follower after the segment in remote storage that ends at the leader's local start, or
-        later. Raises KafkaError, after which the follower retries.
+        """Restart the log of a follower after the segment in remote storage that has the last record before the
+        leader's local log.
+
+        The segment may end later than that record. Raises KafkaError, after which the follower retries.
         """
         epoch, stats = partition.image.leader_epoch, partition.topic_stats
         stats.aux_state_requests += 1

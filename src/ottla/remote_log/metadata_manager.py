@@ -55,7 +55,7 @@ class MetadataPartition:
         self.target = None
 
     def apply(self, batches: memoryview) -> None:
-        """Store what these batches have, and advance the position to their end."""
+        """Store the events in these batches, and advance the position to their end."""
         for header, start, _ in any_magic.split(batches):
             if header.next_offset > self.position:
                 if not header.is_control:
@@ -209,8 +209,9 @@ class RemoteLogMetadataManager:
     # Changes
 
     async def publish(self, event: RemoteLogEvent) -> None:
-        """Append a change, and wait until it has been read back. Raises KafkaError, after which it may still be
-        appended.
+        """Append a change, and wait until this broker has read it back, if it reads that partition of the topic.
+
+        Raises KafkaError. The change may have been appended nevertheless.
         """
         await self.ensure_topic()
         number = metadata_partition(event.partition, self._topic.partition_count)

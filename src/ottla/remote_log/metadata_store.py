@@ -31,7 +31,7 @@ class _EpochRange(NamedTuple):
     start: int
     end: int
     order: int
-    """Increases with each segment, so that of two with the same start the newer one is found."""
+    """Increases with each segment, so that of two segments with the same start the newer one is found."""
     id: UUID
 
 
@@ -46,7 +46,7 @@ def common_end(segment: RemoteLogSegmentMetadata, epochs: LeaderEpochs, offset: 
     """Return the offset up to which a segment and a log with these epochs have the same records, starting from their
     common `offset`.
 
-    After an unclean leader election, the end of a segment may be of another lineage.
+    After an unclean leader election, the log may not have the last records of a segment.
     """
     log_entries = epochs.entries
     for epoch, start, end in segment.epoch_ranges():
@@ -153,7 +153,7 @@ class RemotePartitionMetadataStore:
     def find(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """Return the readable segment with the record at `offset` of a leader epoch; None if there is none.
 
-        Of several, the one that starts last is returned, and then the one that was copied last.
+        Of several, return the one that starts last; of those with the same start, the one that was copied last.
         """
         ranges = self._by_epoch.get(epoch, ())
         i = bisect_right(ranges, offset, key=lambda entry: entry.start)

@@ -1,7 +1,7 @@
 """Accounts and endpoints of object stores, from the variables and strings that users of Azure and Google Cloud have.
 
 obstore, delta-rs and Arrow read most of the environment themselves, such as GOOGLE_APPLICATION_CREDENTIALS and
-AZURE_CLIENT_ID. Here is what none of them reads: Azure's connection strings, the variables of the Azure CLI, and
+AZURE_CLIENT_ID. This module reads what they do not: Azure's connection strings, the variables of the Azure CLI, and
 STORAGE_EMULATOR_HOST of Google's clients. Settings have obstore's names, which are those of delta-rs as well.
 """
 
@@ -26,7 +26,7 @@ AZURE_VARIABLES: Final = {
     SAS_TOKEN: ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"),
     ENDPOINT: ("AZURE_STORAGE_ENDPOINT",),
 }
-"""Variables of the environment; the first one that is set counts."""
+"""The environment variables of each setting; the first one that is set counts."""
 GOOGLE_CREDENTIALS: Final = (
     "GOOGLE_APPLICATION_CREDENTIALS",
     "GOOGLE_SERVICE_ACCOUNT",
@@ -48,9 +48,10 @@ EMULATOR: Final = {
 
 
 def azure_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return account and endpoint of Azure in the environment. A connection string goes first, as in Azure's SDKs.
+    """Return the account and the endpoint of Azure that the environment sets.
 
-    Raises ConfigurationError if the connection string is none.
+    A connection string takes precedence over single variables, as in Azure's SDKs. Raises ConfigurationError for an
+    invalid connection string.
     """
     if text := environment.get("AZURE_STORAGE_CONNECTION_STRING"):
         return connection_string_settings(text)
@@ -64,7 +65,7 @@ def azure_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def connection_string_settings(text: str) -> dict[str, str]:
     """Return the settings in a connection string of an Azure storage account.
 
-    Raises ConfigurationError, without the string, which contains a secret.
+    Raises ConfigurationError for an invalid string. The message does not contain the string, which has a secret.
     """
     parts = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -97,7 +98,7 @@ def _account_of(endpoint: str) -> str:
 
 
 def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the endpoint of Google Cloud Storage in the environment, and for an emulator a key without an account."""
+    """Return the endpoint of Google Cloud Storage in the environment, and for an emulator NO_ACCOUNT as the key."""
     if environment.get("GOOGLE_BASE_URL"):
         return {BASE_URL: environment["GOOGLE_BASE_URL"]}
     emulator = environment.get("STORAGE_EMULATOR_HOST", "")
@@ -110,7 +111,7 @@ def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_plain_http(settings: Mapping[str, str]) -> bool:
-    """Return whether an endpoint among the settings is without TLS."""
+    """Return whether any endpoint in the settings uses HTTP without TLS."""
     return any(
         value.startswith("http://") for name, value in settings.items() if name.endswith(("endpoint", "base_url"))
     )

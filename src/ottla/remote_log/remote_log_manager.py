@@ -65,7 +65,8 @@ class _LeaderTask(NamedTuple):
 def is_tiered(partition: Partition) -> bool:
     """Return whether a partition's records are copied to remote storage, or have to be deleted there.
 
-    Topics without an id, which Kafka before 2.8 has created, cannot be distinguished from later ones of their name.
+    A topic without an id, which Kafka before 2.8 has created, is never tiered, because its segments could not be
+    distinguished from those of a later topic with the same name.
     """
     config = partition.log.config
     if partition.topic_id == ZERO_UUID:
@@ -135,7 +136,9 @@ class RemoteLogManager:
         self._collector = asyncio.get_running_loop().create_task(self._collect_garbage())
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Follow the roles of replicas, the configs of topics, and deleted topics."""
+        """Start and stop tasks after changes of leaders and topic configs, and wake the deletion of deleted topics'
+        segments.
+        """
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic:
                 for number in range(len(topic.partitions)):
@@ -359,9 +362,9 @@ class RemoteLogManager:
     ) -> RemoteRead | None:
         """Return batches from remote storage, from the one that contains `offset` on.
 
-        They are empty if remote storage does not answer within `seconds`; a later answer is cached for the client's
-        next fetch. Return None if the first batch after `offset` is in the local log. Raises OffsetOutOfRangeError and
-        RemoteStorageError.
+        The data is empty if remote storage does not answer within `seconds`, or too many reads are waiting. A later
+        answer is cached for the client's next fetch. Return None if the first batch after `offset` is in the local log.
+        Raises OffsetOutOfRangeError, RemoteStorageError, or KafkaStorageError if the partition is not tiered.
         """
         stats = partition.topic_stats
         stats.remote_fetch_requests += 1
@@ -429,8 +432,10 @@ class RemoteLogManager:
     # Deleted topics
 
     async def _collect_garbage(self) -> None:
-        """Delete abandoned copies, and the segments of deleted topics. The broker that leads a topic's partition of
-        `__remote_log_metadata` deletes its segments, so that another broker takes over after a failure.
+        """Delete abandoned copies, and the segments of deleted topics, again and again.
+
+        The segments of a deleted topic are deleted by the broker that leads the partition of `__remote_log_metadata`
+        with their metadata. If that broker fails, the partition's next leader continues.
         """
         while True:
             with suppress(TimeoutError):
@@ -478,6 +483,6 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
 
 
 def update_remote_end(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Store in the log up to which offset its records are in remote storage, without a gap."""
+    """Set the log's `remote_end_offset`: the offset up to which its records are in remote storage without a gap."""
     end = store.contiguous_end(partition_log.leader_epochs, partition_log.local_log_start_offset)
     partition_log.remote_end_offset = min(end, partition_log.log_end_offset)

@@ -19,13 +19,13 @@ from ottla.remote_log.segment_metadata import RemoteLogSegmentMetadata
 from ottla.storage.txn_index import AbortedTransaction, entries_in
 
 OFFSET_ENTRY: Final = Struct(">ii")
-"""An entry of an offset index: an offset relative to the segment's first, and a position."""
+"""An entry of an offset index: an offset relative to the segment's base offset, and a position in the log file."""
 TIME_ENTRY: Final = Struct(">qi")
 """An entry of a time index: a timestamp and a relative offset."""
 
 
 class RemoteBatches(NamedTuple):
-    """Whole batches of a segment; `until` is the offset after them, or a higher one."""
+    """Whole batches of a segment. `until`: an upper bound of the offset after them."""
 
     data: memoryview
     until: int
@@ -58,7 +58,9 @@ class _Index:
         return first, second
 
     def floor(self, value: int, of: Callable[[tuple[int, int]], int]) -> tuple[int, int] | None:
-        """Return the last entry of which the number `of` is at most `value`."""
+        """Return the last entry whose number is at most `value`; None if there is none. `of` selects one of an entry's
+        two numbers.
+        """
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -89,8 +91,10 @@ class RemoteSegment:
         return _Index(await self._chunks.read_whole(object_name(self.metadata, RemoteFile.OFFSET_INDEX)), OFFSET_ENTRY)
 
     async def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> RemoteBatches | None:
-        """Return whole batches from the one that contains `offset` to before `until`, at most `max_bytes` and not
-        beyond the end of a chunk; with `at_least_one`, at least the first one. Return None if there are none.
+        """Return whole batches, from the one that contains `offset` to the last one that begins before `until`.
+
+        They have at most `max_bytes` and end within one chunk. If the first batch is larger than that, return only this
+        batch with `at_least_one`, else no bytes. Return None if there is no such batch.
         """
         index = await self._offset_index()
         async for position, header, data in self._batches(self._position(index, offset)):

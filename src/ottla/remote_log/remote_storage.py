@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CLIENT_OPTIONS: Final = frozenset(
     {"allow_http", "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url", "timeout"}
 )
-"""The `rsm.config.*` options that are those of the HTTP client."""
+"""The names of `rsm.config.*` options that configure the HTTP client. The other options configure the store."""
 TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
 S3_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 AZURE_SCHEMES: Final = ("az:", "abfs:", "abfss:")
@@ -43,7 +43,10 @@ RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 2
-"""The parts of a segment are read from its file and uploaded in pieces, so that large ones do not fill the memory."""
+"""Number of parts of a segment, of PART_BYTES each, that are uploaded at the same time.
+
+Each part is read from the segment's file when it is uploaded, so that large segments do not fill the memory.
+"""
 
 
 class RemoteStorageError(KafkaStorageError):
@@ -100,7 +103,10 @@ class ObjectStorage:
     """Remote storage by obstore."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        """Raises StartupError if the library is missing, or the URL or an option is invalid. Nothing is accessed."""
+        """Create a client of the store at `url`, without any access to it.
+
+        Raises StartupError if the library is missing, or the URL or an option is invalid.
+        """
         try:
             import obstore
         except ImportError:
@@ -160,7 +166,9 @@ class ObjectStorage:
             raise self._error("list", prefix, error) from error
 
     def _error(self, doing: str, name: str, error: Exception) -> KafkaError:
-        """Return the error for one of the library, whose messages have several lines."""
+        """Convert an error of the library, whose messages have several lines, to one with the first line of its
+        message.
+        """
         cause = str(error).partition("\n")[0]
         if isinstance(error, FileNotFoundError):
             return RemoteObjectMissingError(f"{self.url}: {name} is missing")
@@ -189,7 +197,11 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
 
 
 def _azure_defaults(config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the environment, without its account if the config has one: they belong together."""
+    """Return the settings that the environment adds to `config`.
+
+    If the config sets an account or a key, only the endpoint comes from the environment, because account and key belong
+    together.
+    """
     settings = azure_settings(os.environ)
     if config.keys() - {ENDPOINT}:
         return {name: value for name, value in settings.items() if name == ENDPOINT and not config.get(name)}
@@ -197,7 +209,9 @@ def _azure_defaults(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _google_defaults(config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the environment, without the emulator's key if the config has credentials."""
+    """Return the settings that the environment adds to `config`: without the emulator's key if the config has
+    credentials.
+    """
     settings = google_settings(os.environ)
     if config.keys() - {BASE_URL}:
         settings.pop(SERVICE_ACCOUNT_KEY, None)
@@ -206,7 +220,7 @@ def _google_defaults(config: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _memory(url: str) -> ObjectStore:
-    """Return a store in the memory of this process, which all its brokers share. Each `url` is another store."""
+    """Return a store in the memory of this process. All brokers of the process with the same `url` share it."""
     from obstore.store import MemoryStore
 
     return MemoryStore()

@@ -199,7 +199,9 @@ class SegmentCopier:
             raise KafkaStorageError(f"cannot copy offset {base} of {directory}: {error}") from error
 
     async def _delete(self, store: RemotePartitionMetadataStore, segment: RemoteLogSegmentMetadata) -> None:
-        """Delete a failed copy. If the deletion fails as well, `remote_retention` repeats it."""
+        """Delete a failed copy. If the deletion fails as well, record the copy as abandoned, so that it is deleted
+        later.
+        """
         try:
             await self._deleter.delete(store, segment)
         except KafkaError as error:

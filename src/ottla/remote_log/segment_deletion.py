@@ -26,7 +26,7 @@ from ottla.remote_log.segment_metadata import (
 log = logging.getLogger("ottla.remote_log")
 
 MAX_ABANDONED: Final = 1000
-"""Maximum number of abandoned copies that a broker remembers, the latest ones."""
+"""Maximum number of abandoned copies that a broker remembers. The oldest are dropped first."""
 
 
 class SegmentDeleter:
@@ -48,9 +48,11 @@ class SegmentDeleter:
         self._abandoned: dict[UUID, RemoteLogSegmentMetadata] = {}
 
     def abandon(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Record a copy whose outcome is unknown, because this broker has lost the leadership meanwhile.
-        `delete_abandoned` deletes its objects once another leader has removed it from the metadata, because that leader
-        may have deleted the objects before all of them were written.
+        """Record a copy that may have left objects, because this broker lost the leadership while it was copying, or
+        could not delete a failed copy.
+
+        The next leader may delete such a copy while this broker still writes objects. Once the copy is no longer in the
+        metadata, `delete_abandoned` deletes its objects.
         """
         self._abandoned[segment.id] = segment
         if len(self._abandoned) > MAX_ABANDONED:

@@ -39,7 +39,7 @@ FAILURES_TO_WARN = 6
 AlterPartition = Callable[
     [int, TopicPartition, PartitionImage, tuple[int, ...], Mapping[int, int]], Awaitable[PartitionImage]
 ]
-"""The controller's own `alter_partition`."""
+"""The function with which the controller on this broker alters a partition's ISR."""
 
 
 class PendingUpdate(NamedTuple):

@@ -38,7 +38,7 @@ LEADER_BACKOFF_SECONDS = 0.05
 It doubles up to `replica.fetch.backoff.ms`.
 """
 PARTITION_BACKOFF_SECONDS = 0.02
-"""The backoff in seconds after a partition's first error; it doubles up to the same limit.
+"""The backoff in seconds after a partition's first error. It doubles up to `replica.fetch.backoff.ms`.
 
 It is short because a new leader often receives its role a moment after its followers.
 """
@@ -199,8 +199,10 @@ class ReplicaFetcher:
         return self._abandoned is None or self._abandoned.done()
 
     def _abandon(self, fetch: asyncio.Task[FetchResponse]) -> None:
-        """Abandon a request, and continue over the other connection, because the leader handles one request of a
-        connection at a time.
+        """Abandon a request, and use the fetcher's other connection from now on.
+
+        The leader handles the requests of a connection one after the other, so a new request on the same connection
+        would wait.
         """
         fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._abandoned = fetch
@@ -365,7 +367,10 @@ class ReplicaFetcherManager:
         self._closed = False
 
     def add(self, partition: Partition) -> None:
-        """Start to fetch a partition from the leader that its image names, from the end of this replica's log."""
+        """Start to fetch a partition from the leader that its image names, from the end of this replica's log.
+
+        Stop fetching it if the image names no other broker as the leader.
+        """
         tp, leader = partition.topic_partition, partition.image.leader
         if leader < 0 or leader == self._own_id or self._closed:
             self.remove(tp)

@@ -163,6 +163,7 @@ class Follower:
         """Handle the leader's log start and end offsets.
 
         If this log is longer, truncate it to the leader's end. If it ends before the leader's start, restart it there.
+        Otherwise raise OffsetOutOfRangeError.
         """
         end = self.partition.log.log_end_offset
         if leader_end < end:

@@ -54,8 +54,9 @@ class Replica:
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
         """Record a fetch at `offset`: the follower has all records before it.
 
-        The follower is caught up now if `offset` is the leader's end offset. If it is at least what the end was at the
-        last fetch, the follower was caught up at that time.
+        The follower is caught up now if `offset` is the leader's end offset. If `offset` is at least the leader's end
+        offset at the previous fetch, the follower was caught up at the time of that fetch. Raises
+        NotLeaderOrFollowerError if the broker has registered again since it sent the fetch.
         """
         if -1 < broker_epoch < self.broker_epoch:
             raise NotLeaderOrFollowerError(f"broker {self.id} has registered again since it sent this fetch")
@@ -119,8 +120,8 @@ class LeaderState:
         return self._maximal
 
     def followed_at(self, min_insync_replicas: int) -> float:
-        """Return the time at which enough in-sync followers still followed this leader, so that no other one can have
-        committed anything before; infinity if there are no in-sync followers.
+        """Return the time up to which enough in-sync followers followed this leader, so that no other leader can have
+        committed anything before that time; infinity if there are no in-sync followers.
         """
         times = sorted(replica.followed_at for replica in self.replicas.values() if replica.id in self._maximal)
         return times[min(max(min_insync_replicas, 1), len(times)) - 1] if times else float("inf")
@@ -140,7 +141,8 @@ class LeaderState:
     def broker_epochs(self, isr: Iterable[int]) -> dict[int, int]:
         """Return the broker epochs in which replicas have fetched.
 
-        The controller compares them, because a broker that has registered again may have lost records.
+        The controller compares them with the current registrations, because a broker that has registered again may have
+        lost records.
         """
         return {i: self.replicas[i].broker_epoch for i in isr if i in self.replicas}
 

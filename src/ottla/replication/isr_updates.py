@@ -17,8 +17,8 @@ from ottla.replication.isr_state import LeaderState
 log = logging.getLogger("ottla.replication")
 
 RETRY_SECONDS = 0.05
-"""Delay in seconds before an update is sent again that the controller could not apply, for example because its metadata
-store was unreachable.
+"""Delay in seconds before an ISR update is repeated because the controller could not apply it, for example because its
+metadata store was unreachable.
 """
 REJECTED = (errors.IneligibleReplicaError, errors.OperationNotAttemptedError)
 """Errors after which the update was not written, and the leader's state is current."""

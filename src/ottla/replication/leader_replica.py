@@ -238,11 +238,13 @@ class LeaderReplica:
     async def _update_isr(
         self, isr_updates: IsrSubmitter, state: LeaderState, isr: tuple[int, ...]
     ) -> PartitionImage | None:
-        """Request an ISR, and return the new state; None if this broker no longer leads.
+        """Request an ISR, and return the new state; None if the update was rejected or superseded, or this broker no
+        longer leads.
 
-        If fewer replicas than min.insync.replicas remain, this one flushes its log first: it may be the only one that
-        can lead from then on, and would lose acknowledged records together with its power. The followers would truncate
-        theirs, although they have them. Apache Kafka loses these records (KIP-966, "last replica standing").
+        If fewer replicas than min.insync.replicas remain, this broker flushes its log first. It may be the only replica
+        that can lead from then on. Without the flush, a power failure could remove acknowledged records from its log,
+        and the followers would then truncate these records as well. Apache Kafka loses them (KIP-966, "last replica
+        standing").
         """
         partition = self._partition
         if len(isr) < min(len(state.image.isr), partition.required_isr):

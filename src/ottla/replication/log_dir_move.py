@@ -119,7 +119,10 @@ class LogDirMove:
 
 
 def _start(future: Log, current: Log, offset: int) -> None:
-    """Restart a copy at an offset. If earlier records are in remote storage, it gets their epochs and producers."""
+    """Restart a copy at an offset.
+
+    If earlier records are in remote storage, the copy gets their leader epochs and the state of their producers.
+    """
     if current.log_start_offset < offset:
         state = current.tiered_state_at(offset)
         if state is not None:

@@ -90,7 +90,9 @@ class Partition:
         self.leader_replica = LeaderReplica(self, isr_updates, lag_seconds)
         self.throttled_leader = False
         self.throttled_follower = False
-        """Whether replication is throttled if this broker leads, and if it follows (see `replication_quota`)."""
+        """`throttled_leader` and `throttled_follower`: whether replication is throttled while this broker leads, or
+        follows (see `replication_quota`).
+        """
         self._closed = False
         self._failed = False
         self._on_disk_failure = on_disk_failure
@@ -325,8 +327,8 @@ class Partition:
         """Return batches from `offset` on, up to the high watermark, or with `committed_only` up to the last stable
         offset.
 
-        Raises OffsetOutOfRangeError for an offset outside the log, and KafkaStorageError if the disk fails, which takes
-        the partition out of service.
+        Raises OffsetOutOfRangeError for an offset outside the log, and KafkaStorageError if the log cannot be read. A
+        failed disk takes the partition out of service.
         """
         bound = self.log.last_stable_offset if committed_only else self.log.high_watermark
         return self._read(offset, max_bytes, bound, at_least_one)

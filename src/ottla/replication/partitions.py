@@ -169,7 +169,7 @@ class Partitions:
         return partition if partition is not None and partition.leads else None
 
     def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """Return the partition if this broker leads it.
+        """Return the partition if this broker leads it, or if its disk has failed.
 
         Otherwise raise the error for the client, such as NotLeaderOrFollowerError or UnknownTopicOrPartitionError.
         """
@@ -372,8 +372,10 @@ class Partitions:
             partition.close()
 
     async def _apply_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Apply topics. Between some creations of logs, other requests get their turn: each makes files, and a request
-        may create thousands. Metadata changes do not overlap (`MetadataCache.update`).
+        """Apply topics: create their logs, and give the partitions their roles.
+
+        Each new log consists of several files, and an image may require thousands of logs. So other requests are
+        processed after every CREATIONS_AT_ONCE logs. Metadata changes do not overlap (`MetadataCache.update`).
         """
         self._is_applying = True
         created = 0
@@ -567,10 +569,10 @@ class Partitions:
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:
-    """Wait until all futures are done, at most `timeout_ms`; then cancel the others. Errors stay in the futures.
+    """Wait until all futures are done, at most `timeout_ms`; then cancel those that are not done.
 
-    The futures must not have other waiters. Awaiting one after the other takes less of the event loop than
-    `asyncio.wait`, which every produce request with acks=all would pay for.
+    Errors stay in the futures, which must not have other waiters. They are awaited one after the other, because
+    `asyncio.wait` takes more time on the event loop, and every produce request with acks=all would pay for that.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):

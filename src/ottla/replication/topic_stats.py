@@ -101,12 +101,12 @@ class BrokerTopicStats:
         self.produce_conversion_times = LatencyHistogram()
         self.fetch_conversion_times = LatencyHistogram()
         self.produce_conversion_bytes = self.fetch_conversion_bytes = 0
-        """Sizes of converted records in bytes."""
+        """Total sizes of converted records in bytes."""
         self.acknowledgements = Counter[int]()
         """Number of records that members of share groups have acknowledged, by acknowledgement type."""
 
     def add(self, topic: str) -> TopicStats:
-        """Create and return the counters of a topic of which this broker has a replica."""
+        """Return the counters of a topic of which this broker has a replica; create them if there are none yet."""
         return self._topics.setdefault(topic, TopicStats())
 
     def get(self, topic: str | None) -> TopicStats:

@@ -75,7 +75,8 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield dynamic configs that are not configs of every broker.
+    """Yield the dynamic configs that have no row in the table of broker configs: unknown ones, and those of one
+    listener, such as `listener.name.external.ssl.keystore.location`.
 
     Only the values of listeners' certificate configs are shown, because others may be secrets.
     """
@@ -92,7 +93,10 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """Yield the configs of a resource whose values are its own or defaults: those in `defaults`, or Kafka's."""
+    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else Kafka's defaults.
+
+    `source`: the number of the source of values that are set on the resource.
+    """
     for name, option in config.options.items():
         places = [ConfigSource(source, name, options[name])] if name in options else []
         if name in defaults:

@@ -80,9 +80,10 @@ async def _transaction(transaction: AddPartitionsToTxnTransaction, context: Requ
 def _unauthorized_topics(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Mapping[str, errors.KafkaError]:
-    """Return the errors of topics that the producer may not write to, by name.
+    """Return the errors of topics that the producer may not write to, by topic name.
 
-    Raises the error if it may not use the transactional id.
+    Raises TransactionalIdAuthorizationFailedError if it may not use the transactional id. Requests of brokers are not
+    checked here.
     """
     if context.version >= SEVERAL_SINCE:
         return {}

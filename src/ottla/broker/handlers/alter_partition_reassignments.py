@@ -76,8 +76,9 @@ async def _move(
 
 
 def _check_size(p: PartitionImage | None, size: int) -> None:
-    """Raise InvalidReplicationFactorError if the reassignment changes the replication factor of the partition, or of
-    its reassignment in progress.
+    """Raise InvalidReplicationFactorError unless the partition keeps its number of replicas.
+
+    If a reassignment is in progress, its number of target replicas counts.
     """
     if p is not None and size != (now := len(target_of(p))):
         raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {size}")

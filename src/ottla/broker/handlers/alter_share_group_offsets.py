@@ -63,7 +63,7 @@ def _failed(
 
 
 class OffsetAlteration:
-    """The alteration of a group's start offsets; `ends` are the high watermarks of the partitions."""
+    """The alteration of a group's start offsets. `ends`: the high watermarks of the partitions."""
 
     def __init__(self, group_id: str, context: RequestContext, ends: Mapping[TopicPartition, int]) -> None:
         group = context.broker.groups.groups.by_id[group_id]
@@ -73,12 +73,12 @@ class OffsetAlteration:
         self._broker = context.broker
         self._ends = ends
         self.partitions: list[TopicIdPartition] = []
-        """The partitions that have a new state."""
+        """The partitions whose start offset was set."""
         self.offsets: dict[TopicPartition, int] = {}
-        """Their start offsets."""
+        """The new start offsets."""
 
     async def alter(self, requested: m.AlterShareGroupOffsetsRequestTopic) -> m.AlterShareGroupOffsetsResponseTopic:
-        """Set the offsets of a topic, in all partitions at once."""
+        """Set the start offsets of a topic's partitions concurrently. An error of one does not affect the others."""
         answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
         topic = self._broker.image.topics.get(requested.topic_name)
         if topic is not None:

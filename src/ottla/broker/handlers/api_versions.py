@@ -48,7 +48,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 def _supported(version: int) -> list[SupportedFeatureKey]:
     """Return the supported features.
 
-    In version 3 the minimum level is 1 instead of 0, which clients do not understand.
+    Version 3 reports a minimum level of 0 as 1, because its clients do not understand 0.
     """
     least = 0 if version >= LEVEL_0_SINCE else 1
     return [

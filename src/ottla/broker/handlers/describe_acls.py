@@ -22,7 +22,7 @@ from ottla.security.acl import ACL, ResourcePattern
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """Return the matching ACLs.
 
-    The store is read first, because the client may have just added an ACL at another broker.
+    The metadata store is read first, because the client may have just added an ACL at another broker.
     """
     store = context.broker.acl_store
     if store is None:

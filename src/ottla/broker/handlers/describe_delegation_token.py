@@ -1,6 +1,6 @@
 """DescribeDelegationToken: tokens with their secrets, by owner or renewer (KIP-48).
 
-- 3 returns the requester of each token (KIP-373)
+From version 3 on, the response has the requester of each token (KIP-373).
 
 A client sees the tokens that it owns or may renew. For others, it needs DESCRIBE on the token, or DESCRIBE_TOKENS on
 the owner (a resource of type USER).
@@ -24,7 +24,7 @@ from ottla.security.delegation_token import TokenInformation
 async def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
     """Return the visible tokens.
 
-    The store is read first, because the client may have just created a token at another broker.
+    The metadata store is read first, because the client may have just created a token at another broker.
     """
     tokens = require_tokens(context)
     await tokens.refresh()

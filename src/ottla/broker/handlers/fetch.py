@@ -136,12 +136,14 @@ class Fetch:
         and the error that describes the missing data.
         """
         self.is_progress_recorded = False
-        """Whether the partitions have recorded the follower's progress, which is done once per request."""
+        """Whether the partitions have recorded the follower's progress. They do so once per request."""
         self._may_follow = not self._is_follower or context.is_broker
         self._last_topic: tuple[UUID, ClusterImage | None, str | None] = ZERO_UUID, None, None
-        """The topic id that was looked up last, in which image, and its name: neighbours have the same topic."""
+        """The last topic id that was looked up, the cluster image used, and the topic's name. Consecutive partitions
+        usually have the same topic.
+        """
         self._is_old = self._version < ZSTD_SINCE
-        """Whether there are batches that clients with this version of Fetch cannot read."""
+        """Whether clients with this version of Fetch cannot read all batches."""
         topics = (
             () if self._is_follower else (topic for key, _ in fetch_context.partitions if (topic := self._topic(key)))
         )

@@ -19,7 +19,7 @@ ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
 
 
 def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -> GetTelemetrySubscriptionsResponse:
-    """Return the client's subscription; generate an id for a client without one."""
+    """Return the client's subscription. A client without an instance id gets a generated one."""
     telemetry = context.broker.telemetry
     telemetry.check_has_receivers()
     own_id = request.client_instance_id

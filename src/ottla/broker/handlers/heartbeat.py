@@ -1,4 +1,4 @@
-"""Heartbeat: renew the session of a member of a classic group. An error makes the member join again."""
+"""Heartbeat: renew the session of a member of a classic group. REBALANCE_IN_PROGRESS makes the member join again."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
 Words = Callable[[str], tuple[str, ...]]
 """Returns the current items of a list config, or its default. Raises an error if the config is not a list."""
 Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
-"""Returns the new configs of a resource, given the current ones and a function for items of lists."""
+"""Returns the new configs of a resource, from its current ones and a `Words` function."""
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:

@@ -26,8 +26,9 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Resp
 
 
 def check_size(parts: Iterable[bytes], context: RequestContext) -> None:
-    """Raise InvalidRequestError if a member's data is too large for a record of the group, so that it does not fill
-    memory for nothing.
+    """Raise InvalidRequestError if a member's data is too large for a record of the group.
+
+    Otherwise the data would fill memory until the record is rejected.
     """
     size, most = sum(map(len, parts)), context.broker.config.message_max_bytes
     if size > most:

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from ottla.remote_log.remote_log_manager import RemoteLogManager
 
 Answer = Callable[..., ListOffsetsPartitionResponse]
-"""Answers for a topic's partition, with the result of a lookup in remote storage if there was one."""
+"""Returns the response for one partition.
+
+Its arguments are the topic, the requested partition and, if there was one, the result of a lookup in remote storage.
+"""
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -149,7 +152,11 @@ def _answer(
     *,
     twice: bool,
 ) -> ListOffsetsPartitionResponse:
-    """Return the answer for one partition. `remote`: the result of a lookup by time in remote storage."""
+    """Return the response for one partition.
+
+    `remote`: the result of a lookup by time in remote storage. `twice`: whether the request names the partition twice,
+    which is an error from version 1 on.
+    """
     try:
         if topic in unauthorized:
             raise errors.TopicAuthorizationFailedError
@@ -196,7 +203,7 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _is_late(timestamp: int, entry: OffsetAndTimestamp) -> bool:
-    """Return whether the result would change if the high watermark were higher."""
+    """Return whether a higher high watermark could change the result of this lookup."""
     return timestamp == LATEST_TIMESTAMP or (
         entry is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
     )
@@ -243,7 +250,11 @@ def _look_up(
 
 
 def _tiered_end(partition: Partition, timestamp: int, remote_log: RemoteLogManager | None) -> OffsetAndTimestamp:
-    """Return the last offset in remote storage (-1 if there is none), or the first one that is not there yet."""
+    """Return the last offset in remote storage for LATEST_TIERED, else the first offset that is not there yet.
+
+    The offset is -1 if the topic is not tiered or, for LATEST_TIERED, nothing is in remote storage. Raises
+    LeaderNotAvailableError while a new leader does not know what is there.
+    """
     log = partition.log
     if remote_log is None or not log.config.remote_storage_enable:
         return NOTHING

@@ -6,8 +6,8 @@ As in Kafka, the request that creates a topic still gets UNKNOWN_TOPIC_OR_PARTIT
 end of a deletion does not see the new topic. The addresses are those of the listener that the client is connected to.
 
 In a request for all topics, those without DESCRIBE are left out. If a request names such a topic, there is an
-authorization error, whether or not the topic exists. The response to a request by id does not reveal its name. Creating
-a topic requires CREATE on the cluster or the topic.
+authorization error, whether or not the topic exists. If the request identifies the topic by id, the error does not
+reveal the topic's name. Creating a topic requires CREATE on the cluster or the topic.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _requested_topic(
 ) -> TopicImage | MetadataResponseTopic:
     """Return the requested topic, or a response with its error.
 
-    If the topic was requested by id, the response does not have its name.
+    If the request identifies the topic by id, the error response does not contain the topic's name.
     """
     try:
         return _find(requested, topic_errors, context)

@@ -62,10 +62,11 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
 def _moved_by_others(
     request: OffsetCommitRequest, context: RequestContext, accepted: Mapping[TopicPartition, CommittedOffset]
 ) -> list[str]:
-    """Return the offsets that a client changes that is no member, such as `ottla consumer-groups --reset-offsets`.
+    """Return the offsets to log if the client that commits them is not a member of the group, such as `ottla
+    consumer-groups --reset-offsets`.
 
-    A group without members in all its life, whose consumers assign themselves partitions, commits like this all the
-    time: only offsets that move back are returned.
+    A group that never had members, because its consumers assign themselves partitions, commits like this all the time.
+    For such a group, only offsets that move back are returned.
     """
     runtime = context.broker.groups
     group = runtime.groups.by_id.get(request.group_id)

@@ -5,16 +5,19 @@ From version 10 on, topics are identified by id.
 A partition without a committed offset has offset -1 and no error. For topics without DESCRIBE, there is an error if the
 request names them; if it requests all topics, they are left out.
 
-Stable offsets (KIP-447, the default of clients since Kafka 2.5) are also those of the current coordinator: a broker
-that was replaced without noticing would return older ones, and a transactional consumer would process records twice. So
-in-sync followers confirm that this broker leads the partition of the group. If one of them is slow, the partitions
-have the error UNSTABLE_OFFSET_COMMIT, so that the client retries. If followers have not confirmed for longer than
-replica.lag.time.max.ms, after which the leader of a partition has removed them from the ISR, the client gets
-NOT_COORDINATOR, and looks up the coordinator again. It does not get it earlier, because librdkafka does not retry after
-NOT_COORDINATOR: the partitions of the consumer would stand still until the next rebalance.
+If a client requires stable offsets (KIP-447, the default of clients since Kafka 2.5), this broker must still be the
+group's coordinator. A broker that has been replaced without noticing would return outdated offsets, and a transactional
+consumer would process records twice. So in-sync followers first confirm that this broker leads the group's partition of
+`__consumer_offsets`. If they do not confirm in time, the partitions have the error UNSTABLE_OFFSET_COMMIT, and the
+client retries.
 
-Version 0 reads the offsets that version 0 of
-OffsetCommit has written to the metadata store, and returns UNKNOWN_TOPIC_OR_PARTITION if there is none.
+If followers have not confirmed for longer than replica.lag.time.max.ms, the client gets NOT_COORDINATOR and looks up
+the coordinator again, because a leader would have removed such followers from the ISR by then. An unconfirmed request
+for all topics also gets this error. Other requests do not get it earlier, because librdkafka does not retry after
+NOT_COORDINATOR: the consumer would not read its partitions until the next rebalance.
+
+Version 0 reads the offsets that version 0 of OffsetCommit has written to the metadata store, and returns
+UNKNOWN_TOPIC_OR_PARTITION if there is none.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def handle(
 
 
 def _confirmations(request: OffsetFetchRequest, context: RequestContext) -> dict[str, asyncio.Future[None]]:
-    """Return the confirmations to wait for by group id."""
+    """Return the confirmations to wait for, by group id. A group that needs none, or has an error, is left out."""
     ids = (
         [group.group_id for group in request.groups] if context.version >= SEVERAL_GROUPS_SINCE else [request.group_id]
     )

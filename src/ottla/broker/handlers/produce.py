@@ -86,9 +86,10 @@ INVALID_DATA = (
     errors.UnsupportedCompressionTypeError,
     errors.UnsupportedForMessageFormatError,
 )
-"""Errors of batches that are never accepted as they are, so that the owner of the client has to do something."""
+"""Errors of batches that are rejected however often they are sent, so that the owner of the client has to act."""
 LOGGED = (*INVALID_DATA, errors.NotEnoughReplicasError)
-"""Errors that are logged: those, and that the operator has to start brokers."""
+"""Errors that are logged: those of INVALID_DATA, and the lack of in-sync replicas, for which the operator has to act.
+"""
 CONFIRM_SECONDS = 2.0
 """Maximum time in seconds to confirm the leadership before the producer gets an error that only the leader may
 return.
@@ -119,7 +120,7 @@ class DeferredAppend(NamedTuple):
 
 
 class Pending:
-    """The appends of a request that are not complete yet: those deferred, and those not committed."""
+    """The appends of a request that are not complete yet: deferred ones, and those that are not committed yet."""
 
     __slots__ = ("admission", "deferred", "waits")
 
@@ -142,7 +143,10 @@ def handle(
 
 
 async def _verify_and_append(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Append the batches if their producer ids have been allocated, possibly just now by another broker."""
+    """Append the batches if their producer ids have been allocated, possibly just now by another broker.
+
+    Otherwise reject all batches with UNKNOWN_PRODUCER_ID.
+    """
     if not await context.broker.producer_ids.is_allocated(newest):
         return _reject_all(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
     answer = _append_authorized(request, context)
@@ -178,7 +182,7 @@ def _producer_id(records: RecordData | None) -> int:
 
 
 def _may_be_transactional(request: ProduceRequest, context: RequestContext) -> bool:
-    """Return whether the client may use the transactional id, if any batch is transactional."""
+    """Return whether the client may use the transactional id; True if no batch is transactional."""
     if not any(_has_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
         return True
     name = request.transactional_id

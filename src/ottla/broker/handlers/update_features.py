@@ -1,8 +1,8 @@
 """UpdateFeatures: set the levels of the cluster's features. Requires ALTER on the cluster.
 
-All features are changed or none, and an error is that of the whole response, in every version, as in Kafka since 4.0
-(KIP-1022). Up to version 1, a successful response has a result for each feature. Later versions than 0 distinguish safe
-and unsafe downgrades; here every downgrade is safe.
+All features are changed or none, and an error applies to the whole request, in every version, as in Kafka since 4.0
+(KIP-1022). Up to version 1, a successful response has a result for each feature. From version 1 on, requests
+distinguish safe and unsafe downgrades; here every downgrade is safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.protocol.messages.update_features import (
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
-"""The first version that has the type of a change."""
+"""The first version of UpdateFeatures that has the type of a change."""
 KRAFT_FEATURES = ("metadata.version", "kraft.version")
 KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other features by --feature NAME=LEVEL."
 

@@ -55,7 +55,7 @@ async def _write(
 
 
 def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
-    """Return the error why the client may not end this transaction in a partition; None if it may."""
+    """Return None if the client may end this transaction in a partition, else the error that says why not."""
     broker = context.broker
     try:
         producers = broker.partitions.leader(broker.image, tp).log.producers

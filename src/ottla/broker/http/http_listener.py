@@ -33,7 +33,10 @@ class HttpListener:
     """Accepts connections from `start` to `close`."""
 
     def __init__(self, config: BrokerConfig, endpoint: Endpoint, node: ObservedNode) -> None:
-        """Raises ConfigurationError if the key store of an https listener cannot be used."""
+        """Create the listener without binding its address.
+
+        Raises ConfigurationError if the key store of an https listener cannot be used.
+        """
         self._endpoint = endpoint
         self._passwords = config.ottla_http_passwords
         self._node = node

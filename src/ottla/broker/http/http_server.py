@@ -1,8 +1,9 @@
 """The HTTP/1.1 server of a broker's pages, over h11, with limits on everything that a client controls.
 
 h11 parses and validates, without I/O; this module handles sockets, timeouts and limits. A request may have 16 KiB of
-headers and 64 KiB of a body, which is ignored, and must arrive within 10 seconds. The client must read a response
-within 30 seconds. Not thread-safe: event loop only.
+headers and 64 KiB of a body, which is ignored. The first request of a connection must arrive within 10 seconds, and
+each later one within 90 seconds after the previous response. The client must read a response within 30 seconds. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_BODY_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 16 * 1024
 REQUEST_SECONDS: Final = 10.0
-"""Maximum time in seconds for a request to arrive."""
+"""Maximum time in seconds for the first request of a connection to arrive."""
 IDLE_SECONDS: Final = 90.0
-"""Maximum time in seconds that a connection stays open without a request.
+"""Maximum time in seconds from a response until the next request of the connection has arrived.
 
 Prometheus usually scrapes at least every minute.
 """

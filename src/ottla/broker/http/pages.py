@@ -40,7 +40,7 @@ class Page(NamedTuple):
 
 
 class PageEntry(NamedTuple):
-    """A path's page."""
+    """The page that a path serves."""
 
     render: Callable[[HttpRequest], Awaitable[Page]]
     is_protected: bool
@@ -88,7 +88,8 @@ async def readiness(request: HttpRequest) -> Page:
     """Return 200 if the broker serves clients: it has started, is registered, can use its metadata store, and all log
     directories are online.
 
-    With `?isr=1` it must also lead no partition that is under-replicated, as between the restarts of a rolling upgrade.
+    With `?isr=1` it must also lead no under-replicated partition. A rolling upgrade checks this before it restarts the
+    next broker.
     """
     broker = request.node.monitored
     problems = (

@@ -33,8 +33,8 @@ class CommittedPosition(NamedTuple):
 
 
 class GroupLags(NamedTuple):
-    """The committed offsets of all groups that this broker coordinates, and the lags of those whose partitions' ends
-    are known.
+    """The committed offsets of the groups that this broker coordinates, at most MAX_OFFSETS of them, and the lags of
+    those partitions whose end is known.
     """
 
     committed: list[CommittedPosition]
@@ -51,7 +51,7 @@ NO_LAGS: Final = GroupLags([], [], {}, 0)
 async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]]) -> GroupLags:
     """Read the committed offsets and the ends of their partitions.
 
-    `rest`: awaited again and again, so that other tasks can run.
+    `rest`: awaited after each offset, so that other tasks can run.
     """
     runtime = context.coordinators.existing_groups
     if runtime is None:
@@ -86,7 +86,7 @@ async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]])
 
 
 async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Request the ends of partitions that another broker leads. Return none if it does not answer in time."""
+    """Request the ends of partitions from the broker that leads them. Return an empty dictionary after a failure."""
     try:
         return await end_offsets_from(
             context.inter_broker, leader, partitions, timeout=TIMEOUT_SECONDS, purpose=PURPOSE

@@ -22,7 +22,9 @@ log = logging.getLogger("ottla.request")
 def logged(
     reply: Reply | Awaitable[Reply], header: RequestHeader, connection: Connection, size: int, began: float
 ) -> Reply | Awaitable[Reply]:
-    """Return a response, or an awaitable of it, after writing the line of its request, or that will write it."""
+    """Return the response of a request, and write the request's line to the log: now, or when the awaited response is
+    ready.
+    """
     if isinstance(reply, Awaitable):
         return _log_later(reply, header, connection, size, began)
     _log(reply, header, connection, size, began)

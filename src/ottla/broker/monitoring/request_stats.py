@@ -71,11 +71,13 @@ class ApiStats:
         """Local time (Kafka's LocalTimeMs) of requests that were not answered at once."""
         self.remote = LatencyHistogram()
         self.total = LatencyHistogram()
-        """Remote time (Kafka's RemoteTimeMs) and total time of requests that were not answered at once."""
+        """`remote` and `total`: Kafka's RemoteTimeMs and TotalTimeMs, in seconds, of requests that were not answered at
+        once.
+        """
         self.queue = LatencyHistogram()
         self.throttle = LatencyHistogram()
         self.send = LatencyHistogram()
-        """Time until the socket accepted a response, of responses that it did not accept at once."""
+        """Time until the socket accepted a response, for responses that it did not accept at once."""
         self.waiting = 0
         """The number of requests that are not answered yet."""
 

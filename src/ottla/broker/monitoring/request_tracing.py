@@ -1,12 +1,12 @@
 """Traces of OpenTelemetry in the broker: a span for a sampled share of the requests (`ottla.tracing.sample.ratio`).
 
-Kafka has none. A span begins when the request was read and ends when its response is ready; it has the API, the client
-and the phases of the request. Spans of Produce have links to the spans of the records' senders, if these have put their
-W3C trace context into the headers of the records (as `ottla.client.tracing` does). Spans do not contain records.
+Kafka has no equivalent. A span begins when the request was read and ends when its response is ready; it has the API,
+the client and the phases of the request. Spans of Produce have links to the spans of the records' senders, if these
+have put their W3C trace context into the headers of the records (as `ottla.client.tracing` does). Spans do not contain
+records.
 
 OpenTelemetry's own environment variables configure the export (`OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_ENDPOINT`, …).
-Only brokers with this config import this module: the others have another dispatcher, so that tracing costs them
-nothing.
+Only brokers with this config import this module. Other brokers have another dispatcher, so tracing costs them nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ log.addFilter(RateLimitFilter())
 MAX_NAMES: Final = 16
 """Maximum number of topics and of links in a span."""
 MAX_LINKED_BYTES: Final = 1 << 20
-"""Larger batches have no link: if the code is not compiled, all bytes of a batch are copied."""
+"""Maximum size in bytes of a batch that gets a link: if the code is not compiled, all bytes of a batch are copied."""
 MAX_RESPONSE_BYTES: Final = 4096
-"""Larger responses are not searched for errors."""
+"""Maximum size in bytes of a response that is searched for errors."""
 MAX_ITEMS: Final = 1024
 SYSTEM: Final = {"messaging.system": "kafka", "rpc.system": "kafka", "network.transport": "tcp"}
 
@@ -129,7 +129,7 @@ class TracedDispatch(Dispatch):
 
 
 async def _end_later(span: Span, pending: Awaitable[Reply], header: RequestHeader) -> Reply:
-    """Await the response: other brokers, new records or a timeout."""
+    """Await a response that depends on other brokers, new records or a timeout, and end its span."""
     began = time.perf_counter()
     try:
         reply = await pending
@@ -163,7 +163,10 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 def _error_of(reply: Any, header: RequestHeader) -> str | None:
-    """Return the name of the first error in a response without records of log files; None if there is none."""
+    """Return the name of the first error in a response; None if there is none.
+
+    Responses with records from log files are not searched.
+    """
     entry = BY_KEY.get(header.api_key)
     if entry is None or not all(isinstance(chunk, bytes | bytearray | memoryview) for chunk in reply):
         return None
@@ -190,7 +193,7 @@ def _decoded(request: type[Request[Any]], frame: memoryview, version: int, pos: 
 
 
 def _topics(request: Any) -> dict[str, Any]:
-    """Return the topics of a Produce or Fetch request as attributes: names, or ids of clients that use these."""
+    """Return the topics of a Produce or Fetch request as attributes: names, or ids if the client uses ids."""
     topics = request.topic_data if isinstance(request, ProduceRequest) else request.topics
     named = [getattr(topic, "name", "") or getattr(topic, "topic", "") or str(topic.topic_id) for topic in topics]
     if len(named) == 1:

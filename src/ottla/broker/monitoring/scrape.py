@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SLICE_SECONDS: Final = 0.0005
 """Seconds on the event loop after which other tasks may run."""
 MAX_REBALANCED_GROUPS: Final = 10_000
-"""Maximum number of groups whose rebalances are reported: those that had most."""
+"""Maximum number of groups whose rebalances are reported: those with the most rebalances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Scrape:
         self.disks: dict[str, DiskSpace] = {}
 
     async def prepare(self) -> None:
-        """Count replicas, the cluster's partitions and groups."""
+        """Count replicas, the cluster's partitions and groups. Read the lags of groups and the free space of disks."""
         pace = Pace()
         for partition in self.partitions:
             self._count_replica(partition)
@@ -190,7 +190,7 @@ class Scrape:
 
 
 def most_rebalanced(rebalances: Mapping[str, int], number: int) -> dict[str, int]:
-    """Return the groups with the most rebalances."""
+    """Return the `number` groups with the most rebalances, with the number of rebalances of each."""
     return dict(heapq.nlargest(number, rebalances.items(), key=lambda item: item[1]))
 
 

@@ -1,9 +1,10 @@
 """Quotas of users and clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599).
 
 A request above its quota is executed and answered at once, with a `throttle_time_ms` for which the client should pause;
-for that time the broker does not read from its connection either. Quotas are looked up by user and client id in Kafka's
-order of precedence; each user or client under a default quota has the full quota for itself. Not thread-safe: event
-loop only.
+for that time the broker does not read from its connection either. Only topic and partition changes above the controller
+mutation quota are rejected, if the client knows THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and client id
+in Kafka's order of precedence; each user or client under a default quota has the full quota for itself. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class TokenBucket:
 
 
 class MutationShare(NamedTuple):
-    """The mutation quota of one user or client: its bucket, and what is measured of it."""
+    """The mutation quota of one user or client: its token bucket and its measured usage."""
 
     owner: tuple[str, str]
     """The user and the client id that the quota applies to; an empty name means all."""
@@ -256,7 +257,9 @@ class MutationQuota:
         self._share.measured.rate.add(partitions, self._now)
 
     def throttle(self) -> float:
-        """Return the time in seconds for which the client has to pause, and count it. Call it once, at the end."""
+        """Return the time in seconds for which the client has to pause, and record it as a throttle time. Call it once,
+        at the end.
+        """
         if self._share is None:
             return 0.0
         seconds = self._share.bucket.wait_seconds(self._now)

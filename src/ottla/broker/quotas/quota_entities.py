@@ -1,4 +1,4 @@
-"""Conversion of quota entities between types and names, as in the protocol, and paths in the metadata store."""
+"""Conversion of quota entities: from the types and names of the protocol to paths in the metadata store, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ KEYS: Final[Mapping[str, Mapping[str, type]]] = {
     USER: {PRODUCER_BYTES: int, CONSUMER_BYTES: int, REQUEST_PERCENT: float, MUTATIONS: float},
     IP: {CONNECTION_RATE: int},
 }
-"""The quotas of users and clients, and those of IP addresses."""
+"""The quotas that an entity can have, with the types of their values: those of users and clients, and those of IP
+addresses.
+"""
 
 Parts = Mapping[str, str | None]
 """An entity: the name by entity type. The name None means the default entity of the type."""

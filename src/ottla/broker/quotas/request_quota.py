@@ -27,7 +27,7 @@ class RequestQuotaTracker:
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
-        """Count the request against its quotas. Return whether the throttle time of the response was set."""
+        """Count the request against its quotas. Return whether this has set the `throttle_time_ms` of `answer`."""
         context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:

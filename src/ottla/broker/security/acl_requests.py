@@ -30,7 +30,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 class AclFilterFields(Protocol):
-    """The fields that the filters of two APIs have in common."""
+    """The fields that the filters of DescribeAcls and DeleteAcls have in common."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -42,7 +42,10 @@ class AclFilterFields(Protocol):
 
 
 def authorization_error(context: RequestContext, items: int) -> KafkaError | None:
-    """Return the error of the whole request; None if it may be executed."""
+    """Return the error of a whole request that creates or deletes ACLs; None if it may be executed.
+
+    `items`: the number of ACLs or filters in the request.
+    """
     if context.broker.acl_store is None:
         return SecurityDisabledError(NO_AUTHORIZER)
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):

@@ -15,8 +15,8 @@ NO_TIME = -1
 def require_tokens(context: RequestContext) -> DelegationTokenStore:
     """Return the token store.
 
-    Raises DelegationTokenRequestNotAllowedError on a connection without authentication or authenticated by a token,
-    DelegationTokenAuthDisabledError without a master key.
+    Raises DelegationTokenRequestNotAllowedError if the connection is not authenticated, or is authenticated by a token,
+    and DelegationTokenAuthDisabledError if no master key is configured.
     """
     require_authentication(context)
     if context.broker.delegation_tokens is None:

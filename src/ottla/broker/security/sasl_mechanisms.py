@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.net")
 
 LOOKED_AT: Final = 1000
-"""Maximum number of entities among which an example credential is searched, to bound the cost of an unknown user."""
+"""Maximum number of entities that are searched for an example credential, to bound the cost of a request of an unknown
+user.
+"""
 
 Options = Callable[[], Mapping[str, Mapping[str, str]]]
 """A function that returns the current configs of users and other entities, by their paths."""
@@ -71,7 +73,7 @@ def _mechanism(
 
 
 def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], AuthenticatedUser]:
-    """Return the function that validates tokens."""
+    """Return the function that validates the tokens of OAUTHBEARER."""
     from ottla.security.sasl.jwt_validator import (  # imported late: it takes time to load
         JwtValidator,
         UnsecuredJwtValidator,
@@ -89,7 +91,7 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Authenticate
 
 
 def _credential(mechanism: str, options: Options, user: str) -> Credential | None:
-    """Return the stored credential of a user; None without one."""
+    """Return the stored credential of a user; None if there is none, or it is malformed."""
     stored = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
     if stored is None:
         return None
@@ -101,7 +103,9 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
 
 
 def _example(mechanism: str, options: Options) -> Credential | None:
-    """Return the credential of some user; None if none of the first `LOOKED_AT` entities has one."""
+    """Return the credential of any user as a model for fake ones; None if none of the first `LOOKED_AT` entities has
+    one.
+    """
     for path, configs in islice(options().items(), LOOKED_AT):
         if path.startswith(f"{config_entities.USERS}/") and mechanism in configs:
             try:

@@ -91,9 +91,9 @@ class BrokerListeners(list[Listener]):
             listener.stop_accepting()
 
     async def drain(self) -> None:
-        """Wait until responses are sent.
+        """Wait until responses are sent, at most DRAIN_SECONDS.
 
-        Closing the coordinators and partitions has completed all waiting requests.
+        The coordinators and partitions must have been closed before, which completes the requests that wait for them.
         """
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:

@@ -95,7 +95,8 @@ class BrokerNode:
         self._log_dirs = LogDirs()
         self._store: MetadataStore | None = None
         self._awaited_store: ZooKeeperMetadataStore | SqliteMetadataStore | None = None
-        """The same if it is ZooKeeper, also while it is being opened."""
+        """The store that `start` opens, set before it is open, so that `waits_for` can report what the store waits for.
+        """
         self._lifecycle: BrokerLifecycle | None = None
         self._quotas = Quotas(self._dynamic_config, clock.monotonic)
         self._context: BrokerContext | None = None
@@ -127,7 +128,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Open the log directories, join the cluster, load the logs, and serve clients.
 
-        Raises StartupError. Everything that was opened before is closed again, also if this is cancelled.
+        Raises StartupError. After an error or a cancellation, everything that was opened is closed again.
         """
         began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
@@ -421,7 +422,7 @@ class BrokerNode:
         await self._apply_dynamic_configs(ClusterImage(""), context.image)
 
     async def _load_logs(self, store: MetadataStore) -> None:
-        """Load the logs in a worker. After a crash this may take minutes, in which health probes are answered."""
+        """Load the logs in a worker. After a crash this may take minutes, during which health probes are answered."""
         topic_configs = await read_topic_configs(store)
         load = functools.partial(
             self._log_dirs.load, self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {}))
@@ -675,7 +676,10 @@ class BrokerNode:
 
 
 def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:
-    """Return the highest plausible producer id in the logs; -1 if there is none."""
+    """Return the highest producer id in the logs and of the transactional ids; -1 if there is none.
+
+    Ids from MAX_PLAUSIBLE_ID on are ignored.
+    """
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [coordinators.highest_producer_id]
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)

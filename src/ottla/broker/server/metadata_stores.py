@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def shared_store(config: BrokerConfig) -> SqliteMetadataStore:
-    """Return the embedded store that several brokers of one machine share."""
+    """Return the SQLite store that several brokers on one machine share."""
     assert config.ottla_metadata_dir is not None
     return SqliteMetadataStore(
         Path(config.ottla_metadata_dir), shared=True, session_timeout_ms=config.session_timeout_ms

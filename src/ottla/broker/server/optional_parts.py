@@ -25,7 +25,7 @@ log = logging.getLogger("ottla.broker")
 def build_authorizer(
     config: BrokerConfig, store: MetadataStore, clock: Clock
 ) -> tuple[Authorizer | None, AclStore | None]:
-    """Return the authorizer and the store of its ACLs; None if no authorizer is configured."""
+    """Return the authorizer and the store of its ACLs; (None, None) if no authorizer is configured."""
     if not config.authorizer_class_name:
         return None, None
     from ottla.cluster.broker.acl_store import AclStore

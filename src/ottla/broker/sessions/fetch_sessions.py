@@ -168,7 +168,11 @@ class FetchSessions:
         return [] if session is None else list(session.partitions)
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Return the session of a request, or open one. Raises the errors after which a client opens a new session."""
+        """Return the partitions and the session of a request; open a session if the request asks for one.
+
+        Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError, after which a
+        client opens a new session.
+        """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = [

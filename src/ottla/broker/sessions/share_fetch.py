@@ -49,7 +49,10 @@ class Acquired(NamedTuple):
 
 
 ONLY_ABORTED = Acquired(b"", [])
-"""The result if all records were of aborted transactions. Others follow: call `acquire` again, after other tasks."""
+"""The result of `acquire` if all records read belong to aborted transactions, and more records may follow.
+
+Let other tasks run, then call `acquire` again.
+"""
 
 
 class Batches(NamedTuple):
@@ -112,8 +115,9 @@ class SharePartitionReader:
             self._failed[tip] = error
 
     async def _first_start(self, partition: Partition) -> int:
-        """Return the start offset of a partition that is new to the group: the end if no record is young enough for
-        by_duration.
+        """Return the start offset of a partition that is new to the group, according to share.auto.offset.reset.
+
+        With by_duration, it is the end of the partition if no record is young enough.
         """
         log, policy = partition.log, self._options().share_auto_offset_reset
         if policy == EARLIEST:

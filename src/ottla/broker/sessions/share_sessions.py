@@ -58,7 +58,10 @@ class ShareSessions:
         """The number of sessions of inactive members that were closed to make room for others."""
 
     def open(self, key: SessionKey) -> ShareSession:
-        """Open a session, which replaces the member's previous one."""
+        """Open a session, which replaces the member's previous one.
+
+        Raises ShareSessionLimitReachedError if the limit is reached and no session can be evicted.
+        """
         if key not in self._sessions and len(self._sessions) >= self._limit:
             self._drop_silent()
         if key not in self._sessions and len(self._sessions) >= self._limit:
@@ -68,7 +71,10 @@ class ShareSessions:
         return session
 
     def next_epoch(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return the session of a request, and advance its epoch. The final epoch closes the session."""
+        """Return the session of a request, and advance its epoch. The final epoch closes the session.
+
+        Raises ShareSessionNotFoundError or InvalidShareSessionEpochError.
+        """
         session = self._sessions.get(key)
         if session is None:
             raise ShareSessionNotFoundError
@@ -82,7 +88,7 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey, session: ShareSession) -> bool:
-        """Close a session, as its connection is closed. Return whether it was the member's current one."""
+        """Close a session, because its connection is closed. Return whether it was the member's current one."""
         if self._sessions.get(key) is not session:
             return False
         del self._sessions[key]

@@ -48,10 +48,10 @@ async def results_by_topic(
 
 
 async def initialize_subscribed(broker: BrokerContext, group_id: str) -> None:
-    """Create the states of partitions that a group subscribes to and has no state of yet.
+    """Create the states of partitions that a group subscribes to and for which it has no state yet.
 
-    After a second, this continues in the background. A failure is only logged: the next heartbeat tries again, and a
-    leader that needs the state before that creates it itself.
+    After INITIALIZE_SECONDS, this continues in the background. A failure is only logged: the next heartbeat tries
+    again, and a leader that needs the state earlier creates it itself.
     """
     group = broker.groups.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):
@@ -79,7 +79,7 @@ async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicI
 
 
 async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:
-    """Append to the group which partitions have a state now."""
+    """Append a record to the group's log that these partitions have a state, unless this is known for all of them."""
     group = broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ShareGroup) and not group.initialized.issuperset(new):
         partitions = group.initialized.union(new)
@@ -89,7 +89,10 @@ async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable
 
 
 async def end_offsets(broker: BrokerContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the high watermarks of partitions, of this broker or from their leaders; some may be missing."""
+    """Return the high watermarks of partitions, from this broker or from other leaders.
+
+    Partitions without an available leader are left out.
+    """
     ends: dict[TopicPartition, int] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for tp in partitions:

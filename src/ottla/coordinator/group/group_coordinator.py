@@ -100,8 +100,8 @@ class GroupCoordinator:
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Handle Heartbeat.
 
-        Raises RebalanceInProgressError if the member has to join again, or the error for a request that is not of a
-        current member.
+        Raises RebalanceInProgressError if the member has to join again, or another error if the request does not come
+        from a current member.
         """
         group = self.by_id.get(request.group_id)
         if isinstance(group, ConsumerGroup):

@@ -55,7 +55,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
         self._uncommitted: dict[str, asyncio.Future[None]] = {}
-        """The commit of each group's last records, until it is done."""
+        """The future of each group's last append, until its records are committed."""
         by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
         by_group: ShardedMap[str, dict[TopicPartition, CommittedOffset]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
@@ -80,7 +80,7 @@ class GroupRuntime(CoordinatorRuntime):
     def described(self, group_id: str, group_type: type[G]) -> G:
         """Return a group to describe.
 
-        Raises GroupIdNotFoundError if it does not exist or has another type, or the error of `check`.
+        Raises GroupIdNotFoundError if it does not exist or has another type, and the errors of `check`.
         """
         self.check(group_id)
         group: object = self.groups.by_id.get(group_id)
@@ -102,11 +102,10 @@ class GroupRuntime(CoordinatorRuntime):
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
         """Append the records of a result, replay them, and send the responses once they are committed.
 
-        Without records, responses wait for earlier records of the group: they follow from its state, which is not that
-        of the next coordinator before they are committed.
+        If the result has no records, its responses wait until the earlier records of the group are committed. Until
+        then, another coordinator could take over the group without the state from which the responses follow.
 
-        If the append fails, the responses have its error, and timers that wrote the records fire again after
-        RETRY_SECONDS.
+        If the append fails, the responses have its error, and the group's timers fire again after RETRY_SECONDS.
         """
         not_before = 0.0
         try:

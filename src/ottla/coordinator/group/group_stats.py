@@ -12,7 +12,9 @@ REBALANCE_RECORDS: Final = {GROUP_KEY_VERSION: "classic", 3: "consumer", 11: "sh
 """Group types by the number of the record type that a rebalance writes: a new generation, or a new group epoch."""
 WINDOWS: Final = 2
 WINDOW_SECONDS: Final = 30.0
-"""The rates are those of the last minute: the defaults of `metrics.num.samples` and `metrics.sample.window.ms`."""
+"""Length of a sample window in seconds. Rates are measured over two windows, a minute, as with the defaults of
+`metrics.num.samples` and `metrics.sample.window.ms`.
+"""
 
 
 class RebalanceStats:
@@ -47,7 +49,9 @@ class GroupStats:
         self.rebalances = {group_type: RebalanceStats() for group_type in REBALANCE_RECORDS.values()}
         """The rebalances by group type."""
         self.by_group: dict[str, int] = {}
-        """The rebalances of each group since this broker coordinates it. Without groups that had none."""
+        """The number of rebalances of each group since this broker coordinates it. Groups without rebalances are left
+        out.
+        """
         self._generations: dict[str, int] = {}
         """The last generation of classic groups."""
 
@@ -57,7 +61,7 @@ class GroupStats:
         self.offset_tombstones += value is None
 
     def on_group_record(self, group_id: str, key: bytes, value: bytes | None) -> None:
-        """Count a rebalance if the appended record of a group is that of one."""
+        """Count a rebalance if the record that was appended for a group shows one. A tombstone removes the group."""
         record_type = int.from_bytes(key[:2], "big")
         group_type = REBALANCE_RECORDS.get(record_type)
         if group_type is None:
@@ -73,7 +77,9 @@ class GroupStats:
         stats.rate.add(1, self._monotonic())
 
     def on_loaded(self, group_id: str, value: bytes | None) -> None:
-        """Remember the generation of a classic group that is being loaded, which an earlier coordinator has counted."""
+        """Remember the generation of a classic group that is being loaded. An earlier coordinator has counted its
+        rebalance.
+        """
         generation = None if value is None else read_generation(value)
         if generation is None:
             self._generations.pop(group_id, None)
@@ -81,9 +87,9 @@ class GroupStats:
             self._generations[group_id] = generation
 
     def _is_new_generation(self, group_id: str, value: bytes) -> bool:
-        """Return whether a classic group has completed a rebalance.
+        """Return whether a group metadata record means that a classic group has completed a rebalance.
 
-        Such a record is also written if a static member restarts, and if the last member has left.
+        The record is also written if a static member restarts, and if the last member has left.
         """
         generation = read_generation(value)
         if generation is None or self._generations.get(group_id) == generation:

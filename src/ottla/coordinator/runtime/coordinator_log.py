@@ -71,10 +71,10 @@ class CoordinatorLog:
         return NO_LEADER if image is None else image.leader
 
     def partition_for(self, key: str) -> int:
-        """Return the number of the partition to which the state of a key belongs.
+        """Return the number of the partition that has the state of a key.
 
-        While a partition is being loaded, return its number. The cluster image may not have the topic yet, because a
-        broker may become leader before it receives the topic.
+        While a partition is being replayed, return its number without using the cluster image. The image may not have
+        the topic yet, because a broker may become leader before it receives the topic.
         """
         return self.index(key) if self._loading is None else self._loading
 

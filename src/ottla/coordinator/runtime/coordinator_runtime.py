@@ -50,13 +50,17 @@ class CoordinatorRuntime(ABC):
 
     def confirm(self, key: str, seconds: float) -> asyncio.Future[None] | None:
         """Prove that this broker still coordinates the key, before a client gets state that another coordinator may
-        have replaced. See `LeaderReplica.confirm`. Raises like `check`.
+        have replaced.
+
+        Return a future that completes with the proof; None if no proof is needed (see `LeaderReplica.confirm`). Raises
+        the errors of `check`.
         """
         return self._log.partition(key).leader_replica.confirm(seconds)
 
     def is_followed(self, key: str) -> bool:
-        """Return whether this broker still coordinates the key, as far as it can know: see `LeaderReplica.is_followed`.
-        Raises like `check`.
+        """Return whether this broker probably still coordinates the key (see `LeaderReplica.is_followed`).
+
+        Raises the errors of `check`.
         """
         return self._log.partition(key).leader_replica.is_followed
 

@@ -51,7 +51,8 @@ class DeadlineQueue(Generic[K]):
     def expire(self) -> None:
         """Call `on_deadline` once for all keys whose deadline has passed.
 
-        A deadline in the past that `on_deadline` schedules waits for the next tick, because a loop would not end.
+        A deadline in the past that `on_deadline` schedules waits for the next tick, because otherwise this loop might
+        not end.
         """
         now = self._clock.monotonic()
         passed = []

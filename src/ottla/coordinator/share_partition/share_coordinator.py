@@ -43,7 +43,10 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._log.leader(str(key))
 
     async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
-        """Create a state, or reset it to a start offset. UNINITIALIZED leaves an existing state as it is."""
+        """Create a state, or reset it to a start offset. UNINITIALIZED leaves an existing state as it is.
+
+        Raises FencedStateEpochError if the state has a later state epoch.
+        """
         self.check(str(key))
         stored = self._stored.get(key)
         if stored is not None and start == UNINITIALIZED:
@@ -54,9 +57,9 @@ class ShareCoordinator(CoordinatorRuntime):
         await self._write(key, ShareState(state_epoch, before.leader_epoch, start, 0, (), before.snapshot_epoch))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state to the leader of the partition.
+        """Return the state to the leader of the partition. Leaders with an earlier leader epoch are fenced from now on.
 
-        Leaders with an earlier leader epoch are fenced from now on.
+        Raises FencedLeaderEpochError if the leader is fenced itself.
         """
         self.check(str(key))
         stored = self._stored.get(key)
@@ -67,7 +70,11 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._stored.get(key) or ShareState()
 
     async def write(self, key: ShareKey, new: ShareState) -> None:
-        """Change a state. Its new ranges of records replace the stored ones that they overlap."""
+        """Change a state. Its new ranges of records replace the stored ones that they overlap.
+
+        Raises InvalidRequestError if there is no state, and FencedLeaderEpochError or FencedStateEpochError for an
+        earlier epoch.
+        """
         self.check(str(key))
         stored = self._stored.get(key)
         if stored is None:

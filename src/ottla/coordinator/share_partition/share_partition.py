@@ -1,13 +1,13 @@
 """The state of a share group in one partition: which records are acquired, and which are done (KIP-932).
 
-Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
+    Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
         ▲                     │ └──reject, or delivered too often──▶ Archived
         └──release, timeout───┘
 
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. At most
-`max_records` slots. Times are arguments, in seconds of the clock's `monotonic`.
+Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. There are at
+most `max_records` slots. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ from ottla.replication.partition import Partition
 log = logging.getLogger("ottla.coordinator")
 
 FENCED: Final = (errors.FencedLeaderEpochError, errors.FencedStateEpochError, errors.InvalidRequestError)
-"""Errors of a write that mean that the state in memory is not the current one: offsets were reset, or deleted."""
+"""Errors of a write which mean that the state in memory is outdated: another broker leads the partition, or the offsets
+were reset or deleted.
+"""
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class LoadedPartition:
     partition: SharePartition
     state_epoch: int
     next_write: asyncio.Future[None] | None = None
-    """Completes with the write that has not begun yet."""
+    """A future that completes with the next write, which has not begun yet; None if no further write is requested."""
     writer: asyncio.Task[None] | None = None
 
     def state(self) -> ShareState:
@@ -123,7 +125,9 @@ class SharePartitionManager:
         return [key for key in self._loaded if key.group_id == group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group without sessions: its offsets may be reset before it returns."""
+        """Drop the share partitions of a group without sessions, because its offsets may be reset before a member
+        returns.
+        """
         for key in self.keys_of_group(group_id):
             self._drop(key)
 
@@ -173,7 +177,7 @@ class SharePartitionManager:
             future.set_exception(errors.NotLeaderOrFollowerError(error.message) if is_fenced else error)
 
     def _drop(self, key: ShareKey) -> None:
-        """Drop a share partition; pending fetches are woken, and load it again or fail."""
+        """Drop a share partition, and wake the fetches that wait for its records. They load it again, or fail."""
         led = self._loaded.pop(key)
         self._lock_timeouts.discard(key)
         for waiter in list(led.partition.waiters):

@@ -1,8 +1,8 @@
 """Access to the states of share partitions, wherever their share coordinator is. Kafka's `PersisterStateManager`.
 
-The coordinator of a share partition is the leader of its partition of `__share_group_state`: a call goes to the share
-coordinator of this broker, or in a request to that of another one. Calls are repeated while the coordinator moves or
-loads, up to a time limit.
+The coordinator of a share partition is the leader of its partition of `__share_group_state`. If this broker is the
+leader, its `ShareCoordinator` handles the call; otherwise, the call is sent to the leader in a request. Calls are
+repeated while the coordinator moves or loads, up to a time limit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ class StateCall(NamedTuple):
 
 
 class SharePersister:
-    """Calls of share coordinators. Not thread-safe: event loop only."""
+    """Calls to share coordinators.
+
+    Every call raises CoordinatorNotAvailableError if the share coordinator cannot be reached within the time limit. Not
+    thread-safe: event loop only.
+    """
 
     def __init__(
         self, broker_id: int, local: ShareCoordinator, sender: RequestSender, timeout: float, request_timeout: float
@@ -90,7 +94,7 @@ class SharePersister:
         await self._call(StateCall(INITIALIZE, key, data), lambda: self._local.initialize(key, state_epoch, start))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state for a leader. Raises FencedLeaderEpochError if there is a later one."""
+        """Return the state for a leader. Raises FencedLeaderEpochError if there is a later leader epoch."""
         data = read.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         result = await self._call(StateCall(READ, key, data), lambda: self._local.read(key, leader_epoch))
         if isinstance(result, ShareState):
@@ -99,7 +103,11 @@ class SharePersister:
         return ShareState(result.state_epoch, leader_epoch, result.start_offset, runs=runs)
 
     async def write(self, key: ShareKey, state: ShareState) -> None:
-        """Store a state. Raises FencedLeaderEpochError, FencedStateEpochError, or InvalidRequestError without one."""
+        """Store a state.
+
+        Raises FencedLeaderEpochError or FencedStateEpochError if the coordinator knows a later epoch, and
+        InvalidRequestError if the share partition has no state that could be changed.
+        """
         data = write.PartitionData(
             partition=key.partition,
             state_epoch=state.state_epoch,
@@ -154,7 +162,9 @@ class SharePersister:
             await asyncio.sleep(delay)
 
     async def _send(self, broker_id: int, calls: list[StateCall]) -> list[Any]:
-        """Send the calls of one API and group in one request each; an error is the result of its calls."""
+        """Send one request per API and group, and return the result of each call. If a request fails, its error is the
+        result of its calls.
+        """
         shares: dict[tuple[StateApi, str], list[StateCall]] = {}
         for call in calls:
             shares.setdefault((call.api, call.key.group_id), []).append(call)

@@ -37,7 +37,7 @@ class ShareState(NamedTuple):
     """The state of a share partition."""
 
     state_epoch: int = 0
-    """The group epoch of the last initialization: the leader of the partition must have read the state since."""
+    """The group epoch of the last initialization. A leader that has read an earlier state is fenced."""
     leader_epoch: int = 0
     start: int = UNINITIALIZED
     done: int = -1
@@ -99,9 +99,11 @@ def _outside(run: RecordRange, first: int, last: int) -> Iterator[RecordRange]:
 
 
 def read(key: bytes, value: bytes | None, before: Callable[[ShareKey], ShareState | None]) -> Entry | None:
-    """Return key and state of a record, the state None for a tombstone; None for an unknown key.
+    """Return the key of a record and its state, which is None for a tombstone. Return None for an unknown type of
+    record.
 
-    `before` returns the state that an update changes; an update that is older than its snapshot changes nothing.
+    `before` returns the state to which an update record applies. An update that is older than the snapshot changes
+    nothing.
     """
     number = version_of(key)
     if number not in (s.SNAPSHOT_KEY, s.UPDATE_KEY):

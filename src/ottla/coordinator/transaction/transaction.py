@@ -1,6 +1,6 @@
 """One transactional id: its producer, the partitions of its transaction, and the table of its states.
 
-Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
+    Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
                       │                                             │
                       └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
 
@@ -25,7 +25,7 @@ NOT_STARTED = -1
 
 CLASSIC = 0
 EPOCH_PER_TRANSACTION = 2
-"""Values of transaction.version.
+"""CLASSIC and EPOCH_PER_TRANSACTION: values of transaction.version.
 
 With version 2, the end of each transaction bumps the epoch, so that markers fence delayed batches (KIP-890).
 """
@@ -98,7 +98,9 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The previous epoch, including repeated requests. It is not in the log."""
+    """The producer epoch before the last change of the epoch, by which InitProducerId recognises a repeated request. It
+    is not in the log.
+    """
     version: int = CLASSIC
     """The transaction version of the last request."""
 

@@ -49,8 +49,9 @@ class TransactionCompleter:
         """The tasks that complete transactions, by transactional id."""
 
     def start(self, prepared: Transaction, partition: Partition) -> None:
-        """Start to complete a transaction: write its markers once its prepared state is committed in `partition`, the
-        coordinator's.
+        """Start to complete a transaction: write its markers once its prepared state is committed.
+
+        `partition`: the partition of `__transaction_state` that has the prepared state.
         """
         end = partition.log.log_end_offset
         task = asyncio.get_running_loop().create_task(self._complete_when_marked(prepared, partition, end))

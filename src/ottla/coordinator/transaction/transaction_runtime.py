@@ -164,7 +164,10 @@ class TransactionRuntime(CoordinatorRuntime):
     def missing(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Return the partitions that are not in the producer's open transaction."""
+        """Return the partitions that are not in the producer's open transaction.
+
+        Raises an error if the transactional id has another producer id or epoch, or its transaction is being completed.
+        """
         _check_id(transactional_id)
         return transactions.missing(self.get(transactional_id), producer, partitions)
 

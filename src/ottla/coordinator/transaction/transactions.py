@@ -1,6 +1,6 @@
 """The transitions of a transaction that requests and timeouts cause, without I/O.
 
-Each function takes the current transaction and returns the next one, which the runtime appends before it responds. It
+A transition takes the current transaction and returns the next one, which the runtime appends before it responds. It
 returns the same object if nothing changes, and raises the error that the producer receives. Kafka's
 `TransactionCoordinator`; KIP-98, 360, 588, 890.
 """
@@ -87,9 +87,9 @@ def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
 
 
 def _is_repeated(expected: Producer, current: Transaction) -> bool:
-    """Return whether the producer repeats its last request.
+    """Return whether the producer repeats its last InitProducerId request.
 
-    Raises ProducerFencedError if its epoch is older than that.
+    Raises ProducerFencedError if its epoch is neither the current one nor the one before its last request.
     """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
@@ -129,7 +129,10 @@ def add_partitions(
 def missing(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """Return the partitions that are not in the producer's open transaction."""
+    """Return the partitions that are not in the producer's open transaction.
+
+    Raises an error if the transactional id has another producer id or epoch, or its transaction is being completed.
+    """
     return frozenset(partitions) - _owned_transaction(current, producer).partitions
 
 
@@ -172,14 +175,14 @@ def end_and_bump(
     """End a transaction and bump the epoch, or switch to a new producer id if the epochs are exhausted (EndTxn with
     transaction.version 2, KIP-890).
 
-    A request with the current epoch ends the current transaction. One with the previous epoch is a repetition, because
-    the producer has missed the response. An abort without an open transaction only bumps the epoch. While a transaction
-    is being completed, every request has to be repeated.
+    A request with the current epoch ends the current transaction. A request with the previous epoch is a repetition,
+    because the producer has missed the response. An abort without an open transaction only bumps the epoch. While a
+    transaction is being completed, every request fails with CONCURRENT_TRANSACTIONS, and the producer repeats it.
 
-    state            | abort, repeated | abort        | commit, repeated | commit
+        state            | abort, repeated | abort        | commit, repeated | commit
         Empty            | fenced          | next epoch   | fenced           | invalid state
-        CompleteAbort    | as it was       | next epoch   | invalid state    | invalid state
-        CompleteCommit   | invalid state   | next epoch   | as it was        | invalid state
+        CompleteAbort    | unchanged       | next epoch   | invalid state    | invalid state
+        CompleteCommit   | invalid state   | next epoch   | unchanged        | invalid state
     """
     if current is None:
         raise errors.InvalidProducerIdMappingError

@@ -83,7 +83,11 @@ class BrokerResource:
 
 
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
-    """Raise InvalidRequestError if a config of a listener's certificates or users cannot be set dynamically."""
+    """Check that a config of a listener's certificates or PLAIN users can be set dynamically.
+
+    It must be set for one broker; a new one must belong to a listener that uses TLS or PLAIN; a secret cannot be set if
+    the metadata store is ZooKeeper. Raises InvalidRequestError or InvalidConfigError.
+    """
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
     plain = key.endswith(PLAIN_USERS)

@@ -54,7 +54,11 @@ class GroupResource:
         return context.broker.image.configs.get(config_entities.entity(config_entities.GROUPS, name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        """Return the configs. Raises InvalidConfigError if one is not within the broker's bounds."""
+        """Return the configs to set.
+
+        Raises InvalidConfigError for an unknown config, a null value, or a value that is invalid or outside the
+        broker's bounds.
+        """
         checked = {}
         for key, value in options.items():
             if key not in GroupConfig.options:

@@ -26,8 +26,8 @@ def counted(name: str) -> Source:
 
 
 def of_leaders(measure: Callable[[Partition, RemotePartitionMetadataStore], int]) -> Source:
-    """Return a function that yields the sums of a value of the tiered partitions that this broker leads: of all topics,
-    and of each.
+    """Return a function that yields a value summed over the tiered partitions that this broker leads: the total, and
+    the sum of each topic.
     """
 
     def source(scrape: Scrape) -> Samples | int | float | None:
@@ -88,7 +88,11 @@ def task_queue_size(scrape: Scrape) -> int | None:
 
 
 def tasks_idle_fraction(scrape: Scrape) -> float | None:
-    """Return the share of the partitions' tasks that neither copy nor delete; 1 if there are none."""
+    """Return the share of tiered partitions led by this broker for which nothing is being copied or deleted; 1 if there
+    are none.
+
+    None without tiered storage.
+    """
     remote_log = scrape.context.remote_log
     if remote_log is None:
         return None

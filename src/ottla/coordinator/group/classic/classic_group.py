@@ -1,6 +1,6 @@
 """One classic group: its members, its generation, and the table of its states. Kafka's `ClassicGroup`.
 
-Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
+    Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
       ▲                  ▲    │                               │                                │
       └──none joined─────┼────┘                               │                                │
                          └──────────join, leave, expiry───────┴────────────────────────────────┘
@@ -70,7 +70,7 @@ class ClassicMember:
     assignment: bytes = b""
     deadline: float = NEVER
     join_deadline: float = NEVER
-    """The time at which a new member expires that still waits for its first response.
+    """The time at which a new member expires if it still waits for its first response.
 
     It does not know its id yet, so it can neither send heartbeats nor leave.
     """
@@ -118,7 +118,7 @@ class ClassicGroup:
     members_due: float = NEVER
     """The earliest time at which a member or pending id may expire.
 
-    It may be too early, because a heartbeat does not update it, so that heartbeats need not look at all members.
+    A heartbeat does not update it, because that would require a look at all members. So it may be too early.
     """
     protocol_counts: Counter[str] = field(default_factory=Counter)
     """The number of members that support each protocol."""
@@ -275,9 +275,10 @@ class ClassicGroup:
             raise errors.IllegalGenerationError
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if this member may not commit offsets now.
+        """Raise an error if this client may not commit offsets now.
 
-        If the group is empty, any client may. A commit counts as a heartbeat.
+        A client that is not a member may commit if the group is empty, or as a transactional producer. A commit of a
+        member counts as a heartbeat.
         """
         if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return

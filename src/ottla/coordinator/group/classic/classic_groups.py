@@ -1,6 +1,6 @@
 """The classic group protocol: join, sync, heartbeat, leave and timeouts. Decisions without I/O.
 
-Every method takes a request and returns a `CoordinatorResult`: records to append, then responses. A response may belong
+Methods that may change a group return a `CoordinatorResult`: records to append, then responses. A response may belong
 to an earlier request, since joins and syncs wait for the other members. Kafka's `GroupMetadataManager`; KIP-62, 134,
 345, 394, 814.
 """
@@ -133,7 +133,7 @@ class ClassicGroups:
         """Handle Heartbeat.
 
         Raises RebalanceInProgressError if the member has to join again, and UnknownMemberIdError, FencedInstanceIdError
-        or IllegalGenerationError if it is no longer a member.
+        or IllegalGenerationError if it is not a member of the current generation.
         """
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)

@@ -63,7 +63,8 @@ class ClassicRebalance:
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete the rebalance if all members have joined or its deadline has passed.
 
-        Members that have not joined are removed, except static ones.
+        The first rebalance of an empty group always waits for its deadline, which new members extend. Members that have
+        not joined are removed, except static ones.
         """
         now = self._clock.monotonic()
         if group.initial:
@@ -86,7 +87,9 @@ class ClassicRebalance:
         self._complete(group, result)
 
     def _extend_initial_delay(self, group: ClassicGroup, now: float) -> bool:
-        """Extend the initial delay, at most up to the rebalance timeout. Return False if that has passed."""
+        """Extend the initial delay, at most up to the rebalance timeout. Return False if the rebalance timeout has
+        passed.
+        """
         left = group.rebalance_began + group.rebalance_timeout - now
         if left <= 0:
             return False

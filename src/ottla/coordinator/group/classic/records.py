@@ -20,7 +20,7 @@ OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
 GROUP_VALUE_VERSION = 3
-"""Versions of record values that Kafka 2.3 and later can read."""
+"""OFFSET_VALUE_VERSION and GROUP_VALUE_VERSION: versions of record values that Kafka 2.3 and later can read."""
 
 
 class CommittedOffset(NamedTuple):

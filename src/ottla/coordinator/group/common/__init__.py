@@ -1,1 +1,1 @@
-"""Common parts of classic, consumer and share groups."""
+"""Common parts of classic, consumer, share and streams groups."""

@@ -1,6 +1,6 @@
 """One member of a consumer group: its subscription, and its progress to the target assignment (KIP-848).
 
-Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
+    Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
                                  │                     ▲
                                  └──▶ Unreleased ──────┘  as other members revoke partitions
 
@@ -21,7 +21,9 @@ from ottla.model import TopicIdPartition
 JOINING = 0
 LEAVE_GROUP_EPOCH = -1
 LEAVE_GROUP_STATIC_EPOCH = -2
-"""Special member epochs: joining, left, and left as a static member that will return."""
+"""JOINING, LEAVE_GROUP_EPOCH and LEAVE_GROUP_STATIC_EPOCH: the epochs of a member that joins, that leaves, and that
+leaves as a static member which will return.
+"""
 
 
 Assignment = frozenset[TopicIdPartition]

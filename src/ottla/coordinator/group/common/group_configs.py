@@ -40,7 +40,7 @@ class GroupConfigs:
         return self._value(group_id, RECORD_LOCK_DURATION)
 
     def delivery_count_limit(self, group_id: str) -> int:
-        """Return how often a record is delivered to a share group at most."""
+        """Return the maximum number of deliveries of one record to a share group."""
         return self._value(group_id, DELIVERY_COUNT_LIMIT)
 
     def max_record_locks(self, group_id: str) -> int:
@@ -74,9 +74,7 @@ class GroupConfigs:
 
 
 def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
-    """Return the minimum and maximum value of a group config, which are broker configs; 0 and infinity if there is no
-    such config.
-    """
+    """Return the minimum and the maximum that broker configs set for a group config; by default 0 and infinity."""
     kind, _, option = name.partition(".")
     return broker.get(f"group.{kind}.min.{option}", 0), broker.get(maximum(name), float("inf"))
 

@@ -16,7 +16,7 @@ from ottla.errors import FencedMemberEpochError
 
 
 class CopiedGroup(Protocol):
-    """A group that an update copies."""
+    """The interface of a group that an update can copy."""
 
     def copy(self) -> Self:
         """Return a copy that an update may change."""
@@ -53,11 +53,11 @@ def reconcile(
     is_free: Callable[[Any], bool],
     owned: frozenset[Any] | None,
 ) -> M:
-    """Return the member after its next reconciliation step; the same object if it has to wait.
+    """Return the member after its next reconciliation step; the same object if nothing changes.
 
     `is_free`: whether no other member holds a partition or task, so that the member may get it now. `owned`: the
-    partitions or tasks that the member reports to have; None if it does not report. Kafka's `CurrentAssignmentBuilder`,
-    for consumer and streams groups.
+    partitions or tasks that the member reports to have; None if it does not report. Raises FencedMemberEpochError if
+    the state of the member is unknown. Kafka's `CurrentAssignmentBuilder`, for consumer and streams groups.
     """
     state: Any = member
     match state.state:

@@ -1,5 +1,7 @@
-"""The state of members of consumer and streams groups that is not in the log: their timers, which
-start when a broker becomes the coordinator, and what they last reported.
+"""The state of members of consumer and streams groups that is not in the log.
+
+It consists of their timers, which start when a broker becomes the coordinator, and the assignments that they last
+reported.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from ottla.coordinator.runtime.deadline_queue import NEVER
 
 @dataclass(slots=True)
 class Timers:
-    """The times at which a member is removed: when its session expires, or it has not revoked partitions (`rebalance`),
-    or, with the classic protocol, not sent JoinGroup or SyncGroup in time.
+    """The times at which a member is removed, in seconds of the clock's `monotonic`.
+
+    `session`: it has sent no heartbeat. `rebalance`: it has not revoked partitions. `join` and `sync`: with the classic
+    protocol, it has not sent JoinGroup or SyncGroup in time.
     """
 
     session: float = NEVER
@@ -23,9 +27,9 @@ class Timers:
     join: float = NEVER
     sync: float = NEVER
     reported: Any = None
-    """The partitions or tasks that the member owned by its last heartbeat with this field; None if not known."""
+    """The partitions or tasks that the member last reported to own; None if it has not reported any."""
     resend: float = NEVER
-    """The time from which its assignment is sent again if it has not reported it."""
+    """The time from which the assignment is sent again if the member has not reported that it owns it."""
 
     @property
     def next(self) -> float:
@@ -58,8 +62,10 @@ class TimedGroups(ModernGroups):
         return timers
 
     def sends_assignment(self, timers: Timers, owned: Any, assigned: Any, interval_ms: int, *, is_new: bool) -> bool:
-        """Return whether the response to a heartbeat contains the assignment: if the member does not know it
-        (`is_new`), or has not reported for two intervals that it owns it. `owned` is what the request reports, or None.
+        """Return whether the response to a heartbeat contains the assignment.
+
+        It does if the assignment is new to the member (`is_new`), or if for two intervals the member has not reported
+        that it owns it. `owned`: what the request reports, or None.
 
         A response with a new assignment may be lost although the member's next requests are answered: it may belong to
         a request that the client has given up, and that a slow network delivers after a later one. Kafka's coordinators

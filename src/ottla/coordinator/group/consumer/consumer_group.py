@@ -1,6 +1,6 @@
 """One consumer group: its members, its target assignment, and the owners of partitions. Kafka's `ConsumerGroup`.
 
-Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members at target──▶ Stable
+    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members at target──▶ Stable
       ▲                 ▲                                                                   │
       └──last one left──┴───────────join, leave, other topics───────────────────────────────┘
 
@@ -38,8 +38,8 @@ class ConsumerGroupState(StrEnum):
 class ResolvedRegex:
     """The topics that matched a regular expression when it was resolved.
 
-    `version`: number of the set of matching topics, 0 if they were not filtered by visibility. `timestamp_ms`: time of
-    the resolution.
+    `version`: a number that changes with the matching topics; 0 if they were not filtered by visibility.
+    `timestamp_ms`: time of the resolution.
     """
 
     topics: frozenset[str]
@@ -65,9 +65,9 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
 
     timers: dict[str, Timers] = field(default_factory=dict)
     evaluated_topics: dict[str, object] = field(default_factory=dict)
-    """The cluster's topics (of the image) for which the hash and the regular expressions were last computed.
+    """The topics of the cluster image for which the metadata hash and the regular expressions were last computed.
 
-    The key is the expression if members may see different topics.
+    The key is a regular expression if members may see different topics; otherwise, the only key is empty.
     """
 
     @property
@@ -142,7 +142,10 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         return bool(others) and all(m.classic is not None for m in others)
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if this member may not commit offsets. If the group is empty, any client may."""
+        """Raise an error if this client may not commit offsets.
+
+        A client that is not a member may commit if the group is empty, or as a transactional producer.
+        """
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
         member = self.member_of(committer.member_id, None)

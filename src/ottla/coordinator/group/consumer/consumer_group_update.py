@@ -1,8 +1,8 @@
 """An update of a consumer group: changes are applied to a copy of the group, and collected as records.
 
-The group itself changes only when the records are replayed, so an update that cannot be written has no effect. Each
-method adds a record, and changes the copy as replaying the record will change the group. Kafka's
-`TargetAssignmentBuilder` and `CurrentMemberBuilder`.
+The group itself changes only when the records are replayed, so an update that cannot be written has no effect. A change
+adds a record, and changes the copy as replaying the record will change the group. Kafka's `TargetAssignmentBuilder` and
+`CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
         """Resolve the regular expression of one member, if members may see different topics.
 
-        Return like `refresh_regexes`.
+        Return whether the subscribed topics have changed since the last assignment.
 
         Members that share an expression get only the topics that all of them may describe. A topic that one of them may
         not describe is removed from the result, and is added again only if other topics match or the result is older

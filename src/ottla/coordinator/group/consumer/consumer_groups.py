@@ -80,8 +80,8 @@ class ConsumerGroups(TimedGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Remove members whose session has expired, or who have not revoked partitions, or sent JoinGroup or SyncGroup,
-        in time.
+        """Remove members that have timed out: their session, or the time to revoke partitions or to send JoinGroup or
+        SyncGroup.
         """
         result = CoordinatorResult()
         self.remove(group, self._timed_out(group), result, "timed out")
@@ -142,7 +142,8 @@ class ConsumerGroups(TimedGroups):
     ) -> ConsumerMember:
         """Perform the three steps of a heartbeat, and return the member after them.
 
-        `sees`: whether its client may describe a topic; None: no topic.
+        `owned`: the partitions that the member reports to own. `sees`: whether its client may describe a topic, for
+        brokers with an authorizer; None then means that it may describe no topic.
         """
         before = update.group.members.get(after.id)
         update.set_member(after)

@@ -30,7 +30,7 @@ DOWNGRADE_POLICIES = ("bidirectional", "downgrade")
 
 
 class GroupMigration:
-    """Decides whether a group may change its protocol, and creates the other group."""
+    """Decides whether a group may change its protocol, and creates the group that replaces it."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], groups: ClassicGroups
@@ -73,8 +73,9 @@ class GroupMigration:
         return new, written + self._records(new)
 
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
-        """Return whether the group may become a classic group when these members leave: only classic members remain,
-        and the migration policy allows it.
+        """Return whether the group may become a classic group when these members leave.
+
+        Only classic members must remain, at most group.max.size of them, and the migration policy must allow it.
         """
         allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)

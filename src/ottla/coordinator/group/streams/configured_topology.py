@@ -23,7 +23,7 @@ from ottla.protocol.messages.streams_group_records import CopartitionGroup, Subt
 MAX_NAMES = 3
 """Maximum number of topics that a status lists."""
 USE_DEFAULT = -1
-"""The replication factor -1: the broker's default.replication.factor (KIP-464)."""
+"""The replication factor that stands for the broker's default.replication.factor (KIP-464)."""
 
 
 class StatusCode(IntEnum):
@@ -45,7 +45,7 @@ class TopologyProblem(NamedTuple):
 
 
 class InternalTopic(NamedTuple):
-    """An internal topic that is missing, as it has to be created."""
+    """An internal topic that has to be created."""
 
     name: str
     partitions: int

@@ -143,7 +143,7 @@ class _Assignment:
     def _keep(self, task: TaskId, member_id: str | None, role: TaskRole, quota: _Quota) -> bool:
         """Assign a task to a member that had it.
 
-        Return False if the member has its fair share, or its process has the task.
+        Return False if no member had it, the member has its fair share, or its process has the task already.
         """
         if member_id is None:
             return False

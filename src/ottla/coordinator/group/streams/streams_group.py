@@ -1,6 +1,6 @@
 """One streams group: its topology, its members, and the tasks that they have. Kafka's `StreamsGroup`.
 
-Empty ──join──▶ NotReady ──topics exist──▶ Assigning ──target computed──▶ Reconciling ──all at target──▶ Stable
+    Empty ──join──▶ NotReady ──topics exist──▶ Assigning ──target computed──▶ Reconciling ──all at target──▶ Stable
       ▲                                            ▲                                                           │
       └──last one left─────────────────────────────┴──────────join, leave, other topics────────────────────────┘
 
@@ -193,7 +193,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return frozenset(self.topology.readers)
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if this member may not commit these offsets; any client may if the group is empty."""
+        """Raise an error if this client may not commit these offsets.
+
+        A client that is not a member may commit if the group is empty, or as a transactional producer.
+        """
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
         member = self.member(committer.member_id)
@@ -233,10 +236,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             )
 
     def check_offset_delete(self) -> None:
-        """Accept: offsets of topics that the topology does not read can always be deleted."""
+        """Do nothing: offsets of topics that the topology does not read can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time of the commit, if the topology does not read the topic."""
+        """Return the time of the commit. The caller has checked that the topology does not read the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:

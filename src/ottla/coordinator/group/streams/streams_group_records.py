@@ -33,8 +33,8 @@ STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> CoordinatorRecord:
-    """Return the record of the group's epoch, with the topics' hash, validated topology and configs that it was bumped
-    for.
+    """Return the record of the group's epoch, with the metadata hash, validated topology epoch and assignor configs of
+    this epoch.
     """
     value = r.StreamsGroupMetadataValue(
         epoch=epoch,

@@ -17,7 +17,7 @@ from ottla.coordinator.group.streams.streams_topology import StreamsTopology
 from ottla.coordinator.group.streams.tasks import NO_TASKS, Task, TaskRole, Tasks, ids_of
 
 STANDBY_REPLICAS = "num.standby.replicas"
-"""The assignor's config in the group's record, with Kafka's name."""
+"""Kafka's name of the assignor config that is stored in the record of the group's epoch."""
 
 
 class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
