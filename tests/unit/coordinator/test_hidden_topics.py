@@ -16,7 +16,7 @@ def world_of(*topics: str) -> World:
 
 def as_client(world: World, *seen: str) -> World:
     """Send the next requests as a client with DESCRIBE on these topics."""
-    world.client = CLIENT._replace(sees=set(seen).__contains__)
+    world.client = CLIENT._replace(may_describe=set(seen).__contains__)
     return world
 
 

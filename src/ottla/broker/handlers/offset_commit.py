@@ -29,7 +29,7 @@ from ottla.security.acl import ResourceType
 
 NOW = -1
 DEFAULT_RETENTION = -1
-IN_REGISTRY = 0
+METADATA_STORE_VERSION = 0
 """The version that stores offsets in the metadata store."""
 TOPIC_IDS_SINCE = 10
 
@@ -41,7 +41,9 @@ def handle(
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     except KafkaError as error:
         return _all_failed(request, error)
-    return _commit_in_registry(request, context) if context.version == IN_REGISTRY else _commit(request, context)
+    return (
+        _commit_to_store(request, context) if context.version == METADATA_STORE_VERSION else _commit(request, context)
+    )
 
 
 async def _commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
@@ -99,7 +101,7 @@ def _append(
     return runtime.append(request.group_id, committed)
 
 
-async def _commit_in_registry(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+async def _commit_to_store(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     topics = []
     for topic in request.topics:
         answers = []

@@ -51,7 +51,7 @@ from ottla.security.acl import ResourceType
 NOTHING = CommittedOffset(-1, -1, "", -1)
 CONFIRM_SECONDS = 1.0
 """Maximum time in seconds to confirm that this broker still coordinates a group."""
-IN_REGISTRY = 0
+METADATA_STORE_VERSION = 0
 """The version that reads offsets from the metadata store."""
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
@@ -62,8 +62,8 @@ ERROR_SINCE = 2
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    if context.version == IN_REGISTRY:
-        return _fetch_from_registry(request, context)
+    if context.version == METADATA_STORE_VERSION:
+        return _fetch_from_store(request, context)
     if request.require_stable:
         waits = _confirmations(request, context)
         if waits:
@@ -127,7 +127,7 @@ def _fetch(
     )
 
 
-async def _fetch_from_registry(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
     except errors.KafkaError as error:

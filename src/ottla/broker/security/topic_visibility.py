@@ -14,12 +14,12 @@ from ottla.security.acl import ResourceType
 
 def client_of(context: RequestContext) -> GroupClient:
     """Return the client that joins a group, with the check whether it may DESCRIBE a topic."""
-    sees = (
+    may_describe = (
         None
         if context.broker.authorizer is None
         else partial(context.allows, ACLOperation.DESCRIBE, ResourceType.TOPIC)
     )
-    return GroupClient(context.client_id, "/" + context.connection.peer.rpartition(":")[0], sees)
+    return GroupClient(context.client_id, "/" + context.connection.peer.rpartition(":")[0], may_describe)
 
 
 def check_subscription(names: Iterable[str] | None, context: RequestContext) -> None:

@@ -32,7 +32,7 @@ class ZkClient:
     """A session with ZooKeeper. Every call returns, or raises MetadataStoreError, within the session timeout."""
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
-        self.registry: ZooKeeperMetadataStore = ZooKeeperMetadataStore(
+        self.store: ZooKeeperMetadataStore = ZooKeeperMetadataStore(
             connect,
             session_timeout_ms=session_timeout_ms,
             connection_timeout_ms=connection_timeout_ms,
@@ -46,7 +46,7 @@ class ZkClient:
         """Connect. Raises StartupError if ZooKeeper does not answer in time, or has no cluster below the chroot."""
         self._thread.start()
         try:
-            self.run(self.registry.open())
+            self.run(self.store.open())
         except BaseException:
             self.close()
             raise
@@ -56,7 +56,7 @@ class ZkClient:
         if self._closed:
             return
         try:
-            self.run(self.registry.close())
+            self.run(self.store.close())
         finally:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -85,19 +85,19 @@ class ZkClient:
         async def on_session() -> None:
             listener()
 
-        self.registry.on_new_session(on_session)
+        self.store.on_new_session(on_session)
 
     def get(self, path: str, watch: Watcher | None = None) -> bytes | None:
         """Return a znode's value; None if it does not exist."""
-        node = self.run(self.registry.get(path, watch))
+        node = self.run(self.store.get(path, watch))
         return None if node is None else node.value
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Return the sorted names of a znode's children."""
-        return self.run(self.registry.children(path, watch))
+        return self.run(self.store.children(path, watch))
 
     def multi(self, *operations: Operation) -> None:
-        self.run(self.registry.multi(operations))
+        self.run(self.store.multi(operations))
 
     def make_path(self, path: str) -> None:
         """Create a persistent znode and its parents if they are missing."""
@@ -120,7 +120,7 @@ class ZkClient:
 
     def delete_if(self, path: str, value: bytes) -> None:
         """Delete a znode if it has this value. Do nothing if it has another value or does not exist."""
-        node = self.run(self.registry.get(path))
+        node = self.run(self.store.get(path))
         if node is not None and node.value == value:
             try:
                 self.multi(Delete(path, node.version))

@@ -37,7 +37,7 @@ class GroupOffsets:
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
         self._zk = zk
-        self._in_zookeeper = ZooKeeperOffsets(zk.registry)
+        self._in_zookeeper = ZooKeeperOffsets(zk.store)
         self._channel = OffsetsChannel(config, lambda: list(zk.brokers().values()))
         self._written: dict[TopicPartition, int] = {}
         self._lock = threading.Lock()

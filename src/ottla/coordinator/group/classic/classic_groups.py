@@ -58,7 +58,7 @@ class GroupClient(NamedTuple):
 
     id: str
     host: str
-    sees: Callable[[str], bool] | None = None
+    may_describe: Callable[[str], bool] | None = None
     """Predicate: whether the client may describe a topic; None if it may describe all topics."""
 
 

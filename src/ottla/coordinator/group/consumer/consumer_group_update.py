@@ -32,7 +32,7 @@ class RegexVisibility(NamedTuple):
     """A member's regular expression (may be empty), and a predicate: whether the member may describe a topic."""
 
     expression: str
-    sees: Callable[[str], bool]
+    may_describe: Callable[[str], bool]
 
 
 class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
@@ -103,7 +103,9 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         resolved = self.group.regexes.get(visibility.expression)
         if resolved is None:
             return False
-        return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(visibility.sees, resolved.topics))
+        return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(
+            map(visibility.may_describe, resolved.topics)
+        )
 
     def bump_epoch(self) -> None:
         """Increment the group epoch, and store the current metadata hash with it.
@@ -158,9 +160,9 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         matching = regex.matching(visibility.expression, self._image.topics)
         version = _topics_version(matching)
         if old is not None and old.version == version and self._now_ms - old.timestamp_ms < max_age_ms:
-            resolved = replace(old, topics=frozenset(filter(visibility.sees, old.topics)))
+            resolved = replace(old, topics=frozenset(filter(visibility.may_describe, old.topics)))
         else:
-            resolved = ResolvedRegex(frozenset(filter(visibility.sees, matching)), version, self._now_ms)
+            resolved = ResolvedRegex(frozenset(filter(visibility.may_describe, matching)), version, self._now_ms)
         if resolved != old:
             self._write(records.regex_record(self.group.id, visibility.expression, resolved))
             self.group.regexes[visibility.expression] = resolved

@@ -138,16 +138,16 @@ class ConsumerGroups(TimedGroups):
         update: ConsumerGroupUpdate,
         after: ConsumerMember,
         owned: Assignment | None,
-        sees: Callable[[str], bool] | None = None,
+        may_describe: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
         """Perform the three steps of a heartbeat, and return the member after them.
 
-        `owned`: the partitions that the member reports to own. `sees`: whether its client may describe a topic, for
-        brokers with an authorizer; None then means that it may describe no topic.
+        `owned`: the partitions that the member reports to own. `may_describe`: whether its client may describe a topic,
+        for brokers with an authorizer; None then means that it may describe no topic.
         """
         before = update.group.members.get(after.id)
         update.set_member(after)
-        if self._has_changed(update, before, after, sees):
+        if self._has_changed(update, before, after, may_describe):
             update.bump_epoch()
             _log_rebalance(update.group, _reason(before, after))
         if update.group.epoch > update.group.target_epoch and self.may_assign(update.group):
@@ -159,11 +159,11 @@ class ConsumerGroups(TimedGroups):
         update: ConsumerGroupUpdate,
         before: ConsumerMember | None,
         after: ConsumerMember,
-        sees: Callable[[str], bool] | None,
+        may_describe: Callable[[str], bool] | None,
     ) -> bool:
         """Return whether the group's members or topics have changed since the last target assignment."""
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
-        visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
+        visibility = RegexVisibility(after.regex, may_describe or _may_describe_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
         changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
         is_due = changed or update.original.evaluated_topics.get(key) is not image.topics
@@ -237,7 +237,7 @@ class ConsumerGroups(TimedGroups):
         member_id = request.member_id or str(uuid.uuid4())
         owned = None if request.topic_partitions is None else flatten(request.topic_partitions)
         before = self._member(update, request, member_id, owned)
-        member = self.advance(update, _described(before, request, client), owned, client.sees)
+        member = self.advance(update, _described(before, request, client), owned, client.may_describe)
         timers = self.renew_session(group_id, member_id, self.configs.session_timeout_ms(group_id))
         result.records += update.records
         upgraded = self._by_id.get(group_id)
@@ -328,7 +328,7 @@ def _reason(before: ConsumerMember | None, after: ConsumerMember) -> str:
     return "the subscribed topics have changed"
 
 
-def _sees_nothing(_: str) -> bool:
+def _may_describe_nothing(_: str) -> bool:
     return False
 
 
