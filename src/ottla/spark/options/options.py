@@ -237,8 +237,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise a ConfigurationError for the options that both a batch and a stream would raise, before Spark creates a
-    reader.
+    """Raise ConfigurationError if batch reads and streaming reads reject the options with the same error. Called before
+    Spark creates a reader.
     """
     faults = []
     for streaming in (False, True):
