@@ -65,7 +65,7 @@ def opened(options: CaptureOptions) -> Iterator[Capture]:
 
 
 def run(options: CaptureOptions, stopping: Event) -> None:
-    """Capture changes until the event is set. Raises psycopg.Error and KafkaError if trying again is useless."""
+    """Capture changes until the event is set. Raises psycopg.Error and KafkaError if a retry would not help."""
     backoff, failures = ExponentialBackoff(*RETRY_SECONDS), 0
     while not stopping.is_set():
         try:
