@@ -223,7 +223,7 @@ class IcebergTable:
         return properties
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Return the Arrow file system of a file, and the path in it."""
+        """Return the Arrow file system of a file, and the file's path in it."""
         properties = self.store_properties
         if self._store is None or self._store.properties != properties:
             self._store = ObjectStore(properties, {})
@@ -281,7 +281,7 @@ class IcebergTable:
         )
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, and widen others, in a commit of their own."""
+        """Add the columns that the table lacks, and widen others, in a separate commit."""
         try:
             with self._table.update_schema() as update:
                 update.union_by_name(schema)
