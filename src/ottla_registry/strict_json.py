@@ -1,4 +1,4 @@
-"""JSON as others read it: without NaN and infinity, which Python takes, and which other parsers reject."""
+"""Strict JSON, without NaN and infinity: Python's parser accepts them, other parsers do not."""
 
 from __future__ import annotations
 

@@ -152,7 +152,9 @@ class RegistryState:
         return None
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        """Return the config that applies to a subject: each setting is its own, its context's, or the global one."""
+        """Return the config that applies to a subject. Each setting comes from the subject, or else from its context,
+        or else from the global config.
+        """
         config = {"compatibilityLevel": "BACKWARD"}
         for scope in reversed(_scopes(subject)):
             config.update(self.configs.get(scope, {}))
