@@ -68,8 +68,8 @@ class JsonValue(NamedTuple):
         return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
     def number(self, least: int = 0, most: int = MAX_INT) -> int:
-        """Return an integer. Raises ConfigurationError if the value is not an integer, or not in the range. The default
-        range is that of partition numbers and broker ids.
+        """Return an integer. Raises ConfigurationError if the value is not an integer from `least` to `most`. The
+        default range is that of partition numbers and broker ids.
         """
         if type(self.value) is not int or not least <= self.value <= most:  # true and false are ints in Python
             self.reject(f"{_shown(self.value)} is not allowed: expected a whole number of at least {least}")
