@@ -33,8 +33,7 @@ def _unit(content: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value as a label with thousands separators, and with one decimal if it is below 100 and not an integer.
-    """
+    """Return a value as a label with thousands separators, and with one decimal if it is a fraction below 100."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.1f}"
 
 
