@@ -238,7 +238,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.call_exception_handler(context)
 
     def _advance(self) -> None:
-        """Jump to the next timer."""
+        """Advance the virtual time to the next timer. Raises StuckError if there is none."""
         if not self._timers:
             raise StuckError(f"no timer is pending at {self._now:.3f} s")
         when = self._timers[0][0]
