@@ -109,8 +109,8 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""The number of records with the same format string to log in each window. Further ones are counted, and the next
-record mentions them.
+"""The number of records with the same format string to log in each window. The filter counts the records that it drops,
+and the next logged record has their number.
 """
 MAX_WINDOWS: Final = 1000
 

@@ -221,8 +221,8 @@ LIST_INNER: Final = "default.list.{}.serde.inner"
 
 
 class ListSerde(Serde):
-    """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of
-    default.list.value.serde.inner (or .key.).
+    """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of the
+    config default.list.value.serde.inner, or for keys default.list.key.serde.inner.
 
     Elements of a fixed size are stored consecutively, after the positions of null elements. Other elements are stored
     with their sizes.
