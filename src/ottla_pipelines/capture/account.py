@@ -44,7 +44,7 @@ class TableAccount(NamedTuple):
 
 
 def account(database: str, tables: TopicTables, table: str, topic: str) -> TableAccount:
-    """Return the account of a table of the schema `public`."""
+    """Compare a table of the schema `public` with the table of its topic, and return the result."""
     with psycopg.connect(database, row_factory=dict_row) as connection:
         query = sql.SQL("select * from {}").format(sql.Identifier(table))
         cursor = connection.execute(query)

@@ -20,7 +20,7 @@ FLOATS: Final = frozenset((700, 701))
 NOT_JSON: Final = ("NaN", "Infinity", "-Infinity")
 """The floating-point values that are strings, because JSON does not have them."""
 STRINGS: Final = frozenset((25, 1043))
-"""text and varchar, without char, whose values are padded."""
+"""The OIDs of text and varchar. char is not one of them, because its values are padded."""
 MAX_DIGITS: Final = 38
 """The most digits that a decimal column of Iceberg, Delta and Parquet has."""
 TYPES: Final[Mapping[int, str]] = {

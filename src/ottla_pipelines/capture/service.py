@@ -50,7 +50,7 @@ class CaptureOptions:
 
 @contextmanager
 def opened(options: CaptureOptions) -> Iterator[Capture]:
-    """Yield a capture with clients of its own. They are closed when the context exits."""
+    """Yield a capture that has its own clients. They are closed when the context exits."""
     name = f"ottla_{options.name}"
     with ExitStack() as stack:
         source = PostgresSource(options.database, name, options.tables)
