@@ -1,4 +1,4 @@
-"""Commits whose outcome is certain, also if a response was lost: files that are in the table must not be deleted.
+"""Commits whose outcome is certain even if a response was lost: files that are in the table must not be deleted.
 
 An object store or a catalog may carry a commit out and respond with an error, or not at all. The client of the store
 then repeats the request, and gets a conflict with its own commit.

@@ -81,7 +81,7 @@ class TableWriter:
 
     @property
     def tables(self) -> list[Table]:
-        """The table, and that of the dead letters."""
+        """The table and, if there is one, the dead-letter table."""
         return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:

@@ -56,7 +56,9 @@ PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
 }
 VALUE_METRICS: Final = {"write.metadata.metrics.column.value": "counts"}
-"""No bounds of values. Java's catalogs reject the property in tables without the column."""
+"""The property that leaves bounds of values out of the metadata. It is set only for tables with the column `value`,
+because Java's catalogs reject it for others.
+"""
 EPOCH: Final = datetime(1970, 1, 1)
 FIELD_ID: Final = "PARQUET:field_id"
 

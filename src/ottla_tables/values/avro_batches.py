@@ -24,15 +24,15 @@ from ottla.serdes.framing import HEADER_BYTES
 EARLY: Final = "the value ends too early"
 MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
-"""Average length of texts up to which they are copied by an index per byte."""
+"""Average length in bytes up to which texts are copied with an index per byte. Longer texts are copied one by one."""
 DECIMAL_BYTES: Final = 16
 """Size in bytes of a number with 38 digits. A decimal may have more bytes, which only repeat its sign."""
 MAX_DECIMAL_BYTES: Final = 64
 """Maximum size in bytes of a decimal. To convert a number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
-"""Maximum number of items in the arrays and maps of a value. Each costs as much as a field, so fastavro is
-faster for more.
+"""Maximum number of items in the arrays and maps of a value. To decode an item costs as much as a field, so fastavro is
+faster for larger values.
 """
 FEW_ROWS: Final = 50
 """Number of rows up to which it costs more to decode an array or map item here than with fastavro."""

@@ -65,7 +65,7 @@ def _fits(default: Any, schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _rounded(number: float) -> float:
-    """Return the nearest 32-bit number."""
+    """Round a number to the nearest 32-bit float."""
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:  # it is infinite in Java

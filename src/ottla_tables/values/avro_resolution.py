@@ -38,7 +38,9 @@ class Resolution:
         ]
 
     def arrays(self, fields: Mapping[str, Any], rows: int) -> list[Any]:
-        """Return an array per field of the latest schema."""
+        """Return an array per field of the latest schema. `fields` are the decoded arrays by the names of the writer's
+        fields.
+        """
         return [resolve(fields, rows) for resolve in self._resolves]
 
 
