@@ -109,7 +109,9 @@ class SchemaRegistry:
         return [records.context(context)]
 
     def _superseded(self, new: StoredSchema) -> list[StoredSchema]:
-        """Return the deleted versions with the id of a new one, which replaces them unless they are referenced."""
+        """Return the deleted versions that a new version with the same id replaces. Versions that are referenced are
+        not replaced.
+        """
         return [
             old
             for old in self.state.versions(new.subject, deleted=True)
@@ -320,10 +322,10 @@ class SchemaRegistry:
         return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id, in the context of `subject`.
+        """Return the subject versions that have a schema id in the context of `subject`.
 
-        A subject in the default context may not have the id. Then a context in which the subject with the same name has
-        it takes precedence.
+        A subject in the default context may not have the id. If a subject with the same name has it in another context,
+        the versions of that context are returned.
         """
         for name in self._in_contexts(subject) if subject and not is_context(subject) else ():
             versions = self.state.by_id(context_of(name), schema_id)

@@ -39,7 +39,7 @@ def qualified(name: str) -> str:
 
 
 def is_context(name: str) -> bool:
-    """Return whether a name such as `:.test:` is that of a context, not of a subject in it."""
+    """Return whether a name is that of a context, such as `:.test:`, and not that of a subject in a context."""
     return name.startswith(":.") and name.endswith(":") and name.count(":") == 2
 
 

@@ -16,7 +16,9 @@ TENANT: Final = "default"
 
 
 class Reference(NamedTuple):
-    """A schema that another one uses, by the name that it has there."""
+    """A reference from one schema to another: the name by which it is used, and the subject and version of the other
+    schema.
+    """
 
     name: str
     subject: str
