@@ -32,7 +32,7 @@ def broker_series(direction: str, address: str) -> str:
 
 
 class ByteMeter:
-    """Computes bytes per second from the pages of all brokers at two times."""
+    """Computes bytes per second from the metrics pages of all brokers at two times."""
 
     def __init__(self) -> None:
         self._meter = RateMeter()
