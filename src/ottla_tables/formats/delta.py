@@ -195,8 +195,8 @@ class DeltaLakeTable:
                 sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
 
     def _check_base(self) -> None:
-        """Raise CommitConflictError if the last load has returned a version that another writer committed after this
-        one's last commit.
+        """Raise CommitConflictError if the last load has returned a commit of another writer that follows this writer's
+        last one.
         """
         if self._stored_offsets() != self._offsets:
             raise CommitConflictError(f"{self._location} was changed by another writer")
