@@ -243,7 +243,7 @@ _HOMES = {
     "VoidDeserializer": "ottla.serializers",
     "VoidSerializer": "ottla.serializers",
 }
-"""The modules that define the public names."""
+"""The module that defines each public name."""
 
 __all__ = list(_HOMES)
 

@@ -50,8 +50,8 @@ class ExponentialBackoff:
         self._max_exponent = math.ceil(math.log(maximum / initial, multiplier)) if grows else 0
 
     def backoff(self, attempts: int) -> float:
-        """Return the delay before the next attempt. `attempts` is the number of failed attempts before the last one: 0
-        after the first failure.
+        """Return the delay before the next attempt. `attempts` is the number of earlier failures without the last one:
+        0 after the first failure, 1 after the second one.
         """
         delay = min(self._initial * self._multiplier ** min(attempts, self._max_exponent), self._maximum)
         if self._jitter:

@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 def now_ms() -> int:
-    """Return the milliseconds since 1970 of the system clock. Use it where tests need no control of the time."""
+    """Return the milliseconds since 1970 by the system clock. Use it in code whose tests need not control the time."""
     return time.time_ns() // 1_000_000
 
 
@@ -50,7 +50,7 @@ class SystemClock:
 
 
 class ShiftedClock(SystemClock):
-    """The system clock, moved forward by the times that `advance` was called with."""
+    """The system clock, moved forward by the sum of all `advance` calls."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -108,8 +108,8 @@ class ManualClock:
         return [moment for moment, _, _ in list(self._sleepers)]
 
     def advance(self, ms: float) -> None:
-        """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines have passed. Safe for
-        threads.
+        """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines have passed.
+        Thread-safe. Raises ValueError for a negative number.
         """
         if ms < 0:
             raise ValueError(f"cannot move a clock back by {-ms} ms")

@@ -25,7 +25,7 @@ class KafkaError(Exception):
     code: ClassVar[int | None] = None
     """The error code in responses; None if the error only occurs in clients or at startup."""
     name: ClassVar[str] = ""
-    """Kafka's name of the error code. The default is the class name in upper case."""
+    """Kafka's name of the error code. The default is the class name without `Error`, in upper case with underscores."""
     retriable: ClassVar[bool] = False
     """Whether the same request may succeed if it is sent again."""
     refresh_metadata: ClassVar[bool] = False

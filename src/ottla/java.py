@@ -55,8 +55,8 @@ class Java(NamedTuple):
 
 
 def majors_of_spark(version: str) -> tuple[int, ...]:
-    """Return the Java versions that a version of Spark supports. Spark 4.0 and 4.1 call a method that Java 24 has
-    removed (in Hadoop): 4.0 does not start, and 4.1 starts no stream.
+    """Return the Java versions that a version of Spark supports. In Spark 4.0 and 4.1, Hadoop calls a method that Java
+    24 has removed: 4.0 does not start, and 4.1 starts no stream.
     """
     is_old = version.startswith(("4.0.", "4.1."))
     return tuple(major for major in SUPPORTED_MAJORS if major < 24) if is_old else SUPPORTED_MAJORS

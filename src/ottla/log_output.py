@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 MAX_QUEUED: Final = 10_000
 """The maximum number of records in the queue. Further records are dropped and counted."""
 CLOSE_SECONDS: Final = 5.0
-"""The time in seconds for which the end of the process waits until records are written."""
+"""Maximum time in seconds for which a process waits at its end until the records are written."""
 TEXT: Final = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 

@@ -56,13 +56,13 @@ LISTED: Final = 20
 
 
 def listed(names: Sequence[object], most: int = LISTED) -> str:
-    """Return the first names as text, with the number of the others."""
+    """Return the first `most` names as text, with the number of those that are left out."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(str(name) for name in names[:most]) + more
 
 
 SHORT: Final = 200
-"""Maximum length of a text in a log line that a client sends before it is authenticated."""
+"""Maximum length of a text in a log line that was sent by a client before it was authenticated."""
 
 
 def shortened(text: str | None) -> str | None:
@@ -109,8 +109,8 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""The number of records with the same format string to log in each window. Further ones are counted, and the next
-record mentions them.
+"""The number of records with the same format string to log in each window. The filter counts the records that it drops,
+and the next logged record has their number.
 """
 MAX_WINDOWS: Final = 1000
 
@@ -166,11 +166,15 @@ REPEATED_SECONDS: Final = 60.0
 
 
 MAX_REPEATED: Final = 200
-"""Maximum number of errors with the same format string in that time, such as those of a broker's many partitions."""
+"""Maximum number of errors with the same format string in `REPEATED_SECONDS`, such as those of a broker's many
+partitions.
+"""
 
 
 def limit_repeated_errors(logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-    """Limit errors of work that is repeated until it works: the same message is logged once a minute."""
+    """Add filters to a logger for work that is retried until it succeeds: the same message is logged once a minute, and
+    at most `MAX_REPEATED` messages with the same format string.
+    """
     logger.addFilter(RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS))
     logger.addFilter(RateLimitFilter(clock, MAX_REPEATED, window_seconds=REPEATED_SECONDS))
 

@@ -47,7 +47,9 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def checked_offset(tp: TopicPartition, at: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """Return the offset to commit of a partition. Raises TypeError if it is none, ValueError if it is negative."""
+    """Return the offset to commit for a partition, as OffsetAndMetadata. Raises TypeError if `at` is not an offset, and
+    ValueError if it is negative.
+    """
     if not isinstance(at, OffsetAndMetadata):
         if not isinstance(at, int):
             raise TypeError(f"{tp}: the offset must be an int or OffsetAndMetadata, not {type(at).__name__}")

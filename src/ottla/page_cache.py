@@ -39,7 +39,7 @@ search by time in many segments needs the most.
 
 
 class _Mode(local):
-    """The state of a thread."""
+    """The state of each thread: whether its reads must not wait for the disk, and its buffer."""
 
     cached_only = False
     buffer = bytearray()

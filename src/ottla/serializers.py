@@ -133,7 +133,9 @@ class BooleanSerde(Serde):
 
 
 class StringSerde(Serde):
-    """A serde for str. The encoding is that of `(key|value.)(de)serializer.encoding`, by default UTF-8."""
+    """A serde for str. The encoding is that of the config `serializer.encoding` or `deserializer.encoding`, which may
+    have the prefix `key.` or `value.`. The default is UTF-8.
+    """
 
     types: tuple[type, ...] = (str,)
     expected = "a str"
@@ -219,8 +221,8 @@ LIST_INNER: Final = "default.list.{}.serde.inner"
 
 
 class ListSerde(Serde):
-    """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of
-    default.list.value.serde.inner (or .key.).
+    """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of the
+    config default.list.value.serde.inner, or for keys default.list.key.serde.inner.
 
     Elements of a fixed size are stored consecutively, after the positions of null elements. Other elements are stored
     with their sizes.
@@ -318,8 +320,8 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _at_most(count: int, data: bytes) -> int:
-    """Return the number of elements, which take 4 bytes or more each. Raises ValueError if `data` is too short for
-    them.
+    """Return `count`, the number of elements of a list. Raises ValueError if `data` is too short for them: each takes 4
+    bytes or more.
     """
     if not 0 <= count <= len(data) // 4:
         raise ValueError("the list is truncated")

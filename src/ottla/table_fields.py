@@ -29,7 +29,7 @@ _COMMAS: Final = re.compile(r",(?![^()]*\))")
 
 
 class DeclaredField(NamedTuple):
-    """A field, its type in lower case, and of a decimal the number of digits, in all and after the point."""
+    """A field, and its type in lower case. A decimal also has its precision (`digits`) and its scale."""
 
     name: str
     type: str
@@ -38,7 +38,9 @@ class DeclaredField(NamedTuple):
 
 
 def declared_fields(text: str) -> list[DeclaredField]:
-    """Parse `id bigint, price decimal(10, 2)`. Raises ValueError."""
+    """Parse fields such as `id bigint, price decimal(10, 2)`. Raises ValueError for another form, an unknown type, or
+    names that differ in case only.
+    """
     fields: dict[str, DeclaredField] = {}
     for part in _COMMAS.split(text):
         field = _field(part)
@@ -74,8 +76,10 @@ def check_partition_by(schema: str, partition_by: Sequence[str]) -> None:
 
 
 def floating_partition(column: str, kind: str) -> str:
-    """Return the message of an error. Readers compare partition values, which pyiceberg reads with 32 bits only; and 0
-    and -0, or two NaN, are different directories or the same one.
+    """Return the error message for a partition column with floating-point values.
+
+    Such values are not exact in partitions: readers compare them, pyiceberg reads them with only 32 bits, and 0 and -0,
+    or two NaN, may get the same directory or different ones.
     """
     return (
         f"ottla.table.partition.by: {column} is a {kind}, whose values are not exact in partitions; partition by a"

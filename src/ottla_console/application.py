@@ -40,7 +40,7 @@ HEADERS: Final = {
 }
 STATIC_CACHE: Final = "max-age=3600"
 CLIENT_ID: Final = "ottla-console"
-"""Brokers log it with the changes that the console requests."""
+"""The client id of the console. Brokers log it with the changes that the console requests."""
 BROKER_METRICS: Final = (
     *byte_rates.COUNTERS,
     REBALANCES,
@@ -52,8 +52,8 @@ BROKER_METRICS: Final = (
 
 
 class SecurityHeaders:
-    """Middleware that adds security headers, and rejects requests with another host name, which may be DNS
-    rebinding.
+    """Middleware that adds security headers. In a console without users, it also rejects requests with a host name that
+    is not allowed, which may be DNS rebinding.
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
@@ -86,7 +86,7 @@ class SecurityHeaders:
 
 
 def create_app(settings: ConsoleSettings) -> Starlette:
-    """Return the ASGI application. Raises ConfigurationError if the settings are unsafe."""
+    """Return the ASGI application. Raises ConfigurationError if the settings are unsafe or invalid."""
     settings.check()
     pages = None
     if settings.broker_metrics:

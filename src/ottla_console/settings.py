@@ -82,5 +82,7 @@ class ConsoleSettings:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests may have in the Host header. Others may be DNS rebinding."""
+        """The host names that requests to a console without users may have in the Host header. Others may be DNS
+        rebinding.
+        """
         return frozenset({"localhost", "127.0.0.1", "::1", self.listen.host, *self.allowed_hosts})

@@ -52,7 +52,7 @@ class Dataset(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """The name of the topic with the rows, if they are in a table, too."""
+        """The name of the topic that the rows are also written to if the run has a table."""
         return self.name.replace("_", "-")
 
 

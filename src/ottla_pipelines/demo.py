@@ -111,7 +111,9 @@ def _save_finished(run: Run, rates: Rates) -> None:
 
 
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
-    """Continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError."""
+    """Continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError if a
+    process ends too early.
+    """
     from ottla_pipelines.ingest.replay import create_topics
     from ottla_pipelines.serve.row_table import create_topic, write_table
 

@@ -75,7 +75,7 @@ class Child:
             )
 
     def log_tail(self) -> str:
-        """Return the last twelve lines of its log."""
+        """Return the last twelve lines of the process's log."""
         with self.log.open(errors="replace") as log:
             return "".join(deque(log, _TAIL_LINES)).rstrip()
 

@@ -1,4 +1,6 @@
-"""The metadata and rules in requests. Values of other types would keep Confluent's registry from reading the topic."""
+"""Checks of the metadata and rules in requests. Confluent's registry could not read the topic if their values had other
+types.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MAX_SCHEMA_BYTES: Final = 1_000_000
 """Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
 MAX_RESOLVED: Final = 200
-"""Maximum number of versions with references that one schema without any is compared with."""
+"""Maximum number of versions with references that a schema without references is compared with."""
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20
 """Maximum number of attempts to make a change while other registries write."""
@@ -109,7 +109,9 @@ class SchemaRegistry:
         return [records.context(context)]
 
     def _superseded(self, new: StoredSchema) -> list[StoredSchema]:
-        """Return the deleted versions with the id of a new one, which replaces them unless they are referenced."""
+        """Return the deleted versions that a new version with the same id replaces. Versions that are referenced are
+        not replaced.
+        """
         return [
             old
             for old in self.state.versions(new.subject, deleted=True)
@@ -156,8 +158,8 @@ class SchemaRegistry:
         return replace(new, id=schema_id, version=version)
 
     async def look_up(self, request: StoredSchema, *, normalize: bool = False, deleted: bool = False) -> StoredSchema:
-        """Return the version of a subject that has this schema; of the subject with the same name in another context,
-        if its own has none.
+        """Return the version of a subject that has this schema. If a subject in the default context has none, look for
+        it in the subjects with this name in other contexts. Raises RestError if there is none.
         """
         for subject in self._in_contexts(request.subject):
             versions = self.state.versions(subject, deleted=deleted)
@@ -178,8 +180,8 @@ class SchemaRegistry:
     async def _equivalent(
         self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
     ) -> StoredSchema | None:
-        """Return the latest version with references that a schema without any is equal to. Java's serializer looks for
-        the schema of a generated class, which has all types in it.
+        """Return the latest version with references that, with the referenced types in their place, is equal to a
+        schema without references. Java's serializer looks up the schema of a generated class, which contains all types.
         """
         if new.references or not isinstance(parsed, AvroSchema):
             return None
@@ -195,7 +197,9 @@ class SchemaRegistry:
         return None
 
     def _in_contexts(self, subject: str) -> Iterator[str]:
-        """Yield a subject, and then those with its name in all contexts if it is in the default one."""
+        """Yield a subject. If it is in the default context, also yield the subjects with its name in all other
+        contexts.
+        """
         yield subject
         if context_of(subject) == DEFAULT_CONTEXT:  # the contexts are looked for in all subjects, thus only on demand
             yield from (within(context, subject) for context in self.state.contexts() if context != DEFAULT_CONTEXT)
@@ -232,7 +236,9 @@ class SchemaRegistry:
         return reasons
 
     async def in_format(self, schema: StoredSchema, name: str) -> StoredSchema:
-        """Return a schema in the format of a request: `serialized` is a descriptor in base64 for Protobuf."""
+        """Return a schema in the format that a request names. `serialized` makes a Protobuf schema a descriptor in
+        base64; in other cases the schema is returned unchanged.
+        """
         if name != "serialized" or schema.schema_type != "PROTOBUF":
             return schema
         parsed = await self._parse(schema)
@@ -289,7 +295,9 @@ class SchemaRegistry:
         return None if schema is None or (schema.deleted and not deleted) else schema
 
     def version_in_contexts(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:
-        """Return a version as `version` does; of the subject with this name in another context, if its own has none."""
+        """Return a version as `version` does. If a subject in the default context does not have it, look for it in the
+        subjects with this name in other contexts.
+        """
         for name in self._in_contexts(subject):
             schema = self._find_version(name, version, deleted=deleted)
             if schema is not None:
@@ -314,10 +322,10 @@ class SchemaRegistry:
         return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id, in the context of `subject`.
+        """Return the subject versions that have a schema id in the context of `subject`.
 
-        A subject in the default context may not have the id. Then a context in which the subject with the same name has
-        it takes precedence.
+        A subject in the default context may not have the id. If a subject with the same name has it in another context,
+        the versions of that context are returned.
         """
         for name in self._in_contexts(subject) if subject and not is_context(subject) else ():
             versions = self.state.by_id(context_of(name), schema_id)
@@ -330,7 +338,9 @@ class SchemaRegistry:
     # Deletion
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
-        """Delete a version (-1: the latest): softly, or permanently after that. Return its number."""
+        """Delete a version (-1: the latest), and return its number. The deletion is soft. With `permanent`, remove a
+        version that was soft-deleted before.
+        """
 
         async def decide() -> tuple[int, list[Record]]:
             schema = self.version(subject, version, deleted=True)
@@ -350,7 +360,9 @@ class SchemaRegistry:
         return await self._change(decide)
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete a subject: softly, or permanently after that. Return the numbers of the deleted versions."""
+        """Delete a subject, and return the numbers of the deleted versions. The deletion is soft. With `permanent`,
+        remove a subject that was soft-deleted before.
+        """
 
         async def decide() -> tuple[list[int], list[Record]]:
             self._check_writable(subject)
@@ -437,7 +449,9 @@ class SchemaRegistry:
 
 
 def _populated(request: StoredSchema, versions: Sequence[StoredSchema]) -> StoredSchema:
-    """Return a schema with what it lacks of metadata and rules, or of all, from the latest version."""
+    """Return a schema with the parts that it lacks added from the latest version: metadata and rules. If its text is
+    empty, use the schema of that version.
+    """
     latest = versions[-1] if versions else None
     if not request.schema.strip():
         if latest is None:
@@ -482,7 +496,7 @@ def request_schema(subject: str, document: Any) -> StoredSchema:
 
 
 def _number(value: Any) -> int:
-    """Return an id or version of a request; 0 if there is none, and for -1, as clients send it."""
+    """Return an id or version of a request. Return 0 if it is missing, or -1, which clients send instead."""
     number = 0 if value is None else int(value)
     if not -1 <= number <= MAX_ID:
         raise ValueError(f"{number} is out of range")

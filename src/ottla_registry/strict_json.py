@@ -1,4 +1,4 @@
-"""JSON as others read it: without NaN and infinity, which Python takes, and which other parsers reject."""
+"""Strict JSON, without NaN and infinity: Python's parser accepts them, other parsers do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def loads(text: str | bytes | bytearray) -> Any:
-    """Parse JSON. Raises ValueError, and RecursionError if it is nested too deeply."""
+    """Parse JSON. Raises ValueError for invalid JSON, and RecursionError if it is nested too deeply."""
     return json.loads(text, parse_constant=_reject, parse_float=_number)
 
 

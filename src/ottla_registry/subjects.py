@@ -39,10 +39,10 @@ def qualified(name: str) -> str:
 
 
 def is_context(name: str) -> bool:
-    """Return whether a name such as `:.test:` is that of a context, not of a subject in it."""
+    """Return whether a name is that of a context, such as `:.test:`, and not that of a subject in a context."""
     return name.startswith(":.") and name.endswith(":") and name.count(":") == 2
 
 
 def within(context: str, name: str) -> str:
-    """Return the qualified name of a subject that is referenced from a context."""
+    """Return the qualified name of a subject that a schema in a context references."""
     return name if context == DEFAULT_CONTEXT or name.startswith(":.") else f":{context}:{name}"

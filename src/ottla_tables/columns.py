@@ -19,7 +19,7 @@ HEADERS: Final = pa.field("headers", pa.list_(HEADER))
 RECORD: Final = pa.schema(
     [OFFSET, PARTITION, TIMESTAMP, pa.field("key", pa.binary()), pa.field("value", pa.binary()), HEADERS]
 )
-"""The columns of a record as bytes."""
+"""The columns of a record, with key and value as bytes."""
 
 
 def record_batch(columns: Columns, partition: int) -> Any:

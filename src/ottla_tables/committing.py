@@ -1,4 +1,4 @@
-"""Commits whose outcome is certain, also if a response was lost: files that are in the table must not be deleted.
+"""Commits whose outcome is certain even if a response was lost: files that are in the table must not be deleted.
 
 An object store or a catalog may carry a commit out and respond with an error, or not at all. The client of the store
 then repeats the request, and gets a conflict with its own commit.
@@ -16,10 +16,11 @@ ATTEMPTS: Final = 5
 
 
 def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> None:
-    """Commit, if the table has these offsets.
+    """Commit a change if the offsets of the table are still `offsets`. After an error, check whether the commit is in
+    the table nevertheless.
 
     Raises CommitConflictError if the commit is not in the table, and its files may be deleted. After any other error,
-    it may be in the table.
+    the commit may be in the table.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -39,8 +40,8 @@ def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> No
 
 
 def _has(snapshot: Snapshot, commit: Commit) -> bool:
-    """Return whether a version has a commit: any of its files, because others may be compacted already. Another writer
-    may have committed after it. A commit without files is in the version that has its offsets.
+    """Return whether a version contains a commit, possibly below commits of other writers. A single file of the commit
+    is enough, because a compaction may have replaced the others. A commit without files is recognized by its offsets.
     """
     if not commit.added:
         return snapshot.offsets == commit.offsets

@@ -1,4 +1,4 @@
-"""pyiceberg's access to files by Arrow, with what it lacks for Azure and for emulators of Google Cloud Storage."""
+"""File access of pyiceberg through Arrow, extended for Azure and for emulators of Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LocalFile(PyArrowFile):
     """A file in a local directory."""
 
     def create(self, overwrite: bool = False) -> Any:
-        """Create a stream; the file is on disk when it is closed."""
+        """Create the file, and return a stream to it. Closing the stream waits until the file is on disk."""
         return SyncedStream(super().create(overwrite), Path(self._path))
 
 

@@ -18,9 +18,11 @@ S3_VARIABLES: Final = {
     "s3.secret-access-key": ("AWS_SECRET_ACCESS_KEY",),
     "s3.session-token": (SESSION_TOKEN,),
 }
-"""The properties for S3, and the environment variables that replace them. The first is delta-rs' option as well."""
+"""The properties for S3, and the environment variables that are used if a property is not set. The first variable is
+also the name of delta-rs' option.
+"""
 S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
-"""They belong together: a session token of the environment does not fit another key."""
+"""The credentials for S3. They belong together: a session token of the environment does not fit another key."""
 AZURE_PROPERTIES: Final = {
     settings.ACCOUNT: "adls.account-name",
     settings.KEY: "adls.account-key",
@@ -29,12 +31,14 @@ AZURE_PROPERTIES: Final = {
     "azure_storage_client_id": "adls.client-id",
     "azure_storage_client_secret": "adls.client-secret",
 }
-"""delta-rs' options for Azure, and the properties."""
+"""The properties for Azure, by the names of delta-rs' options."""
 AZURE_CONNECTION_STRING: Final = "adls.connection-string"
 AZURE_CREDENTIALS: Final = (*AZURE_PROPERTIES.values(), AZURE_CONNECTION_STRING)
 BLOB_HOST: Final = "adls.blob-storage-authority"
 BLOB_SCHEME: Final = "adls.blob-storage-scheme"
-"""Host (and port) and scheme of another endpoint than Azure's own, to which the account's name is appended."""
+"""The properties with the host (and port) and the scheme of an Azure endpoint. They are only set for an endpoint other
+than Azure's own. The account's name is added to the host.
+"""
 AZURE_ENDPOINT: Final = (BLOB_HOST, BLOB_SCHEME, "adls.dfs-storage-authority", "adls.dfs-storage-scheme")
 GOOGLE_HOST: Final = "gcs.service.host"
 GOOGLE_TOKEN: Final = "gcs.oauth2.token"
@@ -47,7 +51,7 @@ class ObjectStore:
 
     Args:
         properties: such as `s3.endpoint` and `s3.access-key-id`.
-        environment: has the variables of AWS, Azure and Google Cloud.
+        environment: environment variables, from which those of AWS, Azure and Google Cloud are read.
     """
 
     def __init__(self, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
@@ -66,7 +70,9 @@ class ObjectStore:
         self._io: Any = None
 
     def check_session_token(self) -> None:
-        """Raise ConfigurationError if delta-rs, which reads the environment itself, would send another key's token."""
+        """Raise ConfigurationError if delta-rs, which reads the environment itself, would combine the configured key
+        with a session token from the environment.
+        """
         key, _, token = S3_CREDENTIALS
         if self.properties.get(key) and not self.properties.get(token) and self._environment.get(SESSION_TOKEN):
             raise ConfigurationError(
@@ -99,8 +105,8 @@ class ObjectStore:
 
 
 def azure_properties(properties: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of an Azure account: those in the connection string of `properties`, or, if they have no
-    account either, those of the environment.
+    """Return the properties of an Azure account: those in the connection string of `properties`. Without a connection
+    string, return those of the environment, unless `properties` contain credentials of their own.
     """
     if text := properties.get(AZURE_CONNECTION_STRING):
         values = settings.connection_string_settings(text)

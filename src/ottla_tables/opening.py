@@ -21,7 +21,7 @@ class WriterFactory:
         self._converters = ConverterFactory(tables.properties)
 
     def open(self, topic: TableTopic) -> TableWriter:
-        """Open the writer of a topic. Raises TableError or ConfigurationError."""
+        """Open the writer of a topic. Raises TableError or ConfigurationError if its table cannot be opened."""
         owner, config = TableIdentity(topic.name, topic.topic_id), topic.config
         schema = config.ottla_table_schema
         table = self._tables.open(owner, config, self._converters.initial_schema(topic.name, schema))

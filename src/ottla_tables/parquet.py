@@ -29,10 +29,10 @@ NO_DICTIONARY: Final = frozenset({*DELTA_ENCODED, "value"})
 
 
 class FileSystems(Protocol):
-    """Tables and object stores."""
+    """A table or object store, which returns the file systems of its files."""
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Return the Arrow file system of a file at a URL, and the path in it."""
+        """Return the Arrow file system of a file at a URL, and the file's path in it."""
         ...
 
 
@@ -158,7 +158,7 @@ class FileWriter:
 
 
 def aligned(batch: Any, schema: Any) -> Any:
-    """Return rows with the columns of the table, in its order. Columns and fields that they lack are null."""
+    """Return rows with the columns of the table, in the table's order. Missing columns and fields are null."""
     if batch.schema.equals(schema):
         return batch
     present = set(batch.schema.names)

@@ -63,7 +63,9 @@ def check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
 
 
 def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[PartitionField, ...]:
-    """Return the partition columns of formats without transforms. Raises ConfigurationError."""
+    """Return the partition columns of formats without transforms. Raises ConfigurationError for anything that is not a
+    column of the table, such as a transform.
+    """
     for column in partition_by:
         if column not in schema.names:
             raise ConfigurationError(
@@ -74,7 +76,9 @@ def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[Partition
 
 
 def split(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the rows of each combination of values, in their order, with these values."""
+    """Split a batch by its partition values. Yield each combination of values, with the rows that have it, in their
+    order.
+    """
     if not fields:
         yield (), batch
         return

@@ -14,9 +14,10 @@ from ottla_tables.values.rows import BytesConverter, RowConverter
 
 
 class TopicRead(NamedTuple):
-    """A version of a table and ranges of the log, which have each record that was committed at one moment once.
+    """A version of a topic's table and the ranges of the log after it. Together they have each record that was
+    committed at one moment exactly once.
 
-    `table`: None if the topic has none so far. `starts` and `ends`: the offsets of the log.
+    `table` is None if the topic has none yet. `starts` and `ends` are the offsets of the ranges; ends are exclusive.
     """
 
     table: Table | None
@@ -27,7 +28,9 @@ class TopicRead(NamedTuple):
 
 
 def plan_read(topic: TableTopic, lookup: Lookup, tables: TableFactory, converters: ConverterFactory) -> TopicRead:
-    """Load the newest version of the topic's table and the offsets after it. Nothing is created. Raises KafkaError."""
+    """Load the newest version of the topic's table, and look up the offsets of the log after it. A missing table is not
+    created. Raises TableError if records are neither in the table nor in the log, and KafkaError if a lookup fails.
+    """
     config = topic.config
     table: Table | None = None
     converter: RowConverter = BytesConverter()

@@ -44,7 +44,9 @@ class TopicTask:
         self._retry_at = 0.0
 
     def step(self, *, at_once: bool = False) -> int:
-        """Flush if that is due (or `at_once`). Return the number of rows. Failures are logged and retried later."""
+        """Flush the table if that is due, or with `at_once` in any case. Return the number of rows. Failures are logged
+        and retried later; with `at_once` they are raised, as KafkaError.
+        """
         if self._clock() < self._retry_at:
             return 0
         try:
@@ -161,7 +163,9 @@ class TableService:
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write all records that the topics contain now, and return the number of rows. Raises KafkaError."""
+        """Write all records that the topics contain now, and return the number of rows. Raises KafkaError if that
+        fails.
+        """
         self._discover()
         rows = 0
         for task in self._tasks.values():

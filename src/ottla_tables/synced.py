@@ -1,4 +1,4 @@
-"""Files of tables in local directories that are on disk when they are closed, before a commit refers to them."""
+"""Local files of tables, which are synced to disk when they are closed, before a commit refers to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.storage.files import sync_directory, sync_file
 
 
 class SyncedStream:
-    """A stream to a new local file. Arrow's local file system does not wait for the disk."""
+    """A stream to a new local file, which is on disk after `close`. Arrow's own stream does not wait for the disk."""
 
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream = stream
@@ -35,7 +35,9 @@ class SyncedStream:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file and its name are on disk, also if its directory or those of its partition are new."""
+    """Wait until a file and its name are on disk. Its directory and the directories of its partition may be new, so
+    their names are synced as well.
+    """
     sync_file(path)
     directory = path.parent
     sync_directory(directory)

@@ -81,7 +81,7 @@ class TableWriter:
 
     @property
     def tables(self) -> list[Table]:
-        """The table, and that of the dead letters."""
+        """The table and, if there is one, the dead-letter table."""
         return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:
@@ -114,8 +114,8 @@ class TableWriter:
                 )
 
     def backlog_bytes(self, ends: Ends) -> int:
-        """Return the approximate number of bytes of the log that are not in the table. Records that are in remote
-        storage only are enough for a flush.
+        """Return the approximate number of bytes of the log that are not in the table. If records are in remote storage
+        only, their partition counts as at least `flush_bytes`, so that a flush is due.
         """
         size = 0
         for partition, directory in ends.directories.items():
@@ -243,7 +243,7 @@ class TableWriter:
 
 
 class _Files:
-    """The new files of a commit. They begin again when the table gets new columns."""
+    """The new files of a commit. When the table gets new columns, the next rows are written to new files."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -251,7 +251,7 @@ class _Files:
         self._columns = pa.struct(list(table.schema))
 
     def write(self, batch: Any, schema: Any) -> None:
-        """Add rows; columns that the table lacks are added to it first, and so are fields of structs."""
+        """Add rows with a schema. Columns, and fields of structs, that the table lacks are added to the table first."""
         if lacks(self._columns, pa.struct(list(schema))):
             self._table.evolve(schema)
             self._writers.append(FileWriter(self._table))

@@ -34,7 +34,7 @@ LOG_FORMATS = ("text", "json")
 REMOTE_THREADS = "ottla-remote"
 """The beginning of the names of the threads that access remote storage."""
 HANGING_SECONDS = 1.0
-"""Time in seconds that they have to end when the broker has stopped."""
+"""Time in seconds for which a stopped broker waits until its threads of remote storage have ended."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,8 +129,9 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
 
 
 def _exit_if_threads_hang(code: int) -> None:
-    """End the process if threads wait for remote storage that does not answer: the interpreter would wait for them. The
-    logs are closed, and the next leader deletes what they have uploaded.
+    """End the process at once if threads still wait for remote storage that does not respond, because the interpreter
+    would wait for these threads. The broker has closed its logs before. The next leader of a partition deletes what the
+    threads have uploaded.
     """
     threads = [thread for thread in threading.enumerate() if thread.name.startswith(REMOTE_THREADS)]
     for thread in threads:

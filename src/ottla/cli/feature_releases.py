@@ -14,7 +14,9 @@ METADATA_VERSIONS: Final = (
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
     *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
 )
-"""The levels of `metadata.version` in order. The first is FIRST_LEVEL, and each further one is higher by 1."""
+"""The levels of `metadata.version` in order. The first one has the number FIRST_LEVEL, each later one a number higher
+by 1.
+"""
 LATEST: Final = "4.3-IV0"
 """The metadata version of the newest release. The version after it is not released yet, so it has no short name."""
 

@@ -61,7 +61,9 @@ def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _reason(name: str, error: KafkaError) -> str:
-    """Return why a feature was not changed. The brokers change all features or none, and name the one they refuse."""
+    """Return why a feature was not changed. The brokers change all features or none, and their error names the feature
+    that they rejected.
+    """
     text = str(error).removeprefix("features: ")
     _, is_refused, rest = text.partition(" for feature ")
     refused = rest.partition(". ")[0]

@@ -166,7 +166,9 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage."""
+    """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage, or 128 plus the
+    number of the signal that ended it.
+    """
     try:
         logs.protect()
         with terminating():

@@ -55,7 +55,11 @@ class MirrorProperties:
                 raise ConfigurationError(f"{alias}.bootstrap.servers is required: the brokers of cluster {alias}")
 
     def flows(self, targets: Collection[str] = ()) -> list[Flow]:
-        """Return the flows to these targets (default: all) that are enabled or have heartbeats."""
+        """Return the flows to these targets (default: all) that are enabled or have heartbeats.
+
+        Raises ConfigurationError if a target is unknown, if no flow is enabled, or if records would be copied in a
+        loop.
+        """
         for alias in targets:
             if alias not in self.clusters:
                 raise ConfigurationError(f"--clusters: {alias!r} is none of clusters = {', '.join(self.clusters)}")

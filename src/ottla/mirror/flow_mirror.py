@@ -148,7 +148,9 @@ class FlowMirror:
                 tasks.create_task(self._repeat(checkpoints.sync_group_offsets, seconds, "commit of offsets"))
 
     async def _copy(self) -> None:
-        """Copy in sessions: after a failure, a new session starts. Raises the error if the first one cannot start."""
+        """Copy in sessions: after a failure, a new session starts. Raises the error if the first session cannot start,
+        or if another process has taken over the flow.
+        """
         failures = 0
         while not self._stopped.is_set():
             records = self.progress.records

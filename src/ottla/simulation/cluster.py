@@ -201,7 +201,7 @@ class SimulatedBroker:
 
 
 class SimulatedCluster:
-    """All brokers."""
+    """The brokers of a simulation."""
 
     def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
         self.world = world

@@ -133,7 +133,9 @@ class Disk:
         del self.names[: last + 1]
 
     def bury(self, path: str) -> str | None:
-        """Preserve the content of a file whose name is about to be removed."""
+        """Link a file whose name is about to be removed to a second name, so that its content is preserved. Return this
+        name; None if the path is not that of a file.
+        """
         if not os.path.isfile(path):
             return None
         self.buried += 1

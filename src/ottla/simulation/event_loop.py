@@ -238,7 +238,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.call_exception_handler(context)
 
     def _advance(self) -> None:
-        """Jump to the next timer."""
+        """Advance the virtual time to the next timer. Raises StuckError if there is none."""
         if not self._timers:
             raise StuckError(f"no timer is pending at {self._now:.3f} s")
         when = self._timers[0][0]
@@ -275,8 +275,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         pass
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Run a function after a delay. The future is done one iteration after the work, in every version of Python:
-        since 3.14, `asyncio.wrap_future` does without this iteration.
+        """Run a function after a delay. The future is done one iteration after the function has returned, in every
+        version of Python: from 3.14 on, `asyncio.wrap_future` would complete it in the same iteration.
         """
         workers = self._default_workers() if executor is None else executor
         work, future = workers.submit(func, *args), self.create_future()

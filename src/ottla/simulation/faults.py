@@ -189,8 +189,8 @@ async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Cut the power and restart the broker: it loses what fsync has not written, even if the code has ignored its
-    error.
+    """Cut the power and restart the broker. The broker loses all writes that fsync has not stored, even if its code
+    ignored an error of fsync.
     """
     _repair_disk(cluster, fault)
     _lose_power(cluster, fault)
@@ -251,10 +251,10 @@ KINDS: Final[dict[str, Kind]] = {
     "lost-responses": Kind(_lose_responses, _keep_responses, 8, 1),
     "clock": Kind(_move_clock, _nothing, 0.1, 1),
 }
-"""The kinds of faults of every run."""
+"""The kinds of faults that every run may have."""
 STORE_OUTAGE: Final = "store-outage"
 TIERED_KINDS: Final[dict[str, Kind]] = {STORE_OUTAGE: Kind(_stop_store, _start_store, 30, 3)}
-"""Further kinds of faults, of runs with tiered storage."""
+"""The additional kinds of faults of runs with tiered storage."""
 ALL_KINDS: Final = {**KINDS, **TIERED_KINDS}
 
 LOSING: Final = ("power-loss", "disk-failure", "fsync-failure", "cut-then-power-loss")

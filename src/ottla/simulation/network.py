@@ -33,8 +33,9 @@ LEAST_GAP_SECONDS: Final = 1e-7
 MIN_DELAY_SECONDS: Final = 0.0001
 TYPICAL_DELAY_SECONDS: Final = 0.001
 JOINED_SHARE: Final = 0.9
-"""The share of pieces that arrive together with the one before, if both were sent at one moment: a response is a head
-and ranges of files, which TCP puts into the same packets."""
+"""The share of pieces that arrive together with the previous piece, if both were sent at the same time. TCP puts such
+pieces, for example the head of a response and ranges of files, into the same packets.
+"""
 TCP_ESTABLISHED: Final = 1
 TCP_CLOSE_WAIT: Final = 8
 

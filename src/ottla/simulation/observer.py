@@ -64,7 +64,9 @@ class Observer:
         cluster: SimulatedCluster,
         on_observed: Callable[[SimulatedBroker, BrokerContext, Sequence[Partition]], object],
     ) -> None:
-        """`on_observed` is called for each broker, after its checks, with the partitions that have changed."""
+        """Create an observer. `on_observed` is called for each broker, after its checks, with the partitions that have
+        changed.
+        """
         self._cluster = cluster
         self._on_observed = on_observed
         self.violations: list[str] = []
@@ -73,7 +75,7 @@ class Observer:
         self._replicas: dict[tuple[str, Key], WatchedReplica] = {}
         """The replicas by broker and partition."""
         self._seen: dict[TopicPartition, list[object]] = {}
-        """The replicas of each partition and its written state, as they were at the previous look."""
+        """The replicas of each partition and its written state, as they were at the previous check."""
         self._controllers: dict[tuple[str, int], int] = {}
         """The controller epoch by broker and start."""
         self._task: asyncio.Task[None] | None = None

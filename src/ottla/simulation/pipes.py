@@ -48,7 +48,9 @@ class PipeEnd:
         self.pipe, self.process, self.fd = pipe, process, fd
         self.reads, self.writes = reads, writes
         self.had_writer = writes or pipe.writers > 0
-        """Whether the end of the last writer is the end of the pipe: only after there was one, as in Linux."""
+        """Whether a writer has opened the pipe. Only then does a reader see the end of the pipe if there is no writer,
+        as in Linux.
+        """
 
     @property
     def is_readable(self) -> bool:

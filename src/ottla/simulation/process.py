@@ -25,7 +25,7 @@ class Process:
     """One run of a program on a host, from its start to its death."""
 
     def __init__(self, name: str, host: str) -> None:
-        """`host` is an IP address."""
+        """Create a process. `host` is an IP address."""
         self.name = name
         self.host = host
         self.state = ProcessState.RUNNING

@@ -254,7 +254,7 @@ class Simulation:
         await self._check()
 
     async def _pace(self, begins: float) -> None:
-        """Let the clients rest outside of the time around the faults that the seed has planned."""
+        """Let the clients work around the times of the faults that the seed has planned, and rest in between."""
         now = self.world.loop.time
         for span in self._busy:
             await asyncio.sleep(begins + span.begin - now())

@@ -49,7 +49,7 @@ SILENCE_SECONDS: Final = 5.0
 """Mean time in seconds between two bursts, or two transactions."""
 
 CLOCK: Final = SystemClock()
-"""Not the shared clock, with which compiled code would read the real time."""
+"""The clock of the producers. With `SYSTEM_CLOCK`, their compiled code would read the real time."""
 CLIENT: Final[dict[str, Any]] = {
     "retry_backoff_ms": 50,
     "retry_backoff_max_ms": 500,

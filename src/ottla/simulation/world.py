@@ -65,8 +65,8 @@ class World:
     """One simulation. A process can run only one at a time, because `system.install` replaces its global objects."""
 
     def __init__(self, seed: int, directory: Path, variation: int = 0, store: str = ZOOKEEPER) -> None:
-        """`directory` should be on a file system in memory. `variation`: selects another order of events for the seed.
-        `store`: the metadata store, SQLITE or ZOOKEEPER.
+        """Create a simulation. `directory` should be on a file system in memory. `variation` selects another order of
+        events for the seed. `store` is the metadata store, SQLITE or ZOOKEEPER.
         """
         self.seed = seed
         self.rng = random.Random(f"{seed} {variation}" if variation else seed)

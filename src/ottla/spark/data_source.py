@@ -49,8 +49,8 @@ class OttlaDataSource(DataSource):
         return "ottla"
 
     def schema(self) -> str | StructType:
-        """Return the schema, which is that of Spark's Kafka connector. Raises ConfigurationError for options that
-        neither batch nor streaming reads accept.
+        """Return the schema, which is that of Spark's Kafka connector, or with the option ottla.table that of the
+        topic's table. Raises ConfigurationError for options that neither batch nor streaming reads accept.
 
         Like the connector, this raises errors in `load()`. If readers raised them, a flow of a pipeline would fail only
         after ten attempts.
@@ -134,7 +134,7 @@ class OttlaDataSource(DataSource):
 
 
 class FilteringSource(OttlaDataSource):
-    """The same data source, for a session in which PUSHDOWN is set."""
+    """The data source for a session in which PUSHDOWN is set: its batch readers support filter pushdown."""
 
     sees_filters = True
 

@@ -1,7 +1,7 @@
 """`ottla console`: a web console for a cluster of Ottla or Apache Kafka.
 
 It shows and changes brokers, topics, records, groups, transactions, ACLs, users, quotas and log directories. Without
---users everyone who can connect has the role admin, so that the console then only listens on loopback addresses.
+--users, everyone who can connect has the role admin; the console then only listens on loopback addresses.
 """
 
 from __future__ import annotations

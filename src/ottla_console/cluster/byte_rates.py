@@ -16,7 +16,9 @@ COUNTERS: Final = {
 SAMPLE: Final = re.compile(r'(\w+)(?:\{(?:[^}]*,)?topic="([^"]+)"[^}]*\}|\{\})? ([0-9.eE+]+)(?: \d+)?')
 """A sample of one topic, or of all topics together. Topic names contain no characters that are escaped."""
 MAX_TOPICS: Final = 1_000
-"""The maximum number of topics with series, in addition to those that were viewed: those with the highest rates."""
+"""The maximum number of series of topics (each topic has two), in addition to those of viewed topics: those with the
+highest rates.
+"""
 
 
 def series(direction: str, topic: str) -> str:
@@ -30,7 +32,7 @@ def broker_series(direction: str, address: str) -> str:
 
 
 class ByteMeter:
-    """Computes bytes per second from the pages of all brokers at two times."""
+    """Computes bytes per second from the metrics pages of all brokers at two times."""
 
     def __init__(self) -> None:
         self._meter = RateMeter()
@@ -62,8 +64,8 @@ def counters_of(text: str) -> dict[tuple[str, str], float]:
 
 
 def _chosen(rates: Mapping[str, float], viewed: Sequence[str]) -> dict[str, float]:
-    """Return the series of brokers, of all topics together, of viewed topics, and of the topics with the highest
-    rates.
+    """Return the series of brokers, of all topics together and of viewed topics, and the other series of topics with
+    the highest rates.
     """
     topics = {name: rate for name, rate in rates.items() if "@" not in name and not name.endswith("/")}
     chosen = {name: rate for name, rate in rates.items() if name not in topics}

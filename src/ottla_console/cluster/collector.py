@@ -48,7 +48,7 @@ FIRST_MS: Final = 1_000
 LOAD_MS: Final = 10_000
 """Time limit in milliseconds of a request in the background. Pages have a separate, shorter limit."""
 MAX_AGE_SECONDS: Final = 60.0
-"""A page waits for a refresh of a snapshot that is older and is not refreshed at intervals."""
+"""Maximum age in seconds of snapshots that are refreshed on demand. A page waits for the refresh of an older one."""
 BACKGROUND_SHARE: Final = 0.05
 """The maximum fraction of the time that refreshing may take: a snapshot that takes one second is refreshed every 20
 seconds.
@@ -74,9 +74,9 @@ class Refreshed(Generic[T]):
         self._lock = asyncio.Lock()
         self._generation = 0
         self._changes = 0
-        """The number of changes of the cluster so far, as far as this process made them."""
+        """The number of changes of the cluster that this process has made so far."""
         self._loaded_changes = 0
-        """The number of changes before the last load began, which its snapshot has."""
+        """The number of changes that had been made when the last load began. Its snapshot contains them."""
         self._cost = 0.0
         self._value: T | None = None
         self.error: KafkaError | None = None
@@ -233,7 +233,7 @@ class Collector:
         return await self._groups.get(self._loop)
 
     def invalidate(self) -> None:
-        """Let the next readers wait for a refresh."""
+        """Mark all snapshots as outdated because the cluster was changed. Their next readers wait for a refresh."""
         for snapshot in (self._cluster, self._groups, self._directories, self._transactions, self._acls):
             snapshot.invalidate()
 

@@ -38,7 +38,7 @@ class FlushRow(NamedTuple):
 
     @property
     def hangs(self) -> bool:
-        """Whether a flush does not return."""
+        """Whether a flush has been running for more than ten seconds."""
         return self.running_seconds > HANGING_SECONDS
 
 

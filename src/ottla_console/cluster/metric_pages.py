@@ -1,4 +1,4 @@
-"""The Prometheus metrics of the brokers: what Kafka's protocol has no request for.
+"""The Prometheus metrics of the brokers, for values that no request of Kafka's protocol returns.
 
 The names of the metrics are those of Kafka's rules for Prometheus' JMX exporter, so that brokers of Ottla and brokers
 of Apache Kafka with the exporter can be read.

@@ -47,7 +47,7 @@ class UsageRow(NamedTuple):
     throttle_ms: float
 
     def limit(self, quotas: Mapping[Entity, Mapping[str, float]]) -> float | None:
-        """Return the limit that applies, from all configured quotas; None if it has just been removed."""
+        """Return the limit that applies, from all configured quotas. Return None if no quota applies any more."""
         for entity in _precedence(self.user, self.client_id):
             limit = quotas.get(entity, {}).get(self.quota)
             if limit is not None:

@@ -80,7 +80,7 @@ class GroupRow(NamedTuple):
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether no member reads until the others have joined again (classic groups)."""
+        """Whether a classic group is rebalancing: its members do not read before all of them have joined again."""
         return self.state in REBALANCING
 
 
@@ -99,8 +99,8 @@ class AclList(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """The committed offset of a group in a partition, and the end offset of the partition. Both are -1 if unknown, as
-    is its last stable offset: the start of its first open transaction, or its end.
+    """The committed offset of a group in a partition, and the partition's end offset and last stable offset (`stable`:
+    the start of the first open transaction or, without one, the end offset). Each is -1 if it is unknown.
     """
 
     tp: TopicPartition
@@ -110,8 +110,8 @@ class PartitionLag(NamedTuple):
 
     @property
     def waits_for_transaction(self) -> bool:
-        """Whether consumers with `read_committed` cannot read on before a transaction ends. Those that have read
-        beyond its start use `read_uncommitted`.
+        """Whether the group has read everything before an open transaction, so that consumers with `read_committed`
+        cannot read on before the transaction ends. A group that has read beyond this point uses `read_uncommitted`.
         """
         return 0 <= self.stable == self.committed < self.end
 

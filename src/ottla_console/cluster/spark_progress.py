@@ -1,6 +1,6 @@
 """The progress of Spark queries and pipelines, from files that `ottla.spark.monitor` and `ottla pipeline run` write.
 
-The files may come from any process and version, so that every field is checked.
+The files may come from any process and version, so every field is checked.
 """
 
 from __future__ import annotations

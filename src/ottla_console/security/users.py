@@ -27,8 +27,9 @@ MAX_PASSWORD: Final = 1024
 class Role(IntEnum):
     """A role of users. Each role includes the permissions of the lower ones.
 
-    A viewer can only read. An editor also creates topics, changes their configs, produces records and resets offsets.
-    An admin also deletes and purges topics, deletes groups, and changes brokers, ACLs, users and quotas.
+    A viewer can only read. An editor also creates topics, changes their configs, adds partitions, produces records and
+    resets offsets. An admin also deletes and purges topics, deletes groups, and changes brokers, ACLs, users and
+    quotas.
     """
 
     VIEWER = 1
@@ -65,7 +66,9 @@ def verify_password(password: str, hashed: str) -> bool:
 
 
 def load_users(path: Path) -> dict[str, Credential]:
-    """Return the users in a file by name. Raises ConfigurationError with the number of an invalid line."""
+    """Return the users in a file by name. Raises ConfigurationError if the file cannot be read or has no users; for an
+    invalid line, the error has its number.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

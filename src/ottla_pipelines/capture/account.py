@@ -23,9 +23,9 @@ class TableAccount(NamedTuple):
     in_database: int
     in_table: int
     missing: int
-    """The number of rows of the database that the table lacks, or has with another value."""
+    """The number of rows of the database that are missing in the table, or have a different value there."""
     surplus: int
-    """The number of rows of the table that the database lacks, or has with another value."""
+    """The number of rows of the table that are missing in the database, or have a different value there."""
     values: int
     """The number of single values that were compared."""
     example: str = ""
@@ -37,14 +37,14 @@ class TableAccount(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The account in a line."""
+        """The account as one line of text."""
         counts = f"{self.in_database:,} rows in the database, {self.in_table:,} in the table"
         result = "all equal" if self.is_exact else f"{self.missing:,} missing, {self.surplus:,} surplus: {self.example}"
         return f"{self.table}: {counts}, {self.values:,} values compared, {result}"
 
 
 def account(database: str, tables: TopicTables, table: str, topic: str) -> TableAccount:
-    """Return the account of a table of the schema `public`."""
+    """Compare a table of the schema `public` with the table of its topic, and return the result."""
     with psycopg.connect(database, row_factory=dict_row) as connection:
         query = sql.SQL("select * from {}").format(sql.Identifier(table))
         cursor = connection.execute(query)

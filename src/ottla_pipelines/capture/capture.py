@@ -2,8 +2,8 @@
 
 Exactly once: a transaction of the producer has the records of whole transactions of the database, and the position in
 the WAL after them, as the offset of a consumer group. A process that is killed before its commit leaves an aborted
-transaction. One that is killed after it has not moved the slot's position yet: the next process finds the committed
-position, and continues there. The transactional id fences a process that was taken for dead.
+transaction. A process that is killed after the commit may not have moved the slot's position yet: the next process
+reads the committed position, and continues there. The transactional id fences a process that was considered dead.
 """
 
 from __future__ import annotations
@@ -59,14 +59,16 @@ class Capture:
         self._group = group
         self._tables: dict[int, TableSource] = {}
         self._prepared: dict[int, TableSource] = {}
-        """The tables whose topics have their columns."""
+        """The tables, by OID, whose topics this process has created or updated for their current columns."""
         self._stopping = Event()
         self._has_committed = False
         self.steps = 0
         """The number of steps of `run` that have succeeded."""
 
     def run(self, stopping: Event) -> None:
-        """Capture changes until the event is set, which also ends the copy of the rows."""
+        """Capture changes until the event is set. If it is set during the initial copy of the rows, the copy is
+        aborted.
+        """
         self._stopping = stopping
         with contextlib.suppress(StoppedError):
             self.start()
@@ -85,7 +87,9 @@ class Capture:
         return records
 
     def start(self) -> int:
-        """Copy the rows if that was not done, and continue at the committed position. Return the number of rows."""
+        """Copy the rows unless an earlier process has copied them, and move the slot to the committed position. Return
+        the number of copied rows.
+        """
         tables = self._source.open()
         is_first = not self._source.has_snapshot and not self._source.has_begun
         try:
@@ -128,7 +132,7 @@ class Capture:
                 )
 
     def _check_topics(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if the topic with the copied rows of a table does not exist."""
+        """Raise ConfigurationError if the rows of a table were copied to a topic that does not exist any more."""
         for table in tables:
             topic = self._topics.name(table)
             if not self._topics.exists(topic):
@@ -146,7 +150,7 @@ class Capture:
                 raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", table.key)
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if topics have records of a slot that does not exist any more."""
+        """Raise ConfigurationError if topics have records of an earlier capture whose slot does not exist any more."""
         if self._source.has_begun:
             self._check_keys([table for table in tables if self._topics.exists(self._topics.name(table))])
             return
@@ -241,7 +245,9 @@ class Capture:
         self._prepare(table)
 
     def _check_key(self, current: TableSource, relation: Relation) -> None:
-        """Raise ConfigurationError if the primary key is another one: rows with the old key would stay for ever."""
+        """Raise ConfigurationError if the primary key has changed: rows with the old key would stay in the table
+        forever.
+        """
         # Updates and deletes of tables without an identity do not exist; REPLICA IDENTITY FULL does not name the key.
         names = relation.identity or frozenset(self._source.primary_key(relation.oid)) or frozenset(current.key)
         by_name = {column.name: column for column in relation.columns}

@@ -91,7 +91,7 @@ def _clear(data: Path) -> None:
 
 
 def _wait_for(connection: psycopg.Connection[Any], children: list[Child]) -> None:
-    """Wait until the capture has sent everything that has been committed. Raises ProcessEndedError."""
+    """Wait until the capture has sent everything that was committed. Raises ProcessEndedError if a process ends."""
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchall()[0][0]
     deadline = time.monotonic() + CATCH_UP_SECONDS
     while not connection.execute(CAUGHT_UP, [end, f"ottla_{NAME}"]).fetchall():
@@ -114,7 +114,7 @@ def _check(children: list[Child]) -> None:
 
 
 def _change(workload: Workload, tables: TopicTables, seconds: float, children: list[Child]) -> bool:
-    """Change the database and query the tables. Return whether each query has seen whole transactions only."""
+    """Change the database and query the tables. Return whether every query saw only whole transactions."""
     print(
         f"The database changes for {seconds:.0f} s. Each transfer between accounts changes two rows, so that the sum is"
     )

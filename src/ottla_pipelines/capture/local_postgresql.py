@@ -45,9 +45,10 @@ def programs() -> Path | None:
 
 @contextlib.contextmanager
 def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Run a new, empty server until the context exits, and yield its URL. Raises ServerError.
+    """Run a new, empty server until the context exits, and yield its URL. Raises ServerError if PostgreSQL is not
+    installed or the server does not start.
 
-    `settings`: such as wal_level.
+    `settings`: configs of the server, such as wal_level.
     """
     directory = programs()
     if directory is None:
@@ -77,7 +78,9 @@ def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
 
 
 def owner_of_servers(folder: Path, user: str) -> str | None:
-    """Return the user that a server has to run as (None: the current one), after giving it the folder."""
+    """Return the user that a server has to run as, after making it the owner of the folder. Return None if this is the
+    current user.
+    """
     if os.geteuid() != 0:
         return None
     shutil.chown(folder, user)
@@ -85,7 +88,7 @@ def owner_of_servers(folder: Path, user: str) -> str | None:
 
 
 def execute(command: Command, owner: str | None) -> None:
-    """Run a command as a user. Raises ServerError."""
+    """Run a command as a user. Raises ServerError if it fails."""
     env = _environment(owner)
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner, env=env)
     if done.returncode:
@@ -93,14 +96,16 @@ def execute(command: Command, owner: str | None) -> None:
 
 
 def _environment(owner: str | None) -> dict[str, str] | None:
-    """Return the environment of a program: another user may not be allowed to write where our temporary files are."""
+    """Return the environment of a program that runs as `owner`: without TMPDIR, where another user may not be allowed
+    to write. Return None (the same environment) if `owner` is None.
+    """
     return {name: value for name, value in os.environ.items() if name != "TMPDIR"} if owner else None
 
 
 @contextlib.contextmanager
 def serving(command: Command, owner: str | None, ready: Command, log: Path, end: signal.Signals) -> Iterator[None]:
-    """Run a server in a process of its own until the context exits. The command `ready` succeeds as soon as it serves.
-    Raises ServerError.
+    """Run a server in a separate process until the context exits. The command `ready` succeeds as soon as the server
+    responds. Raises ServerError if it does not start.
     """
     with log.open("wb") as out:
         process = subprocess.Popen(

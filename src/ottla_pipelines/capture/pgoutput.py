@@ -16,7 +16,7 @@ POSTGRES_EPOCH_MS: Final = 946_684_800_000
 
 
 class UnchangedValue:
-    """The value of a large (TOAST) column that an update did not change, and that the WAL does not have."""
+    """The value of a large (TOAST) column that an update did not change. The WAL does not contain such values."""
 
 
 UNCHANGED: Final = UnchangedValue()
@@ -51,8 +51,10 @@ class Commit(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """The columns of a table, sent before its first change. `identity`: the columns that changes have of the old row;
-    empty if they have all of them (REPLICA IDENTITY FULL), or none.
+    """The columns of a table, sent before its first change.
+
+    `identity`: the columns whose old values updates and deletes contain. It is empty if they contain the whole old row
+    (REPLICA IDENTITY FULL), or nothing of it.
     """
 
     oid: int
@@ -63,7 +65,9 @@ class Relation(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An insert (`old` is None), update or delete (`new` is None). `old`: the key or row before, if the WAL has it."""
+    """An insert (`old` is None), update or delete (`new` is None). `old`: the old row, or only its key; None if the WAL
+    does not contain it.
+    """
 
     oid: int
     old: Values | None
@@ -84,7 +88,7 @@ Message = Begin | Commit | Relation | Change | Truncate
 
 
 def decode(data: bytes) -> Message | None:
-    """Decode a message; None for those without changes (origins and types). Raises DecodingError."""
+    """Decode a message; None if it has no change (origins and types). Raises DecodingError if it is malformed."""
     kind = data[:1]
     if kind in IGNORED:
         return None

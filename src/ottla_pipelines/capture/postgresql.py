@@ -61,7 +61,8 @@ def lsn_text(number: int) -> str:
 
 
 class PostgresSource:
-    """Reads the changes of some tables. Raises psycopg.Error, and ConfigurationError for what the user has to change.
+    """Reads the changes of some tables. Raises psycopg.Error, and ConfigurationError for problems that the user has to
+    fix.
 
     Args:
         url: postgresql://user@host/db, for a user with the attribute REPLICATION who owns the tables.
@@ -151,8 +152,10 @@ class PostgresSource:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Create the slot, and yield the rows as they are at its position. If an earlier process has created it, they
-        are newer: the changes since then will be read, too.
+        """Create the slot, and yield the rows as they are at its position.
+
+        If an earlier process has created the slot, the rows are newer than its position. Reading the changes from this
+        position on then repeats some of them, which ends with the same rows.
         """
         with _connect(self._url) as reading:
             reading.execute("begin isolation level repeatable read read only")
@@ -208,12 +211,12 @@ class PostgresSource:
         return lsn_number(self._one("select pg_current_wal_flush_lsn()"))
 
     def advance(self, lsn: int) -> None:
-        """Move the position of the slot; it does not move back."""
+        """Move the position of the slot forward. A position before the current one is ignored."""
         if lsn > self.position():
             self._connection.execute("select pg_replication_slot_advance(%s, %s)", [self._name, lsn_text(lsn)])
 
     def row(self, table: TableSource, key: Mapping[str, str | None]) -> dict[str, str | None] | None:
-        """Return the values of the row with this key as they are now, by column, or None if there is none any more."""
+        """Return the current values of the row with this key, by column; None if the row does not exist any more."""
         oid = table.relation.oid
         named = self._rows(NAMED, [oid])
         if not named:

@@ -20,7 +20,7 @@ FLOATS: Final = frozenset((700, 701))
 NOT_JSON: Final = ("NaN", "Infinity", "-Infinity")
 """The floating-point values that are strings, because JSON does not have them."""
 STRINGS: Final = frozenset((25, 1043))
-"""text and varchar, without char, whose values are padded."""
+"""The OIDs of text and varchar. char is not one of them, because its values are padded."""
 MAX_DIGITS: Final = 38
 """The most digits that a decimal column of Iceberg, Delta and Parquet has."""
 TYPES: Final[Mapping[int, str]] = {
@@ -42,13 +42,15 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(\+00)?"
 
 
 def table_schema(columns: Sequence[Column]) -> str:
-    """Return the config `ottla.table.schema` for rows with these columns, without those that it cannot name."""
+    """Return the config `ottla.table.schema` for rows with these columns. Columns whose names it cannot contain are
+    left out.
+    """
     unnamed = unsupported(columns)
     return "json:" + ",".join(f"{column.name} {_type(column)}" for column in columns if column.name not in unnamed)
 
 
 def unsupported(columns: Sequence[Column]) -> dict[str, str]:
-    """Return the names that columns of the topic's table cannot have, and why."""
+    """Return the names of the columns that the topic's table cannot have, each with the reason."""
     problems: dict[str, str] = {}
     by_lower: dict[str, str] = {}
     for column in columns:
@@ -76,7 +78,9 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
 
 
 def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
-    """Return whether a record's key has these columns, with values in the same form."""
+    """Return whether a record's key has exactly these columns in this order, and values of the JSON types that the
+    columns have.
+    """
     fields = json.loads(key)
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
         return False
@@ -102,7 +106,7 @@ def _float(text: str) -> float | str:
 
 
 def _timestamp(text: str) -> str:
-    """Return a time in ISO 8601; infinity, and years before 1 or after 9999, as they are."""
+    """Return a time in ISO 8601. Infinity, and years before 1 or after 9999, are returned unchanged."""
     match = _TIME.fullmatch(text)
     return text if match is None else f"{match[1]}T{match[2]}{'Z' if match[3] else ''}"
 
@@ -114,4 +118,4 @@ _CONVERSIONS: Final[Mapping[int, Callable[[str], Any]]] = {
     **dict.fromkeys((1114, 1184), _timestamp),
 }
 _NOT_TEXTS: Final = frozenset((BOOL, *FLOATS, *INTEGERS))
-"""Types whose values are no strings in JSON."""
+"""The OIDs of the types whose values are not strings in JSON."""

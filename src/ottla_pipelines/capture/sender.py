@@ -59,8 +59,9 @@ class Sender:
             self._send(table, key, None, TRUNCATED)
 
     def _completed(self, table: TableSource, change: Change) -> Row | None:
-        """Return the new row with the values that the WAL does not have, because they did not change: from the old row,
-        or as they are now. Return None if the row does not exist any more: its tombstone follows.
+        """Return the new row, including the values that the WAL does not contain because they did not change. These
+        come from the old row or, if it lacks them, from the current row in the database. Return None if that row does
+        not exist any more: its delete follows.
         """
         assert change.new is not None
         columns = table.relation.columns
@@ -90,7 +91,7 @@ class Sender:
         self._producer.send(self._topics.name(table), value, key=key, headers=headers, timestamp_ms=timestamp_ms)
 
     def end(self) -> None:
-        """Begin to count the records of the next transaction."""
+        """Reset the number of records, after the end of a transaction."""
         self.records = 0
 
 

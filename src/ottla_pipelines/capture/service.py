@@ -50,7 +50,7 @@ class CaptureOptions:
 
 @contextmanager
 def opened(options: CaptureOptions) -> Iterator[Capture]:
-    """Yield a capture with clients of its own. They are closed when the context exits."""
+    """Yield a capture that has its own clients. They are closed when the context exits."""
     name = f"ottla_{options.name}"
     with ExitStack() as stack:
         source = PostgresSource(options.database, name, options.tables)
@@ -65,7 +65,7 @@ def opened(options: CaptureOptions) -> Iterator[Capture]:
 
 
 def run(options: CaptureOptions, stopping: Event) -> None:
-    """Capture changes until the event is set. Raises psycopg.Error and KafkaError if trying again is useless."""
+    """Capture changes until the event is set. Raises psycopg.Error and KafkaError if a retry would not help."""
     backoff, failures = ExponentialBackoff(*RETRY_SECONDS), 0
     while not stopping.is_set():
         try:

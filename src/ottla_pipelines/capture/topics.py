@@ -17,7 +17,8 @@ log: Final = logging.getLogger("ottla_pipelines")
 
 SCHEMA: Final = "ottla.table.schema"
 DISCOVERY_SECONDS: Final = 10.0
-"""Time after which table writers have read a topic's new config: they look at the configs each five seconds."""
+"""Time in seconds after which table writers have read a topic's new config: they read the configs every five seconds.
+"""
 
 
 class Topics:
@@ -28,7 +29,7 @@ class Topics:
         clients: the configs of all clients.
         prefix: the first part of the topics' names.
         configs: further configs of new topics.
-        wait: waits some seconds.
+        wait: called with a number of seconds to wait.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class Topics:
         return re.sub(r"[^\w.-]", "_", ".".join(parts), flags=re.ASCII)
 
     def prepare(self, table: TableSource) -> None:
-        """Create the topic of a table; if it exists, give its table the columns that it has now."""
+        """Create the topic of a table. If the topic exists and the table's columns have changed, update
+        `ottla.table.schema`, and wait until table writers have read it.
+        """
         name, schema = self.name(table), table_schema(table.relation.columns)
         if not self.exists(name):
             configs = {"cleanup.policy": "compact", "ottla.table.mode": "upsert", SCHEMA: schema, **self._configs}
@@ -83,9 +86,9 @@ class Topics:
             return next((records[0].key for records in polled), None)
 
     def keys(self, topic: str) -> list[bytes]:
-        """Return the keys that are not deleted, also those of the open transaction.
+        """Return the keys that are not deleted, including those of the open transaction.
 
-        Aborted records may be among them: a tombstone for a key without a row does no harm.
+        Keys of aborted records may be among them: a tombstone for a key without a row does no harm.
         """
         live: dict[bytes, bool] = {}
         for records in self._records(topic):

@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_tables(address: str) -> list[WrittenTable]:
-    """Write the topics that have tables to them, while the broker of --demo is running."""
+    """Write the records of all topics that have a table to their tables, while the broker of --demo is running."""
     from ottla_pipelines.topic_tables import TopicTables
 
     with TopicTables(address) as tables:

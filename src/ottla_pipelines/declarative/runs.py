@@ -79,8 +79,8 @@ Show = Callable[[Event], None]
 
 
 def run(options: RunOptions, show: Show) -> None:
-    """Run a pipeline until all data is processed, and pass each event to `show`. Raises PipelineError and
-    ConfigurationError.
+    """Run a pipeline until all data is processed, and pass each event to `show`. Raises ConfigurationError for invalid
+    options, and PipelineError if Spark rejects the definitions or the run fails.
     """
     with recorded(options.progress_dir, options.project) as progress:
 

@@ -53,7 +53,7 @@ def fill_flights(bootstrap_servers: str, limit: int | None) -> int:
 
 
 def _flush(producer: KafkaProducer, bootstrap_servers: str, topics: list[Topic], sent: int) -> None:
-    """Wait until all events are sent. Raises KafkaError if the topics then have another number of records."""
+    """Wait until all events are sent. Raises KafkaError if the topics then have a different number of records."""
     producer.flush()
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         stored = sum(consumer.end_offsets(list(partitions(tuple(topics)))).values())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TIMESTAMPS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
-"""The format of timestamps in JSON. Spark's own has milliseconds."""
+"""The format of timestamps in JSON. Spark's default format has only milliseconds."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ class Call(NamedTuple):
 
     @property
     def optional_subject(self) -> str | None:
-        """The subject in the path of a config or mode; None for the global one, also by the name `:.:`."""
+        """The subject in the path of a config or mode; None for the global config or mode, whose path may also contain
+        `:.:`.
+        """
         return (self.subject or None) if "subject" in self.request.path_params else None
 
     @property

@@ -68,8 +68,8 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def is_resolved_to(self, canonical: str) -> bool:
-        """Return whether this is the canonical text with the definitions of referenced types in place of their first
-        use, as Java's generated classes have them.
+        """Return whether the canonical text of this schema is `canonical` after the first use of each referenced type
+        is replaced by its definition. The schemas of Java's generated classes have this form.
         """
         types: dict[str, Any] = {}
         try:

@@ -66,7 +66,7 @@ class AvroReader:
         return errors
 
     def _to_union(self, reader: list[Any], writer: Any, path: str) -> list[str]:
-        """Look for a branch of the reader that can read the writer's data."""
+        """Return an error unless a branch of the reader's union can read the writer's data."""
         for branch in reader:
             if not self.differences(branch, writer, path):
                 return []

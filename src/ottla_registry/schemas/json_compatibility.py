@@ -255,7 +255,7 @@ def _rest(schema: Schema) -> Any:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Return whether a pattern matches, in linear time. Patterns that RE2 does not support do not."""
+    """Return whether a pattern matches, in linear time. A pattern that RE2 does not support never matches."""
     try:
         return re2.search(pattern, name) is not None
     except re2.error:
@@ -277,7 +277,7 @@ def _dependencies(schema: Schema) -> dict[str, tuple[frozenset[str], Any]]:
 
 
 def _items(schema: Schema) -> tuple[list[Any], Any]:
-    """Return the schemas of a tuple, and that of the items behind it."""
+    """Return the schemas of a tuple's items, and the schema of the items after them."""
     rest = schema.get("unevaluatedItems", True)
     if "prefixItems" in schema:
         return schema["prefixItems"], schema.get("items", rest)

@@ -42,7 +42,9 @@ class JsonDocuments:
             self._documents.setdefault(urljoin(base, identifier).removesuffix("#"), schema)
 
     def resolved(self, schema: Any) -> Any:
-        """Return the schema that a `$ref` leads to, and other schemas as they are."""
+        """Return the schema that a `$ref` leads to. Return a schema without `$ref` unchanged, and only the `$ref` of a
+        schema on the web.
+        """
         for _ in range(MAX_HOPS):
             if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
                 return schema
@@ -76,7 +78,7 @@ def _id(document: Any) -> str:
 
 
 def _subschemas(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document, without those that are data."""
+    """Yield every object of a document, except those in keywords of DATA."""
     pending = [document]
     while pending:
         value = pending.pop()

@@ -108,7 +108,9 @@ def _descriptor(text: str) -> Any:
 
 
 def _comparable(file: Any) -> bytes:
-    """Return the parts of a descriptor that its text determines."""
+    """Return the parts of a descriptor that the text of its file determines, in serialized form. Two descriptors with
+    the same text have the same bytes.
+    """
     copy = type(file)()
     copy.CopyFrom(file)
     for part in ("name", "source_code_info"):

@@ -79,8 +79,8 @@ class _Comparison:
             yield _error("FIELD_NUMERIC_LABEL_CHANGED", path)
 
     def _named_type(self, old: str, new: str, path: str) -> list[str]:
-        """Compare the messages that a field has: their names without packages and, if one of them is imported, their
-        fields. Those of the file itself are compared anyway.
+        """Compare the messages that are the type of a field: their names without packages and, if one of them is
+        imported, their fields. The fields of messages in the file itself are compared elsewhere.
         """
         old_name, old_message, is_old_imported = self._old_messages[old]
         new_name, new_message, is_new_imported = self._new_messages[new]
@@ -117,7 +117,7 @@ def _messages(messages: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _deleted_oneofs(writer: Any, reader: Any) -> set[str]:
-    """Return the names of oneofs none of whose fields remain, so that none can be confused with others."""
+    """Return the names of the oneofs that were deleted together with all their fields."""
     names = {oneof.name for oneof in writer.oneof_decl} - {oneof.name for oneof in reader.oneof_decl}
     numbers = {field.number for field in reader.field}
     return names - {_oneof(writer, field) for field in writer.field if field.number in numbers}

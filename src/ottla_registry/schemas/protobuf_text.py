@@ -159,7 +159,7 @@ def _options(descriptor: Any) -> list[str]:
 
 
 def _statements(descriptor: Any) -> list[str]:
-    """Return the statements of the options."""
+    """Return an `option` statement for each option."""
     return [f"option {option};" for option in _options(descriptor)]
 
 

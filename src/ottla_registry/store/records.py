@@ -16,7 +16,9 @@ TENANT: Final = "default"
 
 
 class Reference(NamedTuple):
-    """A schema that another one uses, by the name that it has there."""
+    """A reference from one schema to another: the name by which it is used, and the subject and version of the other
+    schema.
+    """
 
     name: str
     subject: str
@@ -34,7 +36,7 @@ class Reference(NamedTuple):
 
 UNUSED_FIELDS: Final = ("metadata", "ruleSet", "schemaTags")
 INHERITED_FIELDS: Final = ("metadata", "ruleSet")
-"""The fields that a version without them has from the one before."""
+"""The fields that a version inherits from the previous one if it does not have them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class StoredSchema:
     references: tuple[Reference, ...] = ()
     deleted: bool = False
     extra: tuple[tuple[str, str], ...] = ()
-    """Further fields, as JSON."""
+    """The fields of UNUSED_FIELDS that the version has, as pairs of a name and JSON."""
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -113,8 +115,8 @@ def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
 
 
 def unused_fields(document: Mapping[str, Any], *, is_request: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return the fields that are stored and returned, but not used. Empty ones of a request are retained, because they
-    replace those of the version before.
+    """Return the fields that are stored and returned, but not used. Empty fields of a request are included, because
+    they replace those of the previous version.
     """
     present = [name for name in UNUSED_FIELDS if document.get(name) or (is_request and document.get(name) is not None)]
     return tuple((name, dumps(document[name]).decode()) for name in present)

@@ -138,8 +138,8 @@ class RegistryState:
         ]
 
     def referenced_by_others(self, versions: Sequence[StoredSchema], *, deleted: bool = False) -> StoredSchema | None:
-        """Return one of these versions that another version references, if there is one. `deleted`: also one that is
-        deleted.
+        """Return one of these versions that a version not among them references; None if there is none. `deleted`:
+        whether references from deleted versions count.
         """
         by_key = {(schema.subject, schema.version): schema for schema in versions}
         for user in self.all_versions():
@@ -152,7 +152,9 @@ class RegistryState:
         return None
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        """Return the config that applies to a subject: each setting is its own, its context's, or the global one."""
+        """Return the config that applies to a subject. Each setting comes from the subject, or else from its context,
+        or else from the global config.
+        """
         config = {"compatibilityLevel": "BACKWARD"}
         for scope in reversed(_scopes(subject)):
             config.update(self.configs.get(scope, {}))
@@ -163,8 +165,8 @@ class RegistryState:
         return self.config(subject).get(name)
 
     def prefixed(self, prefix: str, *, deleted: bool = False) -> list[str]:
-        """Return the subjects with the prefix of a request: in the default context; in the one that the prefix begins
-        with (`:.context:`); or in all of them (`:*:`).
+        """Return the subjects whose names begin with the prefix of a request. A plain prefix selects subjects in the
+        default context, `:.context:` those of a context, and `:*:` those of all contexts.
         """
         if prefix.startswith(ANY_CONTEXT):
             names = self.subjects(deleted=deleted)

@@ -16,7 +16,7 @@ PRINTED_ROWS: Final = 1000
 
 
 def query(engine: QueryEngine, args: argparse.Namespace) -> int:
-    """Run the query and print its result. Raises KafkaError."""
+    """Run the query and print its result. Raises KafkaError if the query fails."""
     result = engine.run(args.sql)
     if args.json:
         for row in result.rows:
@@ -37,7 +37,7 @@ def _print_table(result: Result) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON. Bytes that are not valid UTF-8 are printed in base64."""
+    """Convert a value for JSON. Bytes that are not valid UTF-8 become base64."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -140,7 +140,7 @@ class DeltaLakeTable:
         return path, file_system.open_output_stream(key)
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Return the Arrow file system of a file, and the path in it."""
+        """Return the Arrow file system of a file, and the file's path in it."""
         return self._store.file_system(path)
 
     def discard(self, files: Sequence[WrittenFile]) -> None:
@@ -195,7 +195,9 @@ class DeltaLakeTable:
                 sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
 
     def _check_base(self) -> None:
-        """Raise CommitConflictError if a commit of another writer was loaded after the last one of this writer."""
+        """Raise CommitConflictError if the last load has returned a commit of another writer that follows this writer's
+        last one.
+        """
         if self._stored_offsets() != self._offsets:
             raise CommitConflictError(f"{self._location} was changed by another writer")
 
@@ -206,7 +208,7 @@ class DeltaLakeTable:
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, in a commit of their own."""
+        """Add the columns that the table lacks, in a separate commit."""
         from deltalake import Schema
 
         missing = self._missing(schema)
@@ -276,7 +278,7 @@ def plain_field(field: Any) -> Any:
 
 
 def plain_type(kind: Any) -> Any:
-    """Return a type like `plain_field`."""
+    """Return a type with 32-bit offsets, as `plain_field` does for a field."""
     if pa.types.is_struct(kind):
         return pa.struct([plain_field(field) for field in kind])
     if pa.types.is_map(kind):

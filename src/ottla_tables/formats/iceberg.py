@@ -56,7 +56,9 @@ PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
 }
 VALUE_METRICS: Final = {"write.metadata.metrics.column.value": "counts"}
-"""No bounds of values. Java's catalogs reject the property in tables without the column."""
+"""The property that leaves bounds of values out of the metadata. It is set only for tables with the column `value`,
+because Java's catalogs reject it for others.
+"""
 EPOCH: Final = datetime(1970, 1, 1)
 FIELD_ID: Final = "PARQUET:field_id"
 
@@ -223,7 +225,7 @@ class IcebergTable:
         return properties
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Return the Arrow file system of a file, and the path in it."""
+        """Return the Arrow file system of a file, and the file's path in it."""
         properties = self.store_properties
         if self._store is None or self._store.properties != properties:
             self._store = ObjectStore(properties, {})
@@ -281,7 +283,7 @@ class IcebergTable:
         )
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, and widen others, in a commit of their own."""
+        """Add the columns that the table lacks, and widen others, in a separate commit."""
         try:
             with self._table.update_schema() as update:
                 update.union_by_name(schema)

@@ -72,7 +72,7 @@ class ParquetTable:
 
     @property
     def store_properties(self) -> Mapping[str, str]:
-        """None: the files are in a directory."""
+        """Empty, because the files are in a local directory."""
         return {}
 
     @property
@@ -132,7 +132,7 @@ class ParquetTable:
         return str(path), path.with_name(path.name + UNCOMMITTED).open("wb")
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Raise ConfigurationError: there are no files at URLs."""
+        """Raise ConfigurationError, because files of this format cannot be at a URL."""
         raise ConfigurationError(f"ottla.table.format=parquet does not read {path}")
 
     def discard(self, files: Sequence[WrittenFile]) -> None:
@@ -179,11 +179,11 @@ class ParquetTable:
         sync(path)
 
     def evolve(self, schema: Any) -> None:
-        """Add columns, and widen others; the next commit stores them."""
+        """Add columns, and widen others. The next commit stores the new schema."""
         self._schema = grown_schema(self._schema, schema)
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete manifests, and removed files, from before this time."""
+        """Delete manifests older than this time, except the newest one, and files that were removed before it."""
         for version in sorted(self._versions())[:-1]:
             path = self._path(version)
             if path.stat().st_mtime_ns // 1_000_000 < older_than_ms:

@@ -31,7 +31,9 @@ class WrittenFile(NamedTuple):
 
 
 class TableFile(NamedTuple):
-    """A Parquet file of a table. `path` is what DuckDB and pyarrow open. `handle`: the format's own description."""
+    """A Parquet file of a table. `path` is what DuckDB and pyarrow open; `handle` is the format's own object for the
+    file.
+    """
 
     path: str
     rows: int
@@ -97,7 +99,7 @@ class Table(Protocol):
         ...
 
     def file_system(self, path: str) -> tuple[Any, str]:
-        """Return the Arrow file system of a file at a URL, and the path in it."""
+        """Return the Arrow file system of a file at a URL, and the file's path in it."""
         ...
 
     def discard(self, files: Sequence[WrittenFile]) -> None:
@@ -109,7 +111,7 @@ class Table(Protocol):
         ...
 
     def evolve(self, schema: Any) -> None:
-        """Add columns that the table lacks, and widen those of numbers if the format can."""
+        """Add the columns that the table lacks, and widen columns of numbers if the format supports it."""
         ...
 
     def expire(self, older_than_ms: int) -> None:

@@ -47,8 +47,8 @@ class Lookup:
         return self._admin.list_topics()
 
     def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:
-        """Return the topics among `names` (None: all topics) that have a table; with `all_formats`, also those without
-        one.
+        """Return the topics among `names` (None: all topics) that have a table. With `all_formats`, also return
+        internal topics and topics without a table.
         """
         candidates = set(self._admin.list_topics(list_internal=all_formats))
         if names is not None:

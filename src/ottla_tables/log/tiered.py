@@ -1,4 +1,4 @@
-"""Records that the directory of a partition does not have any more: of a tiered topic, the broker reads them from its
+"""Reads records that are no longer in a partition's directory: if the topic is tiered, the broker reads them from
 remote storage.
 """
 
@@ -17,7 +17,7 @@ CONFIGS: Final = {"max.poll.records": CHUNK_ROWS, "client.id": "ottla-tables"}
 
 
 class TieredRecords:
-    """Reads records by a consumer.
+    """Reads records with a consumer.
 
     Args:
         lookup: looks up offsets.
@@ -29,11 +29,11 @@ class TieredRecords:
         self._configs = {**CONFIGS, **configs}
 
     def first_offset(self, tp: TopicPartition) -> int | None:
-        """Return the first offset of a partition, also in remote storage; None while it has no leader."""
+        """Return the first offset of a partition, including remote storage; None while the partition has no leader."""
         return self._lookup.offsets([tp], EARLIEST).get(tp)
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Chunk]:
-        """Yield the committed records from an offset on, up to another one."""
+        """Yield the committed records from the offset `start` up to, but not including, the offset `end`."""
         with closing(read_tail(self._configs, {tp: start}, {tp: end})) as batches:
             for _, columns in batches:
                 if columns.rows:

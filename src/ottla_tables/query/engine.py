@@ -58,7 +58,9 @@ class QueryEngine:
         self._configs = configs
 
     def run(self, sql: str) -> Result:
-        """Run a query, and return its result. Raises TableError for errors in the SQL, and KafkaError."""
+        """Run a query, and return its result. Raises TableError for errors in the SQL, and KafkaError if topics or
+        tables cannot be read.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 return self._run(sql)
@@ -87,7 +89,9 @@ class QueryEngine:
 
 
 def _tables_in(connection: Any, sql: str) -> set[str]:
-    """Return the names of tables in a query. In other statements than SELECT, such as COPY, every word may be one."""
+    """Return the names of the tables in a query. In statements other than SELECT, such as COPY, any word may be the
+    name of a table, so all words are returned.
+    """
     # Not get_table_names(): it looks for columns, too, and there are none before the views.
     ((serialized,),) = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchall()
     tree = json.loads(serialized)

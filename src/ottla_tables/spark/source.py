@@ -1,8 +1,11 @@
 """`spark.read.format("ottla").option("ottla.table", "true")`: the table of a topic and the log after it, as one.
 
 The driver plans a task per file of the table, and one per partition of the log, whose offsets begin where the table
-ends. Tables with a row per key have one task for the log; the tasks of files leave out the keys that it has. So that
-the log is not read for each file, these tasks have several files, and a worker remembers the keys for its next task.
+ends.
+
+For a table with a row per key, the whole log is one task, and the tasks of files leave out the keys that the log has.
+Each of these tasks has to read the keys from the log. To do so less often, a task has several files, and a worker keeps
+the keys for its next task.
 """
 
 from __future__ import annotations
@@ -85,14 +88,14 @@ class FilePartition(InputPartition):
 
 
 class LastKeys:
-    """The keys of the range of the log that was read last."""
+    """A cache of the keys in the range of the log that was read last."""
 
     def __init__(self) -> None:
         self._range: object = None
         self._keys = NewestKeys()
 
     def get(self, log_range: object, read: Callable[[], NewestKeys]) -> NewestKeys:
-        """Return the keys of a range. `read`: reads them, if it is another range than the last one."""
+        """Return the keys of a range of the log. If it is not the last range, call `read` to read them."""
         if log_range != self._range:
             self._range = None  # if it fails
             self._keys = read()
@@ -105,7 +108,7 @@ LAST_KEYS: Final = LastKeys()
 
 
 class TableSource:
-    """Reads one topic. Raises ConfigurationError for options that name none, or several."""
+    """Reads one topic with its table. Raises ConfigurationError unless the options name exactly one topic."""
 
     def __init__(self, options: SourceOptions) -> None:
         topics = options.subscription.topics or ()
@@ -213,7 +216,7 @@ class TableReader(DataSourceReader):
 
 
 def _groups(files: Iterable[TableFile], max_bytes: int) -> list[list[TableFile]]:
-    """Return files in groups of at most this size, or of one file."""
+    """Return files in groups of at most `max_bytes`. A larger file is in a group with no other files."""
     groups: list[list[TableFile]] = []
     size = 0
     for file in files:

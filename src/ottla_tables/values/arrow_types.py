@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WIDER: Final = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
-"""The types of numbers, with the wider ones that their columns may get."""
+"""The pairs of a type of numbers and the wider type that a column may change to."""
 
 
 def grown_schema(old: Any, new: Any) -> Any:
@@ -22,7 +22,8 @@ def grown_schema(old: Any, new: Any) -> Any:
 
 
 def grown(old: Any, new: Any, *, widens: bool = True) -> Any:
-    """Return the type of a column after values of type `new` are added: `old`, and the fields that structs in it lack.
+    """Return the type of a column after values of type `new` are added: `old`, with the struct fields that only `new`
+    has.
 
     `widens`: whether the type of a number is replaced by the new one if that is wider, such as long instead of int.
     """
@@ -45,14 +46,16 @@ def _grown_field(old: Any, new: Any, widens: bool) -> Any:
 
 
 def _is_wider(kind: Any, other: Any) -> bool:
-    """Return whether a column may change to a type: the promotions of Iceberg, which are those of Avro as well."""
+    """Return whether a column may change from the type `other` to `kind`. These are promotions that Iceberg allows."""
     if pa.types.is_decimal128(kind) and pa.types.is_decimal128(other):
         return bool(kind.scale == other.scale and kind.precision > other.precision)
     return (other, kind) in WIDER
 
 
 def lacks(own: Any, other: Any, *, widens: bool = True) -> bool:
-    """Return whether a type has structs without fields that the other type has in them, or narrower numbers."""
+    """Return whether the type `own` has to grow for values of the type `other`: because its structs lack fields of that
+    type or, with `widens`, because its numbers are narrower.
+    """
     if pa.types.is_struct(own) and pa.types.is_struct(other):
         types = {field.name: field.type for field in own}
         return any(field.name not in types or lacks(types[field.name], field.type, widens=widens) for field in other)
@@ -64,7 +67,9 @@ def lacks(own: Any, other: Any, *, widens: bool = True) -> bool:
 
 
 def column_type(kind: Any) -> Any:
-    """Return the type of a column for values of a type: timestamps have microseconds in all table formats."""
+    """Return the type of a column for values of type `kind`: the same, except that timestamps have microseconds, as in
+    all table formats.
+    """
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):
@@ -110,7 +115,7 @@ def conformed(array: Any, kind: Any) -> Any:
 
 
 def _exact_floats(array: Any) -> Any:
-    """Return numbers with half of the bits. Raises ArrowInvalid for one that would be another number."""
+    """Convert 64-bit floats to 32 bits. Raises ArrowInvalid if a value cannot be represented exactly."""
     floats = array.cast(pa.float32())
     is_same = pc.or_(pc.equal(floats.cast(pa.float64()), array), pc.is_nan(array))
     if not pc.all(is_same, min_count=0).as_py():
@@ -123,7 +128,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _offsets(array: Any) -> Any:
-    """Return the offsets of lists, null for those that are null."""
+    """Return the offsets of a list or map array. For elements that are null, the offset is null."""
     offsets = array.offsets.cast(pa.int32())
     if not array.null_count:
         return offsets

@@ -1,10 +1,12 @@
 """Decodes a batch of Avro records field by field, all rows at once, with NumPy: several times as fast as row by row.
 
-A position per row moves through the values. Each field is read at the positions of all rows, and becomes an Arrow array
-without Python's objects. Arrays and maps are read item by item, of all rows that have one more. For a value that is not
-as its schema says, the decoder raises MalformedBatchError: fastavro then reads these values, and says what is wrong.
+The decoder has a position in the value of each row. It reads a field at the positions of all rows, and makes it an
+Arrow array without creating Python objects. Of arrays and maps, it reads the first item of all rows, then the second
+one, and so on. If a value does not match its schema, the decoder raises MalformedBatchError; fastavro then reads these
+values, and its error says what is wrong.
 
-PyPI has pyruhvro for this, which calls itself experimental, and does not notice values that are too long or too short.
+The package pyruhvro on PyPI is an alternative, but it calls itself experimental, and does not detect values that are
+too long or too short.
 """
 
 from __future__ import annotations
@@ -22,21 +24,23 @@ from ottla.serdes.framing import HEADER_BYTES
 EARLY: Final = "the value ends too early"
 MAX_VARINT_BITS: Final = 64
 GATHERED_BYTES: Final = 24
-"""Average length of texts up to which they are copied by an index per byte."""
+"""Average length in bytes up to which texts are copied with an index per byte. Longer texts are copied one by one."""
 DECIMAL_BYTES: Final = 16
-"""Size of 38 digits. A decimal may have more bytes, which are its sign again."""
+"""Size in bytes of a number with 38 digits. A decimal may have more bytes, which only repeat its sign."""
 MAX_DECIMAL_BYTES: Final = 64
-"""A number of a million bytes would take minutes."""
+"""Maximum size in bytes of a decimal. To convert a number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
-"""Maximum number of items in the arrays and maps of a value. Each costs as much as a field, so fastavro is
-faster for more.
+"""Maximum number of items in the arrays and maps of a value. To decode an item costs as much as a field, so fastavro is
+faster for larger values.
 """
 FEW_ROWS: Final = 50
-"""An item that at most this many rows have costs more here than with fastavro."""
+"""Number of rows up to which it costs more to decode an array or map item here than with fastavro."""
 MIN_ITEMS_OF_FEW: Final = 10
 ROWS_PER_ITEM_OF_FEW: Final = 20
-"""A batch may have MIN_ITEMS_OF_FEW such items, and one more for every ROWS_PER_ITEM_OF_FEW rows."""
+"""A batch may have MIN_ITEMS_OF_FEW items that at most FEW_ROWS rows have, and one more for every ROWS_PER_ITEM_OF_FEW
+rows. If it has more of them, fastavro decodes it.
+"""
 COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
@@ -56,7 +60,9 @@ class MalformedBatchError(ValueError):
         self.rows = rows
 
     def among(self, rows: Any) -> MalformedBatchError:
-        """Return the error of a part of the batch that had only these rows."""
+        """Return an error with the row numbers of the whole batch. This error has those within `rows`, a part of the
+        batch.
+        """
         return MalformedBatchError(str(self), None if self.rows is None else rows[self.rows])
 
 
@@ -66,7 +72,7 @@ def _check(is_malformed: Any, message: str) -> None:
 
 
 class UnsupportedTypeError(ValueError):
-    """A schema has a part that has no decoder here."""
+    """Raised for a schema with a part that BatchDecoder cannot decode."""
 
 
 class Batch:
@@ -109,7 +115,7 @@ class Batch:
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), at
 
     def numbers(self, at: Positions, ends: Positions, count: int, message: str) -> tuple[Any, Positions]:
-        """Read numbers from 0 to before `count`. Raises MalformedBatchError with the message for others."""
+        """Read numbers from 0 to `count` - 1. Raises MalformedBatchError with the message for other numbers."""
         numbers, at = self.longs(at, ends)
         _check((numbers < 0) | (numbers >= count), message)
         return numbers, at
@@ -124,7 +130,7 @@ class Batch:
         return windows[at] if len(at) else np.empty(0, dtype), after
 
     def binary(self, at: Positions, lengths: Any, ends: Positions) -> tuple[Any, Positions]:
-        """Return bytes as an Arrow array."""
+        """Read byte strings of these lengths. Return them as an Arrow array, and the positions after them."""
         after = at + lengths
         _check((lengths < 0) | (after > ends) | (after < at), EARLY)
         offsets = np.zeros(len(at) + 1, np.int32)
@@ -147,7 +153,7 @@ class BatchDecoder:
         type_of: returns the Arrow type of a schema; None for null.
         branch_name: returns the name of a branch of a union.
 
-    Raises UnsupportedTypeError.
+    Raises UnsupportedTypeError for a schema that only fastavro can decode.
     """
 
     def __init__(
@@ -166,7 +172,9 @@ class BatchDecoder:
         self._steps = [self._step(field["type"]) for field in schema["fields"]]
 
     def decode(self, values: Any) -> dict[str, Any]:
-        """Return an array per field of values with the bytes before them. Raises MalformedBatchError."""
+        """Return an Arrow array for each field of the records. `values` are the records in binary form, each after the
+        header with its schema id. Raises MalformedBatchError if one does not match the schema.
+        """
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         at, ends = bounds[:-1] + HEADER_BYTES, bounds[1:]
@@ -390,7 +398,7 @@ def _bytes(kind: Any) -> Step:
 
 
 def _sized(size: int | None) -> Step:
-    """Return the decoder of bytes. `size`: None if each value has its own."""
+    """Return a decoder of byte strings. `size` is their length; None if each one begins with its length."""
 
     def sized(batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
         lengths, at = batch.longs(at, ends) if size is None else (np.full(len(at), size, np.int64), at)

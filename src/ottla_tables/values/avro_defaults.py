@@ -1,6 +1,6 @@
-"""Defaults of Avro's fields, which fastavro takes as they are in the JSON of a schema.
+"""Conversion of the defaults of Avro's fields. fastavro uses them as they are in the JSON of a schema.
 
-There, bytes are text whose characters are U+0000 to U+00FF, and a `float` may be any number, which Avro rounds.
+In that JSON, bytes are text with the characters U+0000 to U+00FF, and a `float` may be any number, which Avro rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def convert_defaults(schema: Any, named: Mapping[str, Any]) -> None:
 
 
 def _value(default: Any, schema: Any, named: Mapping[str, Any]) -> Any:
-    """Return the value of a default; one that is not of the type is left for fastavro to find."""
+    """Return the value that a default in JSON stands for. A default that does not fit its type is returned unchanged,
+    so that fastavro reports it.
+    """
     if isinstance(schema, list):
         return next((_value(default, branch, named) for branch in schema if _fits(default, branch, named)), default)
     if isinstance(schema, str) and schema not in PRIMITIVES:
@@ -63,7 +65,7 @@ def _fits(default: Any, schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _rounded(number: float) -> float:
-    """Return the nearest 32-bit number."""
+    """Round a number to the nearest 32-bit float."""
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:  # it is infinite in Java

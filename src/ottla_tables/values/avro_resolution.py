@@ -1,4 +1,6 @@
-"""Avro's schema resolution for batches: the fields of the latest schema from the arrays of the writer's."""
+"""Avro's schema resolution for batches: makes the fields of the latest schema from the decoded fields of the writer's
+schema.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ Resolve = Callable[[Mapping[str, Any], int], Any]
 
 
 class Resolution:
-    """Makes the fields of the latest schema of a record from those of the writer's.
+    """Makes the fields of the latest schema of a record from those of the writer's schema.
 
-    Both schemas have no references to named types, as `expanded` returns them. `kinds`: the Arrow types of the latest
-    fields. Raises UnsupportedTypeError for other changes than added and removed fields, exact promotions and null.
+    Both schemas have no references to named types, as `expanded` returns them. `kinds` are the Arrow types of the
+    latest fields. Raises UnsupportedTypeError unless the schemas differ only in added and removed fields, exact
+    promotions, and types that may also be null.
     """
 
     def __init__(self, writer: Any, latest: Any, kinds: Mapping[str, Any]) -> None:
@@ -35,7 +38,9 @@ class Resolution:
         ]
 
     def arrays(self, fields: Mapping[str, Any], rows: int) -> list[Any]:
-        """Return an array per field of the latest schema."""
+        """Return an array per field of the latest schema. `fields` are the decoded arrays by the names of the writer's
+        fields.
+        """
         return [resolve(fields, rows) for resolve in self._resolves]
 
 
@@ -64,7 +69,9 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
 
 
 def _base(schema: Any) -> tuple[bool, Any]:
-    """Return whether values may be null, and the type of others."""
+    """Return whether values of a schema may be null, and the schema of those that are not. A union of several types
+    other than null is returned unchanged.
+    """
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         if len(others) == 1:

@@ -1,8 +1,8 @@
-"""Columns of Avro values: types by the schema, values of records by `avro_batches`, and by fastavro what that leaves
-out.
+"""Columns of Avro values. The schema determines their types; `avro_batches` decodes the values, or fastavro if
+`avro_batches` does not support a schema or a value.
 
-Numbers with a logical type are decoded as numbers, which Arrow takes for times: Python's objects for them would take
-half of the time.
+Numbers with a logical type, such as times, are decoded as plain numbers, which Arrow interprets. Creating Python
+objects for them would take half of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla_tables.values.value_schema import VALUE, Decode, FieldCount, Unsuppor
 
 MAX_PRECISION: Final = 38
 DECIMALS: Final = Context(prec=200)
-"""Has room for all numbers of MAX_DECIMAL_BYTES."""
+"""The context for decimals, with enough digits for all numbers of MAX_DECIMAL_BYTES."""
 PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -46,7 +46,7 @@ LOGICAL: Final = {
         for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
     },
 }
-"""The types of numbers with a logical type. Times of the day stay numbers: Delta has no type for them."""
+"""The Arrow types of numbers with a logical type. Times of the day stay numbers, because Delta has no type for them."""
 PYTHON_TYPES: Final = {
     "boolean": bool,
     "int": int,
@@ -61,13 +61,13 @@ PYTHON_TYPES: Final = {
     "map": dict,
 }
 UNCHECKED: Final = ("boolean", "float", "double", "fixed")
-"""Types of which fastavro skips values without noticing the end of the data."""
+"""Types that fastavro skips without noticing the end of the data."""
 NAMED_RECORDS: Final = {"return_record_name": True, "return_record_name_override": True}
 Prepare = Callable[[Any], Any]
 
 
 class AvroValues:
-    """The latest version of a subject with Avro."""
+    """The columns of the latest version of an Avro subject, and decoders of all its versions."""
 
     def __init__(self, registry: SchemaRegistryClient, latest: Schema) -> None:
         self._registry = registry
@@ -162,9 +162,10 @@ class AvroValues:
         return lambda values: resolution.arrays(decoder.decode(values), len(values))
 
     def _differs(self, logical_types: Iterable[tuple[str, Any]]) -> bool:
-        """Return whether the latest schema has other logical types, such as times in other units.
+        """Return whether the latest schema has other logical types than `logical_types`, such as times in other units.
+        A part that has no logical type in one of the schemas does not count: its number stays as it is.
 
-        Raises ValueError for another scale of decimals.
+        Raises ValueError if the scale of a decimal differs, or only one of the schemas has a decimal.
         """
         differs = False
         for path, kind in logical_types:
@@ -179,7 +180,7 @@ class AvroValues:
 
 
 class _Values(io.BytesIO):
-    """The values of a batch, as fastavro names them in the errors of dead letters."""
+    """A stream of the values of a batch. fastavro's errors contain its repr, and dead letters contain these errors."""
 
     def __repr__(self) -> str:
         return "the value"
@@ -195,12 +196,12 @@ def _physical(schema: Any) -> Any:
 
 
 def _logical(schema: Any) -> Any:
-    """Return a schema without logical types other than times that columns can have."""
+    """Return a schema without any logical types."""
     return _with_logical_types(schema, lambda part: (part.get("type"), part["logicalType"]) in LOGICAL)
 
 
 def _with_logical_types(schema: Any, has: Callable[[Any], bool]) -> Any:
-    """Return a schema without other logical types than those that a column has."""
+    """Return a schema that has only those logical types for which `has` returns true."""
     if isinstance(schema, list):
         return [_with_logical_types(branch, has) for branch in schema]
     if not isinstance(schema, dict):
@@ -217,7 +218,9 @@ def _with_logical_types(schema: Any, has: Callable[[Any], bool]) -> Any:
 
 
 def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the paths of all parts with their logical types."""
+    """Yield the path of each part of a schema that is not a record, array, map or union, and its logical type; None if
+    it has none.
+    """
     if isinstance(schema, str):
         schema = named.get(schema, schema)
     if isinstance(schema, list):
@@ -239,7 +242,7 @@ def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Ite
 
 
 def _has_unchecked_items(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Return whether a schema has arrays whose items are skipped without noticing the end of the data."""
+    """Return whether a schema has arrays whose items fastavro skips without noticing the end of the data."""
     if isinstance(schema, str):
         schema = named.get(schema, schema)
     if isinstance(schema, list):
@@ -260,7 +263,9 @@ def _has_unchecked_items(schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _decimal(schema: Mapping[str, Any]) -> Any:
-    """Return the type of a decimal; None if it is none, or has more digits than tables have."""
+    """Return the Arrow type of a decimal. Return None if the schema is not a decimal, or has more digits than tables
+    support.
+    """
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if schema.get("logicalType") != "decimal" or schema.get("type") not in ("bytes", "fixed"):
         return None
@@ -287,7 +292,9 @@ class _Types:
         self._count = FieldCount()
 
     def type(self, schema: Any) -> Any:
-        """Return the type; None for null. Raises UnsupportedSchemaError."""
+        """Return the Arrow type of a schema; None for null. Raises UnsupportedSchemaError if there is none, as for a
+        recursive type.
+        """
         if isinstance(schema, list):
             branches = [(_branch_name(branch), self.type(branch)) for branch in schema]
             present = [(name, kind) for name, kind in branches if kind is not None]
@@ -338,14 +345,16 @@ def _branch_name(schema: Any) -> str:
 
 
 class _Preparation:
-    """Functions that change decoded values to those that Arrow takes for their type: a union becomes a dictionary."""
+    """Functions that convert decoded values to the form that Arrow accepts for their type. For example, a value of a
+    union of several types becomes a dictionary.
+    """
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self.has_unions = False
 
     def for_schema(self, schema: Any) -> Prepare | None:
-        """Return the function for values of a schema; None if they stay as they are."""
+        """Return the function for values of a schema; None if the values need no conversion."""
         if isinstance(schema, str):
             schema = self._named.get(schema, schema)
         if isinstance(schema, list):

@@ -1,8 +1,8 @@
-"""Names of the columns of fields, beside those of the record.
+"""Names of the columns that fields get, in addition to the columns of the record.
 
-A field with the name of a column of the record gets the prefix `value_`, in any case, because DuckDB and Spark do not
-distinguish it. So does a field that has the name with the prefix already: each column has one field, whichever fields
-come first.
+A field with the name of a column of the record gets the prefix `value_`. Upper and lower case make no difference,
+because DuckDB and Spark do not distinguish them. A field whose name is already such a name with the prefix gets the
+prefix once more. Thus no two fields have the same column, in whichever order they appear.
 """
 
 from __future__ import annotations

@@ -35,13 +35,13 @@ class ConverterFactory:
         return self.converter(topic, schema, None).schema
 
     def converter(self, topic: str, schema: str, table: Any | None, *, widens: bool = True) -> RowConverter:
-        """Return the conversion. Raises ConfigurationError.
+        """Return the conversion. Raises ConfigurationError if it cannot be created.
 
         Args:
             topic: the topic's name.
             schema: the config ottla.table.schema.
-            table: the schema of the table so far.
-            widens: whether columns of numbers may get wider types than they have there.
+            table: the schema of the table so far; None if the table does not exist yet.
+            widens: whether columns of numbers may get wider types than they have in the table.
         """
         kind, _, argument = (part.strip() for part in schema.partition(":"))
         if kind == "bytes":

@@ -97,8 +97,8 @@ class JsonConverter:
         return Rows(rows.batch, pa.Table.from_batches(dead).combine_chunks().to_batches()[0])
 
     def _infer(self, records: Any) -> Rows:
-        """Add the fields that the values have, and the columns lack. Return the records that have a schema, and the
-        others.
+        """Add columns for the fields that the values have and the columns lack. Return the records whose fields are
+        known now, and the others as dead letters.
         """
 
         def parse(part: Any) -> Any:
@@ -123,7 +123,9 @@ class JsonConverter:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _parse(self, records: Any, unexpected: str) -> Any:
-        """Return the values as a table, with nulls for tombstones. Raises ArrowInvalid."""
+        """Return the values as a table, with nulls for tombstones. Raises ArrowInvalid if a value is not one JSON
+        object, or does not fit the columns.
+        """
         values = records.column("value")
         if values.null_count:
             present = values.is_valid()
@@ -150,7 +152,7 @@ class JsonConverter:
 
 
 def _read_json(data: Any, fields: Any, unexpected: str) -> Any:
-    """Parse JSON objects to columns of these types. Raises ArrowInvalid."""
+    """Parse JSON objects to columns of these types. Raises ArrowInvalid if one is malformed or does not fit them."""
     dates = [field.name for field in fields if pa.types.is_date32(field.type)]
     texts = pa.schema([pa.field(f.name, pa.string()) if f.name in dates else f for f in fields])
 
@@ -201,7 +203,7 @@ def _check_names(fields: Any) -> None:
 
 
 def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of fields, also those inside structs and lists, as Iceberg writes them: `a.b`, `a.element`."""
+    """Yield the names of fields, including nested ones in structs and lists, as in Iceberg: `a.b`, `a.element`."""
     for field in fields:
         path, kind = f"{prefix}{field.name}", field.type
         yield path

@@ -25,7 +25,7 @@ Prepare = Callable[[Any], Any]
 
 
 class JsonSchemaValues:
-    """The latest version of a subject with JSON Schema."""
+    """The columns of the latest version of a JSON Schema subject, and decoders of all its versions."""
 
     def __init__(self, registry: SchemaRegistryClient, latest: Schema) -> None:
         references = {name: json.loads(schema.text) for name, schema in registry.references(latest).items()}
@@ -38,7 +38,9 @@ class JsonSchemaValues:
         self._decoded = pa.schema(wrap(decoded))
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return the decoder: JSON needs no schema of the writer."""
+        """Return the decoder. It does not use the writer's schema, because JSON needs none. Raises ValueError if that
+        schema is not a JSON Schema.
+        """
         if writer.schema_type != "JSON":
             raise ValueError(f"the value is {writer.schema_type}, and the latest schema is JSON")
         return self._decode
@@ -52,9 +54,7 @@ class JsonSchemaValues:
 
 
 class _Types:
-    """Finds the type of the column of a schema, that of the decoded values (times are strings), and their preparation
-    for Arrow, if they need one.
-    """
+    """Finds the types of the columns of a JSON Schema, and the preparation of decoded values for Arrow."""
 
     def __init__(self, documents: JsonDocuments) -> None:
         self._documents = documents
@@ -62,7 +62,12 @@ class _Types:
         self._count = FieldCount()
 
     def parts(self, schema: Any) -> tuple[Any, Any, Prepare | None]:
-        """Return them. Raises UnsupportedSchemaError and ValueError."""
+        """Return three things for a schema: the type of its column, the type of the decoded values (in which times are
+        strings), and the function that prepares these values for Arrow; None if they need no preparation.
+
+        Raises UnsupportedSchemaError if there are too many fields, and ValueError for a reference that cannot be
+        resolved.
+        """
         schema = self._only(self._documents.resolved(schema))
         kind = schema.get("type") if isinstance(schema, dict) else None
         if isinstance(kind, list):
@@ -122,7 +127,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _text() -> tuple[Any, Any, Prepare]:
-    """Return the parts of a schema without a type that a column can have."""
+    """Return what `parts` returns for a schema without a column type: its values become JSON in a string."""
     return pa.string(), pa.string(), lambda value: None if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -142,7 +147,9 @@ def _list(prepare: Prepare) -> Prepare:
 
 
 def _integer(value: Any) -> Any:
-    """Return a number without a fraction, which Arrow would cut off."""
+    """Return an integer as an int, also if it is a float such as 1.0. Raises ValueError for other values: Arrow would
+    cut off their fractions.
+    """
     if value is None or type(value) is int:
         return value
     if type(value) is not float or not value.is_integer():

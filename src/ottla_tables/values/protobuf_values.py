@@ -1,7 +1,7 @@
 """Columns of Protobuf messages, parsed by Google's library with the descriptors that the registry's protoc makes.
 
-The columns are the fields of the first message type of the latest schema. Fields go by number, so messages of earlier
-and later versions are parsed with it as well.
+The columns are the fields of the first message type of the latest schema. Fields are identified by their numbers, so
+messages of earlier and later versions can be parsed with the latest schema as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla_tables.columns import MICROS
 from ottla_tables.values.value_schema import Decode, FieldCount, UnsupportedSchemaError
 
 UNSIGNED_64: Final = pa.decimal128(20)
-"""Tables have no unsigned numbers."""
+"""The type of columns for unsigned numbers of 64 bits, because tables have no unsigned types."""
 SCALARS: Final = {
     1: pa.float64(),
     2: pa.float32(),
@@ -40,7 +40,7 @@ SCALARS: Final = {
     17: pa.int32(),
     18: pa.int64(),
 }
-"""The types of columns by FieldDescriptor.type; enums are their names."""
+"""The types of columns by FieldDescriptor.type. Values of enums are stored as their names."""
 ENUM: Final = 14
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
@@ -57,7 +57,7 @@ Extract = Callable[[Any], Any]
 
 
 class ProtobufValues:
-    """The latest version of a subject with Protobuf."""
+    """The columns of the latest version of a Protobuf subject, and decoders of all its versions."""
 
     def __init__(self, registry: SchemaRegistryClient, latest: Schema) -> None:
         from google.protobuf.message_factory import GetMessageClass
@@ -85,7 +85,9 @@ class ProtobufValues:
         return pool.FindFileByName(files[-1].name)
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder of messages of the writer's file. Those of other types than the table's are errors."""
+        """Return a decoder of messages that were written with a schema. It raises ValueError for a message whose type
+        is not that of the table.
+        """
         if writer.schema_type != "PROTOBUF":
             raise ValueError(f"the value is {writer.schema_type}, and the latest schema is PROTOBUF")
         file = self._file(writer)
@@ -111,7 +113,7 @@ class ProtobufValues:
 
 
 def _message_type(file: Any, path: Sequence[int]) -> Any:
-    """Return the message type at these indexes. Raises IndexError."""
+    """Return the message type with these indexes, as they are before a message. Raises IndexError if there is none."""
     message = list(file.message_types_by_name.values())[path[0]]
     for index in path[1:]:
         message = message.nested_types[index]
@@ -126,7 +128,9 @@ class _Columns:
         self._count = FieldCount()
 
     def for_message(self, message: Any) -> list[tuple[str, Any, Extract]]:
-        """Return them. Raises UnsupportedSchemaError for a message without fields."""
+        """Return the name, the type, and the function that extracts the value, for each field. Raises
+        UnsupportedSchemaError for a message without fields, or with too many of them.
+        """
         self._inside.append(message.full_name)
         self._count.add(len(message.fields))
         columns = [(field.name, *self._column(field)) for field in message.fields]

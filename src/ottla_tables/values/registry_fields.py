@@ -37,7 +37,9 @@ OpenSchema = Callable[[SchemaRegistryClient, Schema], ValueSchema]
 
 
 def open_schema(registry: SchemaRegistryClient, schema: Schema) -> ValueSchema:
-    """Return the columns of a schema. Raises ValueError and ModuleNotFoundError."""
+    """Return the columns of a schema and its decoders. Raises ValueError if the schema has no columns, and
+    ModuleNotFoundError if a package is missing.
+    """
     if schema.schema_type == "PROTOBUF":
         from ottla_tables.values.protobuf_values import ProtobufValues
 
@@ -158,7 +160,9 @@ class RegistryConverter:
         self.schema = self._schema()
 
     def _rows(self, decode: Decode | None, records: Any) -> Any:
-        """Return the rows of records. Raises ArrowInvalid if a value cannot be converted to a row."""
+        """Return the rows of records that `decode` decodes (None: tombstones). Raises ArrowInvalid if a value cannot be
+        converted to a row.
+        """
         arrays = {field.name: records.column(field.name) for field in self._own}
         if decode is not None and records.num_rows:
             assert self._values is not None, "there is a decoder"

@@ -19,7 +19,7 @@ MAX_SELECTIONS: Final = 20
 
 
 class InvalidRowsError(ValueError):
-    """Some records of a batch cannot be converted with the others: those with these numbers, an Arrow array."""
+    """Raised if some records of a batch cannot be converted. `rows` has their numbers as an Arrow array."""
 
     def __init__(self, message: str, rows: Any) -> None:
         super().__init__(message)

@@ -1,4 +1,6 @@
-"""The interface of schemas of values: the columns of a subject's latest version, and decoders of all its versions."""
+"""The interface to schemas of values: the columns of a subject's latest version, and decoders of values of all its
+versions.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,22 @@ import pyarrow as pa
 from ottla.serdes import Schema
 
 VALUE: Final = "value"
-"""The column of values that are no records, such as a string."""
+"""The column of values that are not records, such as strings."""
 MAX_FIELDS: Final = 2000
-"""Maximum number of fields of a schema, with those inside others, which may be there many times."""
+"""Maximum number of fields of a schema, including nested ones. The fields of a type that is used several times count
+each time.
+"""
 
 Decode = Callable[[Any], list[Any]]
-"""Decodes an Arrow array of values, with the bytes before them, to an array per field.
+"""Decodes an Arrow array of values to an Arrow array per field. Each value begins with the header that has its schema
+id.
 
-Raises an error of any class if one of them is malformed.
+Raises an error of any class if one of the values is malformed.
 """
 
 
 class ValueSchema(Protocol):
-    """A version of a subject, as the schema of columns."""
+    """The columns that a version of a subject defines."""
 
     @property
     def fields(self) -> Any:
@@ -30,7 +35,9 @@ class ValueSchema(Protocol):
         ...
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder of values with another schema. Raises ValueError if they can never have these fields."""
+        """Return a decoder of values that were written with another schema. Raises ValueError if such values can never
+        have these fields.
+        """
         ...
 
 
@@ -52,6 +59,6 @@ class FieldCount:
 
 
 def arrays(objects: list[Any], fields: Any) -> list[Any]:
-    """Return an array per field of dictionaries."""
+    """Convert dictionaries to an Arrow array per field."""
     columns: list[Any] = pa.array(objects, pa.struct(list(fields))).flatten()
     return columns

@@ -47,7 +47,7 @@ def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Let a token expire, and print its expiry time."""
+    """Expire a token, now or after `--expiry-time-period`, and print its new expiry time."""
     period_ms = args.expiry_time_period
     output.text(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{period_ms}")
     expiry = admin.expire_delegation_token(_hmac(args), period_ms)
@@ -56,7 +56,9 @@ def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the tokens of these owners. Without owners, print all tokens that the client may describe."""
+    """Print the tokens of the owners in `--owner-principal`. Without owners, print all tokens that the client may
+    describe.
+    """
     owners = args.owner_principal
     if owners:
         output.text(f"Calling describe token operation for owners: {_list(owners)}")

@@ -1,7 +1,8 @@
 """Processes that continue to run after the command that started them has ended. They are identified by their pid.
 
-Because pids are reused, each function also takes a word of the command that started the process. A process whose
-command line does not contain the word is another one.
+Because pids are reused, all functions except `start` also take a word of the command that started the process. If the
+command line of the process with this pid does not contain the word, it is another process, and the requested one is
+considered ended.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ class LocalCluster:
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """Return the cluster in a directory, or None if there is none."""
+        """Return the cluster in a directory, or None if there is none. Raises ConfigurationError if cluster.json is
+        damaged.
+        """
         try:
             state = json.loads((directory / STATE).read_bytes())
             brokers = [Broker(**broker) for broker in state.pop("brokers")]
@@ -175,7 +177,9 @@ class LocalCluster:
         return ",".join(broker.address for broker in self.brokers)
 
     def properties(self, broker: Broker) -> Path:
-        """Return the path of a broker's properties file. The broker's process is recognized by it."""
+        """Return the path of a broker's properties file. The broker's process is recognized by this path in its command
+        line.
+        """
         return self.directory / f"server-{broker.id}.properties"
 
     def log(self, broker: Broker) -> Path:
@@ -250,7 +254,9 @@ class LocalCluster:
         return _signal(broker.pid, str(self.properties(broker)), number)
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
-        """Send a signal to ZooKeeper; the same as `send`."""
+        """Send a signal to ZooKeeper. If the signal ends the process, wait for the end. Return False if the process
+        does not exist.
+        """
         return _signal(self.zookeeper_pid, self._zookeeper_word, number)
 
     def stop(self, broker: Broker) -> bool:
@@ -290,7 +296,9 @@ def defaults(brokers: int) -> dict[str, str]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Context manager: lock the directory for one command. It is created if it does not exist."""
+    """Context manager: hold the lock of the directory, so that commands run one at a time. The directory is created if
+    it does not exist.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("w")

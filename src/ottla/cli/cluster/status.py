@@ -18,7 +18,7 @@ from ottla.logs import listed
 
 TIMEOUT_MS: Final = 5_000
 REQUEST_MS: Final = 2_000
-"""Timeout in milliseconds of a request to a broker. After it, the request is sent to the next broker."""
+"""Timeout in milliseconds of a request to a broker. After the timeout, the request is sent to the next broker."""
 MAX_NAMES: Final = 10
 """Maximum number of partitions whose names are printed as text."""
 

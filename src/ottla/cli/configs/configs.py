@@ -121,7 +121,9 @@ def _alter(admin: KafkaAdminClient, targets: list[Entity], changes: Changes, out
 
 
 def _missing(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -> set[str]:
-    """Return those of the names that are not set. For loggers, raise InvalidConfigError for names of no logger."""
+    """Return those of the configs in `removed` that are not set on the entity. For a broker's loggers, raise
+    InvalidConfigError for names that are not loggers.
+    """
     assert entity.kind.resource is not None
     assert entity.name is not None
     if not removed:
@@ -164,8 +166,8 @@ def _describe(
 
 
 def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
-    """Return the names of the existing entities of a kind. Return None for a single broker: if it does not exist,
-    describing it fails.
+    """Return the names of the existing entities of a kind. Return None for a single broker, because a request to
+    describe its configs fails if it does not exist.
     """
     match entity.kind.resource:
         case ConfigResourceType.TOPIC:

@@ -25,8 +25,8 @@ class Kind(NamedTuple):
     has_default: bool = False
     is_numbered: bool = False
     own: ConfigSource | None = None
-    """The source of configs that are set on the entity itself, which are printed without --all. None: all are
-    printed.
+    """The source of configs that are set on the entity itself. Without --all only these are printed. None: all configs
+    are printed.
     """
 
     @property

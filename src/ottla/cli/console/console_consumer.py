@@ -24,8 +24,8 @@ LEVELS = ("read_committed", "read_uncommitted")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until a limit is reached or a signal arrives. Return 143 or 130 after a signal, as Kafka's tool
-    does.
+    """Print records until a limit is reached or a signal arrives. Return 0, or after a signal 128 plus its number, as
+    Kafka's tool does.
     """
     _check(args)
     if args.zookeeper:
@@ -75,8 +75,8 @@ def _check(args: argparse.Namespace) -> None:
 def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Generator[ConsumerRecord, None, None]:
     """Yield records until none has arrived for --timeout-ms.
 
-    When it is closed, positions move back to the first records that were not yielded, so that those are not committed:
-    Kafka's ConsoleConsumer.ConsumerWrapper.resetUnconsumedOffsets.
+    When the generator is closed, it moves the positions back to the first records that were not yielded, so that these
+    are not committed, like Kafka's ConsoleConsumer.ConsumerWrapper.resetUnconsumedOffsets.
     """
     last = time.monotonic()
     following: dict[TopicPartition, int] = {}

@@ -35,7 +35,7 @@ class Lines(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Lines:
-        """Create it from the values of `--property`."""
+        """Create the separators from the values of `--property`."""
         return cls(
             boolean(values.get("parse.key")),
             unescape(values.get("key.separator", "\t")),

@@ -102,7 +102,7 @@ class Format(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
-        """Create it from the values of `--property`."""
+        """Create a format from the values of `--property`."""
         return cls(
             boolean(values.get("print.timestamp")),
             boolean(values.get("print.partition")),

@@ -29,7 +29,7 @@ from ottla.records.consumer_record import ConsumerRecord
 log = logging.getLogger("ottla.cli")
 
 GROUPS = 100_000
-"""Groups without a name get a random number below this one."""
+"""The number in the name of a group without --group is random, and below this limit."""
 
 
 def run(args: argparse.Namespace) -> int:

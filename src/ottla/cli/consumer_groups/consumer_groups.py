@@ -24,7 +24,9 @@ ERROR = "Error: Executing consumer group command failed due to {}"
 
 
 def _states(args: argparse.Namespace) -> set[str]:
-    """Return the states of --state in lower case. Raises ConfigurationError for an unknown state."""
+    """Return the states of --state in lower case. Raises ConfigurationError for an unknown state, or if --state has a
+    value with an action other than --list.
+    """
     states = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
     if states and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")
@@ -40,7 +42,9 @@ def _cell(column: str, value: str) -> str:
 
 
 def _types(args: argparse.Namespace) -> set[str]:
-    """Return the types of --type in lower case. Raises ConfigurationError for an unknown type."""
+    """Return the types of --type in lower case. Raises ConfigurationError for an unknown type, or with an action other
+    than --list.
+    """
     types = {kind.strip().lower() for kind in (args.type or "").split(",") if kind.strip()}
     if args.type is not None and args.action != "list":
         raise ConfigurationError(f"--type cannot be used with --{args.action}: it belongs to --list")

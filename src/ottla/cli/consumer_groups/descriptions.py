@@ -83,7 +83,9 @@ def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, ve
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
-    """Return the partitions of the members, those with most partitions first, then those without an owner."""
+    """Return the partitions of the members, beginning with the member that has most partitions. After them, return the
+    partitions with a committed offset and without an owner.
+    """
     committed = admin.list_consumer_group_offsets(group.group_id)
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     owned = [(tp, member) for member in members for tp in sorted(member.assignment)]

@@ -24,7 +24,7 @@ _QUOTED: Final = re.compile(r"[\w.-]+")
 
 
 class CommandFailedError(Exception):
-    """Ends a command: the message is printed on standard error. Has the exit code."""
+    """An error that ends a command. The message is printed on standard error, and `exit_code` is returned."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -151,7 +151,7 @@ class Command:
     subcommands: bool = False
     """Whether actions are subcommands instead of flags."""
     check: Callable[[argparse.Namespace], None] | None = None
-    """Checks of the options that come before all others. Raises ConfigurationError."""
+    """The check of the options that runs before all other checks. Raises ConfigurationError."""
     configure: Callable[[argparse.ArgumentParser], None] | None = None
     """Called with the parser, for settings that options do not cover."""
 

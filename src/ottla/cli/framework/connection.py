@@ -98,8 +98,8 @@ def zookeeper(connect: str) -> ZkClient:
 
 
 def brokers_in(connect: str) -> str:
-    """Return the addresses of the brokers that are registered in ZooKeeper, for bootstrap.servers. Raises
-    BrokerNotAvailableError if there are none.
+    """Return the addresses of the brokers that are registered in ZooKeeper with a plaintext listener, for
+    bootstrap.servers. Raises BrokerNotAvailableError if there are none.
     """
     with zookeeper(connect) as zk:
         addresses = zk.brokers().values()

@@ -56,7 +56,7 @@ class JsonValue(NamedTuple):
         return [JsonValue(self.file, f"{self.path}[{i}]", item) for i, item in enumerate(self.value)]
 
     def text(self) -> str:
-        """Return a string. Raises ConfigurationError if this is none, or empty."""
+        """Return a string. Raises ConfigurationError if the value is not a string, or is empty."""
         if not isinstance(self.value, str) or not self.value:
             self.reject(f"{_shown(self.value)} is not allowed: expected a non-empty string")
         return self.value
@@ -68,8 +68,8 @@ class JsonValue(NamedTuple):
         return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
     def number(self, least: int = 0, most: int = MAX_INT) -> int:
-        """Return an integer. Raises ConfigurationError if the value is not an integer, or not in the range. The default
-        range is that of partition numbers and broker ids.
+        """Return an integer. Raises ConfigurationError if the value is not an integer from `least` to `most`. The
+        default range is that of partition numbers and broker ids.
         """
         if type(self.value) is not int or not least <= self.value <= most:  # true and false are ints in Python
             self.reject(f"{_shown(self.value)} is not allowed: expected a whole number of at least {least}")
@@ -79,8 +79,8 @@ class JsonValue(NamedTuple):
 def read_list(file: str, content: str, form: str) -> JsonValue:
     """Return the list in the field `content` of a file. A missing version means 1.
 
-    Raises ConfigurationError, with an example of the `form`, if the file cannot be read, is not JSON, has another
-    version, or does not contain the list.
+    Raises ConfigurationError if the file cannot be read, is not JSON, has another version, or does not contain the
+    list. `form` is an example of the expected JSON for the error message.
     """
     try:
         whole = JsonValue(file, "", json.loads(Path(file).read_bytes()))

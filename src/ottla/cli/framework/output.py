@@ -79,8 +79,8 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
-    """Format a table in which the columns have at least these widths and the last column has none, as in Kafka's tools
-    for share groups.
+    """Format a table in which the columns have at least these widths, except the last one, which has no width, as in
+    Kafka's tools for share groups.
     """
     cells = [header, *rows]
     widths = [widest((row[i] for row in cells), least) for i, least in enumerate(minima)]

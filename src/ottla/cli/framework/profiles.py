@@ -2,7 +2,7 @@
 
 Profiles are in `~/.config/ottla/config.toml`, or in the file that OTTLA_CONFIG names:
 
-default = "local"
+    default = "local"
 
     [profiles.local]
     "bootstrap.servers" = "localhost:9092"
@@ -13,7 +13,8 @@ default = "local"
 
 The profile is selected by `--profile`, by OTTLA_PROFILE or by `default`. OTTLA_BOOTSTRAP_SERVERS contains addresses, so
 that no profile is needed. If several sources set a config, the command line has precedence, then the file of
-`--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile.
+`--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile. With `--profile`, OTTLA_BOOTSTRAP_SERVERS is
+ignored.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def has_connection(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def configs(profile: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile), and the addresses in the
-    environment.
+    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile). Unless `profile` is set,
+    addresses in OTTLA_BOOTSTRAP_SERVERS override those of the profile.
 
     Raises ConfigurationError if the profile does not exist or the file cannot be read.
     """

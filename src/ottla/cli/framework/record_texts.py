@@ -92,7 +92,7 @@ class DecodedRecord(NamedTuple):
 
 
 def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord | None:
-    """Decode a record. Return None if its type is unknown. Raises MalformedMessageError."""
+    """Decode a record. Return None if its type is unknown. Raises MalformedMessageError if it cannot be decoded."""
     kind = version_of(key)
     if kind not in classes:
         return None
@@ -105,7 +105,7 @@ def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord 
 
 
 def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str | None]:
-    """Return the key and value of a coordinator's record as text. Raises CorruptMessageError."""
+    """Return the key and value of a coordinator's record as text. Raises CorruptMessageError if that is impossible."""
     if record.key is None:
         raise CorruptMessageError(f"the record at offset {record.offset} has no key")
     try:
@@ -151,7 +151,7 @@ CONTROL_RECORDS: Final[Mapping[int, tuple[str, type[Data]]]] = {
 
 
 def control_text(record: Record) -> str:
-    """Return a control record of Kafka's metadata log as text. Raises CorruptMessageError."""
+    """Return a control record of Kafka's metadata log as text. Raises CorruptMessageError if it cannot be decoded."""
     kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     if kind not in CONTROL_RECORDS:
         return f" controlType: UNKNOWN({kind})"

@@ -43,7 +43,7 @@ class GracefulShutdown:
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
         self.number = 0
         self.has_ended = False
-        """Whether the command has ended, so that the grace period has no end any more."""
+        """Whether the command has ended. The grace period then no longer applies."""
         self._start = start
         self._grace_seconds = grace_seconds
 
@@ -53,7 +53,9 @@ class GracefulShutdown:
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal. A second one raises KeyboardInterrupt, so that the shutdown is not waited for."""
+        """Handle a signal. A second signal raises KeyboardInterrupt, which ends the command without waiting for its
+        shutdown.
+        """
         if self.number:
             raise KeyboardInterrupt
         self.number = number
@@ -61,7 +63,9 @@ class GracefulShutdown:
         self._start()
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle the end of the grace period. Closing what is open has as much time again."""
+        """Raise GraceExpired at the end of the grace period, unless the command has ended. Closing clients may then
+        take as long again.
+        """
         if not self.has_ended:
             self._set_timer()
             raise GraceExpired

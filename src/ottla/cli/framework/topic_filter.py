@@ -9,8 +9,8 @@ from ottla.errors import ConfigurationError
 
 
 def topic_filter(option: str, text: str) -> re.Pattern[str]:
-    """Compile a list of expressions, separated by commas, to one that matches what any of them matches. Callers match
-    it against whole topic names.
+    """Compile a list of expressions, separated by commas, to one pattern that matches if any of them matches. Callers
+    match it against whole topic names.
 
     Spaces and surrounding quotes are removed. Raises ConfigurationError for an invalid expression.
     """

@@ -52,7 +52,9 @@ class PartitionRow(NamedTuple):
 
 
 def _states(args: argparse.Namespace) -> list[str]:
-    """Return the states of --state with Kafka's names. Raises ConfigurationError for an unknown state."""
+    """Return the states of --state with Kafka's names. Raises ConfigurationError for an unknown state, or if --state
+    has a value with an action other than --list.
+    """
     texts = [text.strip() for text in (args.state or "").split(",") if text.strip()]
     if texts and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")

@@ -32,8 +32,8 @@ class _Group:
 
     def __init__(self, outcome: ProduceRequestResult, reports: tuple[Report, ...], done: SimpleQueue[_Group]) -> None:
         self.futures: list[RecordFuture] = []
-        """Used only by the sending thread. It counts completed groups only after it has added the last record of this
-        one.
+        """The results of the records. Only the sending thread uses them: it counts a completed group only after it has
+        added the group's last record.
         """
         self.reports = reports
         self.done = done

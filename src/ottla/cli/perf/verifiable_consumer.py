@@ -120,7 +120,7 @@ class _Reader(ConsumerRebalanceListener):
 
     def _process(self, polled: Records) -> None:
         """Report the records of a poll, and commit their offsets unless auto commit is enabled. Records beyond the
-        limit are not reported and not committed.
+        limit are neither listed nor committed; only the total of the report includes them, as with Kafka's tool.
         """
         summaries: list[dict[str, Any]] = []
         offsets: Offsets = {}

@@ -25,8 +25,8 @@ NOT_SET: Final = -1
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until all records are sent or a signal arrives. Failed records are reported, but do not change
-    the exit code 0.
+    """Send until all records are sent or a signal arrives. Failed records are reported, but do not change the exit
+    code.
     """
     if use_new_name(args, "--producer.config", "--command-config"):
         print(deprecation("--producer.config", "--command-config"), flush=True)
@@ -52,7 +52,7 @@ class _Load:
         self._events = events
         self._sent = 0
         self._acked = 0
-        """Written by the I/O thread until the producer is closed."""
+        """The number of acknowledged records. Only the I/O thread changes it, until the producer is closed."""
         self._start = time.monotonic()
         self._stopped = threading.Event()
         self._closing = threading.Thread(target=self._close, daemon=True)
@@ -127,8 +127,8 @@ class _Load:
         return str(number) if prefix is None else f"{prefix}.{number}"
 
     def _key(self, number: int) -> str | None:
-        """Return the key of a record; None without --repeating-keys. If --repeating-keys is not positive, each record
-        has another key, as with Kafka's tool.
+        """Return the key of a record: its number modulo --repeating-keys. Return None without --repeating-keys. If
+        --repeating-keys is not positive, each record has a different key, as with Kafka's tool.
         """
         count = self._args.repeating_keys
         if count is None:

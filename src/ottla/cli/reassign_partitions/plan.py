@@ -12,9 +12,10 @@ from ottla.model import Node, TopicPartition
 
 
 def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Assign the partitions of topics to these brokers in the same way as for new topics.
+    """Assign the partitions of topics to the brokers in `racks` in the same way as for new topics.
 
-    Each topic starts with another broker. Raises InvalidReplicationFactorError if there are too few brokers.
+    The assignments of different topics begin with different brokers. Raises InvalidReplicationFactorError if there are
+    too few brokers.
     """
     assignment: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in sorted(topics, key=lambda topic: topic.name):

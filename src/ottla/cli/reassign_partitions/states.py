@@ -133,9 +133,7 @@ def log_dirs_of(
 
 
 def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
-    """Return the descriptions of those of the topics that exist. Errors other than UnknownTopicOrPartitionError are
-    raised.
-    """
+    """Return the descriptions of the topics that exist. Raises all errors except UnknownTopicOrPartitionError."""
     errors: dict[Any, KafkaError] = {}
     topics = admin.describe_topics(sorted(set(names)), errors=errors)
     for error in errors.values():

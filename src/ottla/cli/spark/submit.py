@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def archive(environ: Mapping[str, str]) -> Iterator[str]:
-    """Context manager: return the archive in OTTLA_SPARK_ARCHIVE, or create one that is removed at the end."""
+    """Context manager: return the path of the archive in OTTLA_SPARK_ARCHIVE, or of a new one, which is removed at the
+    end.
+    """
     from ottla.spark.environment.archive import write_archive
 
     if environ.get(ARCHIVE):

@@ -38,7 +38,7 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each file; fails at the first that cannot be read."""
+    """Print each file. Return 1 at the first file that cannot be read, without printing the others."""
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):
             print(f"ottla dump-log: there is no decoder {option}; only StringDecoder is supported", file=sys.stderr)

@@ -69,7 +69,7 @@ def _replicas(log_dir: LogDirDescription, topics: frozenset[str]) -> Iterator[tu
 def _as_kafkas_json(broker: int, log_dirs: LogDirs, topics: frozenset[str]) -> dict[str, Any]:
     """Return the JSON document of Kafka's tool, which does not contain the total and usable bytes.
 
-    Only cordoned directories have a field for that, because tools of Kafka before 4.3 print none.
+    Only cordoned directories have the field isCordoned, because tools of Kafka before 4.3 print no such field.
     """
     return {
         "broker": broker,

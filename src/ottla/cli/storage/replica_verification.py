@@ -130,7 +130,9 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> No
 
 
 def _report_failures(errors: Mapping[Any, KafkaError], before: str, output: Output) -> str:
-    """Print the errors of fetches, unless they are the same as last time. Return them as text."""
+    """Print the errors of fetches, and return them as text. If the text is equal to `before`, that of the previous
+    round, nothing is printed.
+    """
     failures = "; ".join(f"replica {replica}: {error}" for replica, error in sorted(errors.items()))
     if failures and failures != before:
         output.warn(f"{_now()}: waiting for replicas: {failures}")

@@ -228,8 +228,8 @@ def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo
     """Return the active reassignments of partitions. Only those with replicas out of sync are looked up, because others
     have none.
 
-    Returns an empty dictionary if the cluster does not report them: before Kafka 2.4, without authorization, or without
-    an active controller.
+    Return an empty dictionary if the request fails, for example before Kafka 2.4, without authorization, or without an
+    active controller.
     """
     short = [TopicPartition(p.topic, p.partition) for p in partitions if len(p.isr) < len(p.replicas)]
     try:

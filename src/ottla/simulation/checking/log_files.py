@@ -156,8 +156,8 @@ class LogChecker:
             self._crashes[str(log.dir)] = crash
 
     def on_power_lost(self, directory: Path) -> None:
-        """Check that everything below the recovery point is still there. In a compacted log, it may be in files that
-        recovery has to rename first.
+        """Check that everything below the recovery point is still there. A compacted log is not checked, because its
+        segments may be in files that recovery has to rename first.
         """
         crash = self._crashes.get(str(directory))
         if crash is None or crash.compacted:
@@ -210,8 +210,11 @@ def options_compacted(log: Log) -> bool:
 
 
 def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
-    """Yield an error if the log has other batches than before the crash. Those before the log start offset may be
-    missing. After a loss of power, segments that were deleted may be there again: tiered ones, after the log start.
+    """Yield an error if the log begins with other batches than before the crash.
+
+    Batches before `start`, the log start offset, are not compared. After a power loss, only those below the recovery
+    point are compared, and none before the first segment at the time of the crash, because deleted segments may be
+    there again.
     """
     if crash.power_lost and crash.batches:
         start = max(start, crash.batches[0].header.base_offset)

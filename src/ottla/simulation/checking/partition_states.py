@@ -39,8 +39,8 @@ class PartitionStates:
         allows_unclean: Callable[[str], bool] = lambda topic: False,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`allows_unclean`: returns whether out-of-sync replicas of a topic may become leaders. `now`: returns the time
-        in seconds.
+        """Create an empty record of states. `allows_unclean` returns whether out-of-sync replicas of a topic may become
+        leaders; `now` returns the time in seconds.
         """
         self.states: dict[tuple[str, int], WrittenState] = {}
         self.violations: list[str] = []
@@ -49,7 +49,7 @@ class PartitionStates:
         self._allows_unclean = allows_unclean
         self._now = now
         self.on_state: Callable[[WrittenState | None, WrittenState], object] = lambda before, after: None
-        """Called with the state before and the one that is written."""
+        """Called with the previous state of a partition (None for the first one) and with the new state."""
         self._controller_epoch = 0
         """The latest controller epoch."""
 

@@ -18,7 +18,7 @@ MAX_TASKS: Final = 60
 request of another broker.
 """
 MAX_TIMERS: Final = 40
-"""Maximum number of timers of such a broker; it has about 20."""
+"""Maximum number of timers of a broker without clients; it usually has about 20."""
 MAX_FETCH_SESSIONS: Final = 200
 """Maximum number of fetch sessions. Those of killed clients stay until others need their place, as in Kafka."""
 MAX_SHARE_SESSIONS: Final = 2

@@ -403,4 +403,4 @@ TOPIC_WORKLOADS: Final[tuple[type[TopicWorkload], ...]] = (
     MovedLogs,
     UncleanTopic,
 )
-"""All kinds."""
+"""All kinds of topic workloads."""

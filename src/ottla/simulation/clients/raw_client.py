@@ -57,8 +57,8 @@ class RawClient:
     """Connections to all brokers. Broker ids are positions in `bootstrap_servers`."""
 
     def __init__(self, client_id: str, bootstrap_servers: str, secret: bytes | None = None) -> None:
-        """`secret`: the secret of the cluster, with which the client proves that it is a broker of this cluster; None:
-        an ordinary client.
+        """Create connections. `secret` is the secret of the cluster, with which the client proves that it is one of its
+        brokers; None for an ordinary client.
         """
         self._client_id = client_id
         self._addresses = [address.split(":") for address in bootstrap_servers.split(",")]

@@ -45,7 +45,7 @@ class ScriptedBatch:
     sequence: int
     deadline: float
     offset: int = -1
-    """The offset in its acknowledgement."""
+    """The offset in the batch's acknowledgement; -1 before it arrives."""
 
 
 class ScriptedProducer(Workload):

@@ -20,16 +20,18 @@ RELEASED_SHARE: Final = 0.1
 
 
 class ShareMember(Workload):
-    """Checks that the acceptance of a record is confirmed only once.
+    """A member of a share group. It checks that the acceptance of each record is confirmed only once.
 
-    A record may be delivered after that: it was fetched before, from a leader that was replaced meanwhile, which
-    released it to another member. Its acknowledgement is rejected.
+    After one member's acceptance was confirmed, the record may still be delivered to another member, which fetched it
+    earlier from a leader that has been replaced since. The brokers then reject the acknowledgement of that member.
     """
 
     def __init__(
         self, cluster: SimulatedCluster, number: int, history: History, accepted: set[tuple[int, int]]
     ) -> None:
-        """`accepted`: partitions and offsets of the records that any member has accepted; all members share it."""
+        """Create a member. `accepted` has the partitions and offsets of the records that any member has accepted; all
+        members share it.
+        """
         super().__init__(cluster.world, f"sharer-{number}", cluster.bootstrap_servers, history)
         self._accepted = accepted
 

@@ -27,9 +27,9 @@ class Child(NamedTuple):
     pid: int
     plan: Plan
     ends: float
-    """The time on the monotonic clock at which it is ended."""
+    """The time on the monotonic clock at which the child is ended if it still runs."""
     signal: signal.Signals = signal.SIGUSR1
-    """The signal that ends it; after SIGUSR1, `faulthandler` prints where the child is."""
+    """The signal with which the child is ended. After SIGUSR1, `faulthandler` prints its stack."""
 
     def outcome(self, content: bytes) -> RunOutcome:
         """Wait for the end of the child. Return the outcome that it has written; a violation if there is none."""
@@ -53,8 +53,9 @@ def with_plans(
     prepare: Callable[[], object] = lambda: None,
     max_seconds: float = MAX_SECONDS,
 ) -> Iterator[tuple[Plan, RunOutcome]]:
-    """Like `in_children`, but yield each plan with its outcome. If the caller stops early, the remaining runs are
-    ended. So are runs that take longer than `max_seconds`: they print their stack, and count as broken.
+    """Run each plan in a child process, as `in_children` does, and yield it with its outcome. If the caller stops
+    early, the remaining runs are ended. Runs that take longer than `max_seconds` are ended as well: they print their
+    stack, and count as broken.
     """
     selector = selectors.DefaultSelector()
     try:

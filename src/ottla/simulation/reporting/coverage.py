@@ -30,7 +30,7 @@ class Coverage:
     """The items that runs have covered, and the plans that were the first to cover one."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """`path`: the coverage file. If it exists, its counts are continued."""
+        """Create an empty coverage. `path` is the coverage file; if it exists, its counts are continued."""
         self._path = path
         self.met: Counter[str] = Counter()
         self._plans: list[CoveringPlan] = []

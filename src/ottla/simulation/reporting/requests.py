@@ -65,9 +65,7 @@ def _note(timeline: Timeline, header: Any, what: str, lines: Iterator[str]) -> N
 
 def flat(message: Struct, names: Mapping[UUID, str]) -> Iterator[str]:
     """Yield a line for each innermost item of a message, with the fields of the enclosing items. The partition comes
-    first.
-
-    `names`: topic names by topic id.
+    first. `names` are topic names by topic id.
     """
     for topic, partition, parts in _flat(message, names, "", ""):
         yield " ".join(part for part in (f"{topic}-{partition}" if partition else topic, *parts) if part)

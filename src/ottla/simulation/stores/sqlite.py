@@ -29,7 +29,7 @@ CREATE TEMP TRIGGER created AFTER INSERT ON main.nodes BEGIN SELECT written(NEW.
 CREATE TEMP TRIGGER changed AFTER UPDATE ON main.nodes BEGIN SELECT written(NEW.path, NEW.value); END;
 CREATE TEMP TRIGGER deleted AFTER DELETE ON main.nodes BEGIN SELECT written(OLD.path, NULL); END;
 """
-"""Report the znodes that a transaction has changed."""
+"""SQL triggers that call the function `written` for each znode that a transaction has changed."""
 FAILED_READ_SHARE: Final = 0.02
 """The share of reads that fail while responses are lost."""
 
@@ -66,7 +66,9 @@ class MetadataFile:
         return len(self._own_tree().sessions())
 
     def expire_sessions_of(self, host: str) -> None:
-        """End the sessions of a host, as another process does if it takes this one for dead."""
+        """End the sessions of a host although its processes are alive, as another process does if it considers them
+        dead.
+        """
         for path in list(self._pipes.held_by(host)):
             name = Path(path).name
             if name.endswith(f".{ALIVE}"):

@@ -284,7 +284,9 @@ class Result:
 
 
 class ConnectionEvent(NamedTuple):
-    """Stands in for the event that `KazooClient.start_async` returns. The client connects when it is looked at."""
+    """Stands in for the event that `KazooClient.start_async` returns. `is_set` lets the client connect, and returns
+    whether it has succeeded.
+    """
 
     client: SimulatedKazoo
 
@@ -524,7 +526,7 @@ class SimulatedKazoo:
 
 
 class Transaction:
-    """kazoo's transaction."""
+    """Stands in for kazoo's TransactionRequest."""
 
     def __init__(self, client: SimulatedKazoo) -> None:
         self._client = client

@@ -1,5 +1,4 @@
-"""Names that the first versions of Spark with Python data sources lack, and configs that these versions need: Spark 4.0
-and 4.1.
+"""Support for Spark 4.0 and 4.1: names that pyspark lacks in these versions, and configs that they need.
 
 Everything else that depends on Spark's version is decided by `HAS_READ_LIMITS`.
 """

@@ -1,7 +1,7 @@
 """The history of a session's streaming queries, from the time when the monitor first received an event of each.
 
-Threads with Spark's events write it; terminal, metrics and report read it. `Histories` has the lock. If a query is
-restarted from its checkpoint, its history continues, because its id stays the same.
+The threads that deliver Spark's events write it; terminal, metrics and report read it. `Histories` has the lock. If a
+query is restarted from its checkpoint, its history continues, because its id stays the same.
 """
 
 from __future__ import annotations

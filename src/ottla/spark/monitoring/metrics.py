@@ -88,7 +88,7 @@ phase.
 
 
 class QueryMetrics:
-    """Registers the metrics of queries. Called by the threads with Spark's events, one after the other."""
+    """Registers the metrics of queries. The threads that deliver Spark's events call it, one after the other."""
 
     def __init__(self, metrics: Metrics, histories: Histories) -> None:
         self._metrics = metrics

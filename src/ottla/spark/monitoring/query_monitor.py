@@ -155,8 +155,8 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 
 def _tasks_of(spark: SparkSession) -> Any:
-    """Return a function that returns the numbers of finished and of all tasks of running jobs. For Spark Connect, which
-    does not report them, it returns None.
+    """Return a function that returns the numbers of finished and of all tasks of running jobs, or None if no job is
+    running. With Spark Connect, which does not report tasks, the function always returns None.
     """
     from pyspark.sql.utils import is_remote
 

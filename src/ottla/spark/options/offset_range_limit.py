@@ -1,5 +1,5 @@
-"""The start or end of a read, as options specify it: a class for each of five forms, and their JSON. Spark's
-`KafkaOffsetRangeLimit`.
+"""The start or end of a read, as options specify it, like Spark's `KafkaOffsetRangeLimit`. Each of the five forms has a
+class, and offsets have a JSON form.
 
 An offset is that of the next record to read. In JSON, -2 is the earliest and -1 the latest offset.
 """

@@ -1,4 +1,5 @@
-"""The options of reads with `format("ottla")`, which are those of Spark's Kafka connector, and their validation.
+"""The options of reads with `format("ottla")`, and their validation. They include the options of Spark's Kafka
+connector.
 
 The docs and the check for unknown options are derived from the table `OPTIONS`.
 """
@@ -237,8 +238,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise a ConfigurationError for the options that both a batch and a stream would raise, before Spark creates a
-    reader.
+    """Raise ConfigurationError if batch reads and streaming reads reject the options with the same error. Called before
+    Spark creates a reader.
     """
     faults = []
     for streaming in (False, True):
@@ -291,7 +292,8 @@ def kafka_options(
 ) -> dict[str, str]:
     """Return the client configs with Kafka's names.
 
-    Raises ConfigurationError for one that Spark controls, and if bootstrap.servers is missing.
+    Raises ConfigurationError for a config in `forbidden`, and, if brokers are read (`with_brokers`), if
+    bootstrap.servers is missing.
     """
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     for name, remedy in forbidden.items():

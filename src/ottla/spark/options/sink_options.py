@@ -1,5 +1,5 @@
-"""The options of writes with `format("ottla")`, and the columns that they accept. Both are those of Spark's Kafka
-connector.
+"""The options of writes with `format("ottla")`, and the columns that they accept. The options include those of Spark's
+Kafka connector, and the columns are the same.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ottla.spark.report.report import Bars, Calendar, Figure, Multiples
 _CELL: Final = 14
 _GAP: Final = 2
 _STEPS: Final = 5
-"""Shades of a heat map."""
+"""The number of shades of a heat map."""
 _MOST_TICKS: Final = 6
 _WEEKDAYS: Final = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 
@@ -33,7 +33,7 @@ def _unit(content: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value with as many digits as a label needs."""
+    """Return a value as a label with thousands separators, and with one decimal if it is a fraction below 100."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.1f}"
 
 

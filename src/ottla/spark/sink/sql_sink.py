@@ -165,7 +165,7 @@ class SqlSink:
 
     def make_tables(self) -> None:
         """Create the tables that do not exist, and check the others. Runs in the driver, because tasks would interfere
-        with each other. Raises ConfigurationError.
+        with each other. Raises ConfigurationError if a table cannot be created, or cannot be used for this write.
         """
         engine = self._engine()
         try:
@@ -295,8 +295,9 @@ class SqlSink:
         return f"{task.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of the task's micro-batch that tasks other than `tasks` have written; None if there are none.
-        Runs in the driver.
+        """Return the rows of the task's micro-batch that tasks other than `tasks` have written. Return None if there
+        are none, or with keyColumns, because a row that is written again is then updated to the same values. Runs in
+        the driver.
         """
         if self.options.keys:
             return None  # Writing a row again updates it to the same values.

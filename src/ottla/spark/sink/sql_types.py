@@ -36,8 +36,8 @@ class ExactText(mysql.VARCHAR):
     """A text type that MySQL and MariaDB compare byte by byte.
 
     With the default collation, /a and /A would be the same key, so that one row would overwrite the other. With
-    utf8mb4_bin, so would keys that differ only in spaces at the end. MySQL and MariaDB have different names for the
-    collation that distinguishes all of these.
+    utf8mb4_bin, keys that differ only in spaces at the end would be the same. The collation that distinguishes all of
+    these has different names in MySQL and MariaDB. MySQL before 8.0.17 does not have it, so utf8mb4_bin is used there.
     """
 
 
@@ -90,4 +90,4 @@ TYPES: Final[dict[type[DataType], Any]] = {
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
 }
-"""The SQL type of each of Spark's types."""
+"""The SQL types of Spark's types, except strings and decimals."""

@@ -124,8 +124,8 @@ class TopicSink:
             ) from error
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none. Runs
-        in the driver.
+        """Return the rows of this micro-batch that tasks other than `tasks` have written. Return None if there are
+        none, or if the brokers cannot be reached; a warning is then logged. Runs in the driver.
         """
         try:
             with self._admin() as admin:
@@ -160,7 +160,9 @@ class TopicSink:
         return KafkaAdminClient(self.options.connection)
 
     def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
-        """Return the marker in a consumer group: the last committed micro-batch. Return None if there is none."""
+        """Return the marker in a consumer group: the last committed micro-batch. Return None if there is none. Raises
+        IllegalStateError if the offsets of the group are not markers.
+        """
         # Stable: the commit of an earlier attempt may not be applied yet.
         committed = admin.list_consumer_group_offsets(group, require_stable=True)
         # Another write may have the same group: "a-b" to topic "c", and "a" to topic "b-c". Its marker is an offset of

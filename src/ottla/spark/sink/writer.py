@@ -223,8 +223,8 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
 
 
 def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Written:
-    """Return the result for a micro-batch that an earlier attempt has written. Raises IllegalStateError if it had
-    another number of rows, or if the marker is of a later micro-batch.
+    """Return the result for a micro-batch that an earlier attempt has written. Raises IllegalStateError if the earlier
+    attempt wrote a different number of rows, or if the marker is of a later micro-batch.
 
     `other_name` is the option that gives the query another identity, for the message.
     """

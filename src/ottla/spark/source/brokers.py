@@ -55,7 +55,7 @@ class Brokers:
             self._admin.close()
 
     def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
-        """Return the partitions that the subscription matches at the moment.
+        """Return the partitions that the subscription matches at the moment. A pattern does not match internal topics.
 
         Raises UnknownTopicOrPartitionError if a subscribed topic does not exist, unless `all_must_exist` is false: a
         running stream reports that as data loss.

@@ -98,8 +98,8 @@ class LogFiles:
         self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
-        """Return the partitions that a subscription matches. Raises UnknownTopicOrPartitionError for a topic that does
-        not exist.
+        """Return the partitions that a subscription matches. A pattern does not match internal topics. Raises
+        UnknownTopicOrPartitionError for a topic that does not exist.
         """
         partitions = self.logs.keys()
         if subscription.pattern is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 GROUP: Final = "ottla.spark"
-"""The entry points that read for `format("ottla")` what is not in topics."""
+"""The entry point group of packages that add sources to `format("ottla")`, such as the tables of topics."""
 
 
 class TableSource(Protocol):
@@ -29,7 +29,7 @@ class TableSource(Protocol):
 
 
 def table_source(options: SourceOptions) -> TableSource:
-    """Return the source. Raises ConfigurationError if packages are missing."""
+    """Return the source that reads a topic with its table. Raises ConfigurationError if packages are missing."""
     try:
         (entry,) = entry_points(group=GROUP, name="table")
         source: Any = entry.load()

@@ -77,11 +77,13 @@ class UnlimitedStreamReader(StreamReader):
         return super().partitions(start, end)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit offsets for the group of commitGroupId, which no later latestOffset() may do."""
+        """Commit offsets for the group of commitGroupId: there may be no later call of latestOffset() that commits
+        them.
+        """
         self._commit_to_group(offsets_from_json(end))
 
 
 def _not_after(start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-    """Return the start without partitions that the end lacks, and not after the end."""
+    """Return the start, limited to the end in each partition, and without the partitions that the end lacks."""
     begin, until = offsets_from_json(start), offsets_from_json(end)
     return offsets_to_json({tp: min(offset, until[tp]) for tp, offset in begin.items() if tp in until})
