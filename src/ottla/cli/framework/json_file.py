@@ -72,7 +72,7 @@ class JsonValue(NamedTuple):
         default range is that of partition numbers and broker ids.
         """
         if type(self.value) is not int or not least <= self.value <= most:  # true and false are ints in Python
-            self.reject(f"{_shown(self.value)} is not allowed: expected a whole number of at least {least}")
+            self.reject(f"{_shown(self.value)} is not allowed: expected a whole number from {least} to {most}")
         return self.value
 
 
