@@ -122,7 +122,8 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     isolation_level: Final = Option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
-        "read_committed returns only records of committed transactions; read_uncommitted returns all.",
+        "read_committed skips records of aborted transactions and waits for open ones to end; read_uncommitted returns "
+        "all records.",
     )
     max_decompressed_batch_bytes: Final = Option(
         268_435_456,

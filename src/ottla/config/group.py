@@ -46,7 +46,7 @@ class GroupConfig(Config, subject="group"):
     share_isolation_level = Option(
         READ_UNCOMMITTED,
         one_of(READ_COMMITTED, READ_UNCOMMITTED),
-        "read_committed: a share group gets only records of committed transactions; read_uncommitted: all records.",
+        "read_committed: a share group gets no records of aborted or open transactions; read_uncommitted: all records.",
     )
     share_renew_acknowledge_enable = Option(
         True, boolean, "Allow members of a share group to renew the locks of records that they have acquired."

@@ -157,7 +157,7 @@ COMMAND = Command(
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be printed"),
         Option(
             "--isolation-level",
-            "read_committed skips records of open and aborted transactions (default: read_uncommitted)",
+            "read_committed skips aborted transactions and stops before open ones (default: read_uncommitted)",
             choices=LEVELS,
         ),
         *OPTIONS,

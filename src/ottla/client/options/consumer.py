@@ -50,7 +50,9 @@ class ConsumerOptions(ClientOptions, total=False):
     partition_assignment_strategy: str | Sequence[Any]
     """Assignors of a classic group, in order of preference: names or classes."""
     isolation_level: str
-    """read_committed returns only records of committed transactions; read_uncommitted returns all."""
+    """read_committed skips records of aborted transactions and waits for open ones to end; read_uncommitted returns all
+    records.
+    """
     max_decompressed_batch_bytes: int
     """Maximum size in bytes of a batch after decompression; poll() raises CorruptBatchError for a larger one."""
     check_crcs: bool
