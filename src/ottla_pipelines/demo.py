@@ -1,7 +1,8 @@
-"""The demo on one machine: start the broker, the replay and Spark, and then print the report and the account.
+"""The demo on one machine: start the broker, the replay and Spark, then print the report and the account.
 
-Each of them is a process. Whichever process is killed, including this one, the run can be resumed and still processes
-every row exactly once: the only state is in the topics and in the database.
+The account compares the results with the input. Broker, replay and Spark are separate processes. Whichever process is
+killed, including this one, the run can be resumed and still processes every row exactly once: the only state is in the
+topics and in the database.
 """
 
 from __future__ import annotations
@@ -236,7 +237,9 @@ def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: fl
 
 
 def report(run: Run, rates: Rates, console: Console) -> bool:
-    """Print the report and the account, write the page and the chart, and return whether the results are exact."""
+    """Print the report and the comparison of the results with the input, and write the page and the chart. Return
+    whether the results are exact.
+    """
     from ottla.spark.report import chart, page
     from ottla_pipelines.serve import terminal
     from ottla_pipelines.serve.build import PAGE_TEMPLATE, build_report

@@ -18,11 +18,11 @@ from ottla_pipelines.serve.report import RunReport, count_report, flight_report
 Rates = Sequence[tuple[str, str]]
 
 PAGE_TEMPLATE = Path(__file__).with_name("run.html.jinja")
-"""The template of the HTML page: that of `ottla.spark.report` with the account."""
+"""The template of the HTML page: that of `ottla.spark.report`, with the comparison of results and input."""
 
 
 def build_report(run: Run, rates: Rates) -> RunReport:
-    """Return the report of a run, with the account."""
+    """Return the report of a run, including the comparison of its results with its input."""
     with Store.open(run.database_url) as store:
         return _counts(run, store, rates) if run.input else _flights(run, store, rates)
 
@@ -47,7 +47,7 @@ def _counts(run: Run, store: Store, rates: Rates) -> RunReport:
 
 
 def _table_account(run: Run, expected: Mapping[str, Sequence[Any]]) -> Account | None:
-    """Return the account of the rows in the table, each value compared with the input; None without a table."""
+    """Return the comparison of each value in the table with the input; None without a table."""
     if run.table_format is None:
         return None
     from ottla_pipelines.serve.row_table import read_table

@@ -1,4 +1,4 @@
-"""The account of `--input`: rows and counts, compared with those of the file."""
+"""The comparison of a run with `--input`: its rows and counts against those of the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def expected_events(path: Path, by: str | None) -> dict[str, list[Any]]:
 def count_account(
     expected: Mapping[str, Sequence[Any]], rows: pa.Table, statistics: Sequence[Mapping[str, Any]]
 ) -> Account:
-    """Return the account of rows and counts, compared with those of the file."""
+    """Return the comparison of rows and counts with those of the file."""
     account = row_account("events", expected, rows)
     hours = ("" if time is None else time.strftime("%Y-%m-%dT%H:00:00Z") for time in expected["time"])
     expected_counts = Counter(zip(hours, expected["group"], strict=True))

@@ -18,11 +18,11 @@ _TOP = 10
 
 @dataclass(frozen=True)
 class RunReport(Report):
-    """A report with the account of the run."""
+    """A report with the comparison of the run's results with its input."""
 
     account: Account = field(kw_only=True)
     table_account: Account | None = field(default=None, kw_only=True)
-    """The account of the rows in the run's table, if there is one."""
+    """The comparison of the rows in the run's table with the input; None without a table."""
 
 
 class Group(NamedTuple):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def show(report: Report, console: Console) -> None:
     """Print the first two tables, the findings and the rates of a report. The page also has the other tables; the
-    account is printed separately.
+    comparison with the input is printed separately.
     """
     console.print()
     console.rule(f"[bold]{report.title}")
