@@ -37,7 +37,11 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     retries: Final = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
 
     def check(self) -> None:
-        """Require exactly one kind of address, and time for at least one request per call."""
+        """Require either bootstrap.servers or bootstrap.controllers.
+
+        default.api.timeout.ms must be at least request.timeout.ms; if only its default is lower, increase it. Raises
+        ConfigurationError.
+        """
         super().check()
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
             raise ConfigurationError("either bootstrap.servers or bootstrap.controllers is required")

@@ -269,7 +269,10 @@ class TopicConfig(TableConfig, subject="topic"):
             if option is not None:
                 option.read(value)
         except ConfigurationError as error:
-            log.error("Ignoring an invalid config of a topic: %s", error.message)
+            log.error(
+                "Ignoring an invalid topic config in the metadata store; the broker's default applies: %s",
+                error.message,
+            )
             return False
         return True
 

@@ -49,7 +49,7 @@ NO_LAGS: Final = GroupLags([], [], {}, 0)
 
 
 async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]]) -> GroupLags:
-    """Read the committed offsets and the ends of their partitions.
+    """Read the committed offsets, and compute their lags from the end offsets of their partitions.
 
     `rest`: awaited after each offset, so that other tasks can run.
     """
@@ -86,7 +86,7 @@ async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]])
 
 
 async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Request the ends of partitions from the broker that leads them. Return an empty dictionary after a failure."""
+    """Request the end offsets of partitions from their leader. Return an empty dictionary after a failure."""
     try:
         return await end_offsets_from(
             context.inter_broker, leader, partitions, timeout=TIMEOUT_SECONDS, purpose=PURPOSE

@@ -403,7 +403,7 @@ async def to_controller(driver: AdminDriver, keys: list[Any]) -> Shares:
 
 
 async def to_brokers(_: AdminDriver, keys: list[Any]) -> Shares:
-    """Route each key, which is the id of a broker, to this broker."""
+    """Route each key to the broker with this id."""
     return {key: [key] for key in keys}, {}
 
 

@@ -1,4 +1,4 @@
-"""The ends of partitions that another broker leads."""
+"""Requests for the end offsets of partitions that another broker leads."""
 
 from __future__ import annotations
 

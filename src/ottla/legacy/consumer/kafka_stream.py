@@ -110,7 +110,7 @@ class KafkaStream:
         self._iterator = ConsumerIterator(queue, timeout_ms, key_decoder, value_decoder)
 
     def iterator(self) -> ConsumerIterator:
-        """Return the iterator."""
+        """Return the stream's iterator, always the same one."""
         return self._iterator
 
     __iter__ = iterator

@@ -404,8 +404,8 @@ class Connection:
             )
         else:
             log.warning(
-                "Closing the connection of %s: a request of %d bytes exceeds %d (socket.request.max.bytes; before"
-                " authentication sasl.server.max.receive.size)",
+                "Closing the connection of %s: a request size of %d bytes is negative or exceeds %d"
+                " (socket.request.max.bytes; before authentication sasl.server.max.receive.size)",
                 self.peer,
                 size,
                 self.max_frame,
