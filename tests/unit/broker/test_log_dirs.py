@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
+from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.errors import StartupError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -25,6 +26,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.decoder import records
 from ottla.storage import files
@@ -266,6 +268,12 @@ def test_full_disk_fails_the_append_only(
     with_broker(test, tmp_path, **two_log_dirs(tmp_path))
 
 
+async def leaders_and_offline_replicas(client: BrokerClient) -> list[tuple[int, list[int]]]:
+    response = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    partitions = sorted(response.topics[0].partitions, key=lambda p: p.partition_index)
+    return [(p.leader_id, p.offline_replicas) for p in partitions]
+
+
 def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path: Path) -> None:
     async def first(client: BrokerClient) -> None:
         await create(client, "t", 2)
@@ -274,6 +282,8 @@ def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path: Path) ->
     async def without(client: BrokerClient) -> None:
         assert await read(client, 0) == []
         assert await read(client, 1) == STORAGE_ERROR
+        while await leaders_and_offline_replicas(client) != [(0, []), (NO_LEADER, [0])]:
+            await asyncio.sleep(0.01)
         await create(client, "new", 1)
 
     async def again(client: BrokerClient) -> None:

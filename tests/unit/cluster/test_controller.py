@@ -104,6 +104,9 @@ class Broker:
         assert partition is not None
         return partition
 
+    def offline_replicas(self) -> list[int]:
+        return self.member.metadata_cache.image.offline_replicas(self.state())
+
     async def handle(self, request: Any) -> Any:
         """Handle a request like the broker's request handlers."""
         requests = self.member.controller_requests
@@ -974,12 +977,15 @@ def test_offline_replica_neither_leads_nor_is_in_sync_until_its_broker_restarts(
         await two.member.report_offline_replicas([T0])
         await two.until(lambda: two.state().leader == 1)
         assert (one.state().isr, one.state(TopicPartition("t", 1)).leader) == ((1,), 2)
+        for broker in (one, two):
+            await broker.until(lambda broker=broker: broker.offline_replicas() == [2])  # type: ignore[misc]
         assert cluster.tree.children("/log_dir_event_notification") == []
         with pytest.raises(IneligibleReplicaError):
             await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2))
         await cluster.kill(2)
         await cluster.add(2)
         await one.until(lambda: 2 in one.member.metadata_cache.image.brokers)
+        await one.until(lambda: one.offline_replicas() == [])
         assert (await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
 
     run(test)

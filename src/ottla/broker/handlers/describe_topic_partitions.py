@@ -79,5 +79,5 @@ def _partition(index: int, p: PartitionImage, context: RequestContext) -> Descri
         isr_nodes=list(p.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[replica for replica in p.replicas if replica not in context.broker.image.brokers],
+        offline_replicas=context.broker.image.offline_replicas(p),
     )

@@ -192,12 +192,12 @@ def _topic(topic: TopicImage, operations: int, context: RequestContext) -> Metad
 
 def _partition(index: int, p: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
     """Describe a partition. In version 0, replicas on dead brokers are left out, because clients fail on them."""
-    brokers = context.broker.image.brokers
-    leader = p.leader if p.leader in brokers else NO_LEADER
-    offline = [replica for replica in p.replicas if replica not in brokers]
+    image = context.broker.image
+    leader = p.leader if p.leader in image.brokers else NO_LEADER
+    offline = image.offline_replicas(p)
     replicas, isr, code = list(p.replicas), list(p.isr), 0
     if context.version == 0:
-        replicas, isr = ([r for r in ids if r in brokers] for ids in (replicas, isr))
+        replicas, isr = ([r for r in ids if r in image.brokers] for ids in (replicas, isr))
         code = errors.code_of(errors.ReplicaNotAvailableError()) if offline else 0
     return MetadataResponsePartition(
         error_code=errors.code_of(errors.LeaderNotAvailableError()) if leader == NO_LEADER else code,

@@ -533,6 +533,7 @@ class BrokerNode:
             unopened_dirs=self._log_dirs.unopened,
             on_fatal=self._fail,
             store_dir=self._log_dirs.store_dir(self.config),
+            on_dir_failure=self._report_disk_failure,
         )
         if not config.in_cluster:
             return build()
@@ -568,7 +569,6 @@ class BrokerNode:
             followers=self._fetchers,
             follower_quota=follower_quota,
             lag_seconds=config.replica_lag_time_max_ms / 1000,
-            on_dir_failure=self._report_disk_failure,
         )
 
     def _auxiliary_state(self) -> AuxiliaryStateBuilder | None:

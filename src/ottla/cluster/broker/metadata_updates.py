@@ -8,7 +8,7 @@ controller are rejected.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -180,7 +180,11 @@ def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> Cl
         topic = topics.get(name)
         if topic is not None:
             current = topic.partitions
-            images = {s.partition_index: _partition_image(s) for s in new_states if s.partition_index < len(current)}
+            images = {
+                s.partition_index: _partition_image(s, current[s.partition_index].failed)
+                for s in new_states
+                if s.partition_index < len(current)
+            }
             topics[name] = _merge(topic, images)
     image = replace(image, controller_id=request.controller_id, controller_epoch=request.controller_epoch)
     return image.with_topics(topics)
@@ -197,6 +201,7 @@ def with_metadata(
 
     `configs` and `ids`: configs and topic ids of topics that may be new, by name. `broker_id`: this broker.
     """
+    brokers = {b.id: _broker(b) for b in request.live_brokers}
     topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
     for name, sent_id, states in _topics(request):
         old = image.topics.get(name)
@@ -207,8 +212,7 @@ def with_metadata(
             continue
         if old is None or old.id != topic_id:
             old = TopicImage(name, topic_id, (), configs.get(name, {}))
-        topics[name] = _merge(old, {s.partition_index: _state(s, old) for s in states})
-    brokers = {b.id: _broker(b) for b in request.live_brokers}
+        topics[name] = _merge(old, {s.partition_index: _state(s, old, brokers) for s in states})
     if broker_id in image.brokers:
         brokers[broker_id] = image.brokers[broker_id]  # this broker's own registration may be newer
     image = replace(
@@ -232,9 +236,9 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Replace the states of a topic's partitions with those in `images` that are newer.
+    """Replace the states of a topic's partitions with those in `images` that are newer, and those of failed disks.
 
-    Return the same object if none is newer.
+    Return the same object if nothing changes.
     """
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
@@ -242,13 +246,15 @@ def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImag
         was = partitions[index]
         if (now.leader_epoch, now.state_version) > (was.leader_epoch, was.state_version):
             partitions[index] = now
+        elif now.state_version == was.state_version and now.failed != was.failed:
+            partitions[index] = replace(was, failed=now.failed)
     changed = len(partitions) != len(topic.partitions) or any(
         a is not b for a, b in zip(partitions, topic.partitions, strict=True)
     )
     return replace(topic, partitions=tuple(partitions)) if changed else topic
 
 
-def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
+def _partition_image(s: LeaderAndIsrPartitionState, failed: tuple[int, ...]) -> PartitionImage:
     return PartitionImage(
         s.leader,
         s.leader_epoch,
@@ -257,16 +263,25 @@ def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
         s.partition_epoch,
         tuple(s.adding_replicas),
         tuple(s.removing_replicas),
+        failed,
     )
 
 
-def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
+def _state(s: UpdateMetadataPartitionState, topic: TopicImage, alive: Collection[int]) -> PartitionImage:
     """Return the new image of a partition from its state in UpdateMetadata.
 
     UpdateMetadata does not contain reassignments, so the partition keeps its reassignment if its replicas are the same.
+    Offline replicas of live brokers are on failed disks.
     """
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
-    now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)
+    now = replace(
+        was,
+        leader=s.leader,
+        leader_epoch=s.leader_epoch,
+        isr=tuple(s.isr),
+        state_version=s.zk_version,
+        failed=tuple(replica for replica in s.offline_replicas if replica in alive),
+    )
     return (
         now if was.replicas == tuple(s.replicas) else replace(now, replicas=tuple(s.replicas), adding=(), removing=())
     )

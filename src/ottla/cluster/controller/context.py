@@ -52,6 +52,8 @@ class ControllerContext:
         """
         self.lock = asyncio.Lock()
         """Held during a change, and while a term starts or ends."""
+        self._marked: Collection[TopicPartition] = ()
+        """The partitions of which the image has replicas on failed disks."""
         self._term: ControllerTerm | None = None
 
     def start_term(self, term: ControllerTerm) -> None:
@@ -135,7 +137,7 @@ class ControllerContext:
         return Candidates(alive, self.shutting_down.keys(), image.brokers)
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Apply a change to the image, and send it to the other brokers.
+        """Apply a change to the image, mark the replicas on failed disks, and send it to the other brokers.
 
         Do nothing if the image already comes from a newer controller.
         """
@@ -143,7 +145,7 @@ class ControllerContext:
         before = self.image
         update = asyncio.ensure_future(
             self.metadata_cache.update(
-                lambda current: change(current) if current.controller_epoch <= epoch else current
+                lambda current: self._with_failed(change(current)) if current.controller_epoch <= epoch else current
             )
         )
         await asyncio.sleep(0)  # the image is changed now; the other brokers need not wait for this broker's listeners
@@ -152,6 +154,16 @@ class ControllerContext:
         await update
         if self.channels is not None:
             self.channels.notify()
+
+    def _with_failed(self, image: ClusterImage) -> ClusterImage:
+        """Return the image with the replicas on failed disks as `PartitionImage.failed`."""
+        failed: dict[TopicPartition, tuple[int, ...]] = {}
+        for broker_id, partitions in self.offline_replicas.items():
+            for tp in partitions:
+                failed[tp] = (*failed.get(tp, ()), broker_id)
+        marked, self._marked = self._marked, failed.keys()
+        states = {tp: (p, failed.get(tp, ())) for tp in {*failed, *marked} if (p := image.partition(tp)) is not None}
+        return with_states(image, {tp: replace(p, failed=now) for tp, (p, now) in states.items() if p.failed != now})
 
     async def wait_propagated(self) -> None:
         """Wait until the other brokers have received the change, at most PROPAGATION_SECONDS, because a client may send

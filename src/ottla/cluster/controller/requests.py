@@ -236,7 +236,7 @@ def _state(index: int, p: PartitionImage, image: ClusterImage) -> UpdateMetadata
         isr=list(p.isr),
         zk_version=p.state_version,
         replicas=list(p.replicas),
-        offline_replicas=[replica for replica in p.replicas if replica not in image.brokers],
+        offline_replicas=image.offline_replicas(p),
     )
 
 

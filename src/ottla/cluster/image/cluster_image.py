@@ -37,6 +37,8 @@ class PartitionImage:
     """Replicas that a reassignment in progress adds; `replicas` contains them."""
     removing: tuple[int, ...] = ()
     """Replicas that will be removed when the reassignment is complete; `replicas` contains them."""
+    failed: tuple[int, ...] = ()
+    """Replicas on failed log directories of live brokers (KIP-112). Not part of the state znode."""
     modified: int = field(default=0, compare=False)
     """The zxid of the last write of the state znode, if this state was read from the store; 0 if unknown."""
 
@@ -126,6 +128,10 @@ class ClusterImage:
     def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
         names = {topic.id: name for name, topic in topics.items()}
         return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
+
+    def offline_replicas(self, p: PartitionImage) -> list[int]:
+        """Return the replicas of a partition that are on dead brokers or failed log directories."""
+        return [replica for replica in p.replicas if replica not in self.brokers or replica in p.failed]
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
         topic = self.topics.get(tp.topic)

@@ -232,7 +232,7 @@ def partition_image(
         leader, epoch, isr = int(fields["leader"]), int(fields["leader_epoch"]), tuple(map(int, fields["isr"]))
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableNodeError(f"{state.value[:200]!r} is not the state of a partition: {error}") from None
-    return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing, state.modified)
+    return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing, modified=state.modified)
 
 
 def broker_image(broker_id: int, node: ZNode) -> BrokerImage:
