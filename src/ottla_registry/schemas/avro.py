@@ -65,16 +65,25 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def is_resolved_to(self, canonical: str) -> bool:
-        """Return whether this is the canonical text with the definitions of referenced types in place of their first
-        use, as Java's generated classes have them.
+        """Return whether this is the resolved text, which Java's generated classes have."""
+        try:
+            return self.resolved == canonical
+        except ValueError:  # with definitions that nothing uses
+            return False
+
+    @property
+    def resolved(self) -> str:
+        """The canonical text with the definitions of referenced types in place of their first use.
+
+        Raises ValueError.
         """
         types: dict[str, Any] = {}
         try:
             for reference in self._references:
                 _define(_load(reference.schema), "", types)
-            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), "")) == canonical
-        except (RecursionError, ValueError):  # too deep, or with definitions that nothing uses
-            return False
+            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), ""))
+        except RecursionError:
+            raise ValueError("the schema is nested too deeply") from None
 
     def cannot_read(self, writer: AvroSchema) -> list[str]:
         """Return the reasons why data of `writer` cannot be read with this schema."""
