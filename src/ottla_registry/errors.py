@@ -24,7 +24,7 @@ def version_not_found(version: int) -> RestError:
     return RestError(40402, f"Version {version} not found.")
 
 
-def schema_not_found(schema_id: int | None = None) -> RestError:
+def schema_not_found(schema_id: int | str | None = None) -> RestError:
     return RestError(40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found")
 
 
@@ -100,7 +100,11 @@ def invalid_subject(subject: str) -> RestError:
 
 
 def not_supported(setting: str) -> RestError:
-    return RestError(422, f"{setting} is not supported; set compatibility, or normalize to true or false")
+    return RestError(422, f"{setting} is not supported by this registry, and would have no effect")
+
+
+def invalid_config(reason: str) -> RestError:
+    return RestError(422, f"Invalid config: {reason}")
 
 
 def schema_too_large(limit: int) -> RestError:
@@ -109,6 +113,10 @@ def schema_too_large(limit: int) -> RestError:
 
 def record_too_large(reason: str) -> RestError:
     return RestError(42209, f"The schema is too large with its metadata, rules and references: {reason}")
+
+
+def invalid_rule_set(rule: str, reason: str) -> RestError:
+    return RestError(42210, f"Invalid rule set: rule '{rule}': {reason}")
 
 
 def incompatible(subject: str, messages: list[str]) -> RestError:

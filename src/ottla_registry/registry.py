@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ottla_registry import errors
-from ottla_registry.metadata import check_metadata
+from ottla_registry.metadata import DEFAULTS_AND_OVERRIDES, check_metadata, completed
 from ottla_registry.schemas.avro import AvroSchema
 from ottla_registry.schemas.parsed import Compatibility, ParsedSchema, ReferencedSchema
-from ottla_registry.schemas.protobuf import ProtobufSchema
 from ottla_registry.schemas.types import TYPES
 from ottla_registry.store import records
 from ottla_registry.store.records import Record, Reference, StoredSchema
@@ -24,6 +23,8 @@ from ottla_registry.store.topic import SchemasTopic
 from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, is_context, within
 
 MODES: Final = frozenset({"READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"})
+FORMATS: Final = frozenset({("PROTOBUF", "serialized"), ("AVRO", "resolved")})
+"""The formats of schemas besides their text, by type: each is an attribute of the parsed schema."""
 MAX_SCHEMA_BYTES: Final = 1_000_000
 """Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
@@ -53,6 +54,10 @@ class SchemaRegistry:
     async def stop(self) -> None:
         """Close the clients."""
         await self._topic.stop()
+
+    async def cluster_id(self) -> str:
+        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError."""
+        return await self._topic.cluster_id()
 
     # Schemas
 
@@ -84,14 +89,14 @@ class SchemaRegistry:
             raise errors.not_permitted(f"Subject {subject} in context {context} is not in {required} mode")
         versions = self.state.versions(subject)
         if not is_import:
-            request = _populated(request, versions)
+            request = _populated(request, versions, self.state.config(subject))
         parsed, new = await self._parsed(request, normalize=normalize)
         equal = _equal(versions, new)
         equal = equal or await self._equivalent(versions, parsed, new)
         if equal is not None and request.id in (0, equal.id) and not request.version:
             return equal, []
         if not is_import:
-            reasons = await self._differences(parsed, subject, versions)
+            reasons = await self._differences(parsed, new, versions)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         new = self._numbered(new, is_import=is_import)
@@ -168,7 +173,7 @@ class SchemaRegistry:
             parsed, new = await self._parsed(replace(request, subject=subject), normalize=normalize)
             live = [schema for schema in versions if not schema.deleted]
             # A schema without metadata gets those of the latest version when it is registered.
-            complete = _populated(new, live)
+            complete = _populated(new, live, self.state.config(subject))
             equal = _equal(versions, new) or _equal(versions, complete)
             equal = equal or await self._equivalent(versions, parsed, complete)
             if equal is not None:
@@ -218,11 +223,19 @@ class SchemaRegistry:
             versions = [schema for schema in versions if schema.version == version]
             if not versions:
                 raise errors.version_not_found(version)
-        parsed, _ = await self._parsed(request, normalize=normalize)
-        return await self._differences(parsed, subject, versions)
+        parsed, new = await self._parsed(request, normalize=normalize)
+        return await self._differences(parsed, new, versions)
 
-    async def _differences(self, parsed: ParsedSchema, subject: str, versions: Sequence[StoredSchema]) -> list[str]:
-        level = Compatibility[self.state.setting(subject, "compatibilityLevel") or "BACKWARD"]
+    async def _differences(
+        self, parsed: ParsedSchema, new: StoredSchema, versions: Sequence[StoredSchema]
+    ) -> list[str]:
+        config = self.state.config(new.subject)
+        level = Compatibility[config["compatibilityLevel"]]
+        group = config.get("compatibilityGroup")
+        if group:  # versions with another value of this property need not be compatible
+            versions = [
+                schema for schema in versions if schema.metadata_property(group) == new.metadata_property(group)
+            ]
         if level is Compatibility.NONE or not versions:
             return []
         is_transitive = level.value[2]
@@ -236,13 +249,16 @@ class SchemaRegistry:
         return reasons
 
     async def in_format(self, schema: StoredSchema, name: str) -> StoredSchema:
-        """Return a schema in the format that a request names. `serialized` makes a Protobuf schema a descriptor in
-        base64; in other cases the schema is returned unchanged.
+        """Return a schema in the format of a request. `serialized` is a descriptor in base64 for Protobuf, `resolved`
+        an Avro schema with the definitions of the types that it references.
         """
-        if name != "serialized" or schema.schema_type != "PROTOBUF":
+        if (schema.schema_type, name) not in FORMATS:
             return schema
         parsed = await self._parse(schema)
-        return replace(schema, schema=parsed.serialized) if isinstance(parsed, ProtobufSchema) else schema
+        try:
+            return replace(schema, schema=await asyncio.to_thread(getattr, parsed, name))
+        except ValueError as error:
+            raise errors.invalid_schema(str(error)) from None
 
     async def _parse(self, schema: StoredSchema) -> ParsedSchema:
         parse = TYPES.get(schema.schema_type)
@@ -395,14 +411,17 @@ class SchemaRegistry:
     # Configs and modes
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Set a subject's config, or the global one; None deletes it. Return the new config, or the deleted one."""
+        """Set a subject's config, or the global one; None deletes it, or one setting. Return the new config, or the
+        deleted one.
+        """
 
         async def decide() -> tuple[dict[str, Any], list[Record]]:
             self._check_writable(subject)
             old = self.state.configs.get(subject)
             if config is None and old is None and subject is not None:
                 raise errors.subject_not_found(subject)
-            new = None if config is None else {**(old or {}), **config}
+            merged = {**(old or {}), **(config or {})}
+            new = None if config is None else {name: value for name, value in merged.items() if value is not None}
             value = None if new is None else records.dumps(new)
             return new or old or {"compatibilityLevel": "BACKWARD"}, [(records.config_key(subject), value)]
 
@@ -448,9 +467,9 @@ class SchemaRegistry:
             raise errors.not_permitted(f"Subject {subject or ''} in context {context} is in read-only mode")
 
 
-def _populated(request: StoredSchema, versions: Sequence[StoredSchema]) -> StoredSchema:
-    """Return a schema with the parts that it lacks added from the latest version: metadata and rules. If its text is
-    empty, use the schema of that version.
+def _populated(request: StoredSchema, versions: Sequence[StoredSchema], config: Mapping[str, Any]) -> StoredSchema:
+    """Return a schema with the metadata and rules that it lacks: first those of the latest version, then the defaults
+    and overrides of the config. If its text is empty, use the schema of the latest version.
     """
     latest = versions[-1] if versions else None
     if not request.schema.strip():
@@ -458,8 +477,11 @@ def _populated(request: StoredSchema, versions: Sequence[StoredSchema]) -> Store
             raise errors.invalid_schema("Empty schema")
         schema, kind, references = latest.schema, latest.schema_type, latest.references
         request = replace(request, schema=schema, schema_type=kind, references=references)
-    inherited = () if latest is None else (field for field in latest.extra if field[0] in records.INHERITED_FIELDS)
-    return replace(request, extra=records.merged(inherited, request.extra))
+    inherited = {} if latest is None else {name: latest.field(name) for name in records.INHERITED_FIELDS}
+    own = {name: request.field(name) for name, _ in request.extra}
+    fields = {**inherited, **own}
+    fields.update((name, completed(name, fields.get(name), config)) for name in DEFAULTS_AND_OVERRIDES)
+    return replace(request, extra=records.stored_fields(fields))
 
 
 def _equal(versions: Sequence[StoredSchema], new: StoredSchema) -> StoredSchema | None:

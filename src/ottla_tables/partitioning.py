@@ -62,16 +62,24 @@ def check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
             raise ConfigurationError(f"ottla.table.partition.by: {source} is a {kind}; use a column with one value")
 
 
+def check_columns(schema: Any, partition_by: Sequence[str]) -> None:
+    """Raise ConfigurationError for columns that a new table does not have."""
+    for source in map(source_column, partition_by):
+        if source not in schema.names:
+            raise ConfigurationError(
+                f"ottla.table.partition.by: {source} is not a column of the new table ({', '.join(schema.names)}); "
+                f"declare a field of JSON values in ottla.table.schema, such as json:{source} string"
+            )
+
+
 def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[PartitionField, ...]:
     """Return the partition columns of formats without transforms. Raises ConfigurationError for anything that is not a
     column of the table, such as a transform.
     """
+    check_columns(schema, partition_by)
     for column in partition_by:
         if column not in schema.names:
-            raise ConfigurationError(
-                f"ottla.table.partition.by: {column} is not a column of the table ({', '.join(schema.names)}); only "
-                "Iceberg tables have transforms"
-            )
+            raise ConfigurationError(f"ottla.table.partition.by: {column}: only Iceberg tables have transforms")
     return tuple(PartitionField(column, column, TRANSFORMS["identity"]) for column in partition_by)
 
 

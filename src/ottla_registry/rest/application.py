@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ottla_console.security.users import Credential, Role
 from ottla_registry.errors import RestError, store_failed
 from ottla_registry.registry import SchemaRegistry
-from ottla_registry.rest import schemas, settings, subjects
+from ottla_registry.rest import schemas, server, settings, subjects
 from ottla_registry.rest.authentication import Authenticator
 from ottla_registry.rest.exchange import Call, Handler, respond, respond_error
 
@@ -37,14 +37,13 @@ class Row(NamedTuple):
     role: Role
 
 
-async def _root(call: Call) -> Any:
-    return {}
-
-
 ROUTES: Final = tuple(
     Row(*row)
     for row in (
-        ("GET", "/", _root, Role.VIEWER),
+        ("GET", "/", server.get_root, Role.VIEWER),
+        ("POST", "/", server.get_root, Role.VIEWER),
+        ("GET", "/v1/metadata/id", server.get_cluster_id, Role.VIEWER),
+        ("GET", "/v1/metadata/version", server.get_version, Role.VIEWER),
         ("GET", "/subjects", subjects.list_subjects, Role.VIEWER),
         ("POST", "/subjects/{subject}", subjects.look_up, Role.VIEWER),
         ("DELETE", "/subjects/{subject}", subjects.delete_subject, Role.ADMIN),
@@ -61,6 +60,8 @@ ROUTES: Final = tuple(
         ("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text, Role.VIEWER),
         ("GET", "/schemas/ids/{id}/subjects", schemas.list_subjects, Role.VIEWER),
         ("GET", "/schemas/ids/{id}/versions", schemas.list_versions, Role.VIEWER),
+        ("GET", "/schemas/guids/{guid}", schemas.get_schema_by_guid, Role.VIEWER),
+        ("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid, Role.VIEWER),
         ("GET", "/contexts", schemas.list_contexts, Role.VIEWER),
         ("GET", "/config", settings.get_config, Role.VIEWER),
         ("PUT", "/config", settings.put_config, Role.ADMIN),
@@ -115,17 +116,17 @@ def _endpoint(registry: SchemaRegistry, row: Row, authenticator: Authenticator) 
     async def respond_to(request: Request) -> Response:
         try:
             await authenticator.check(request, row.role)
-            return respond(await row.handler(Call(registry, request)))
+            return respond(request, await row.handler(Call(registry, request)))
         except RestError as error:
-            return respond_error(error)
+            return respond_error(request, error)
         except asyncio.CancelledError:
             raise
         except Exception:  # a defect: the client gets an error, the log the traceback
             log.exception("Cannot respond to %s %s", request.method, request.url.path)
-            return respond_error(store_failed("internal error"))
+            return respond_error(request, store_failed("internal error"))
 
     return respond_to
 
 
 async def _http_error(request: Request, error: Any) -> Response:
-    return respond_error(RestError(error.status_code, f"HTTP {error.status_code} {error.detail}"))
+    return respond_error(request, RestError(error.status_code, f"HTTP {error.status_code} {error.detail}"))

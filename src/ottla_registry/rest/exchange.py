@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +15,12 @@ from starlette.responses import Response
 from ottla_registry import errors, strict_json
 from ottla_registry.errors import RestError
 from ottla_registry.registry import MAX_ID, MAX_SCHEMA_BYTES, SchemaRegistry
+from ottla_registry.store.records import StoredSchema
 from ottla_registry.subjects import qualified
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+CONTENT_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
+"""The names of the one format of responses, the usual one first."""
 MAX_BODY: Final = 4 * MAX_SCHEMA_BYTES
 
 
@@ -27,15 +32,32 @@ class Call(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The subject in the path."""
+        """The subject in the path, or that which it is an alias of."""
+        return self.registry.state.resolved(self._subject_in_path)
+
+    @property
+    def _subject_in_path(self) -> str:
         return qualified(unquote(self.request.path_params["subject"]))
 
     @property
-    def optional_subject(self) -> str | None:
-        """The subject in the path of a config or mode; None for the global config or mode, whose path may also contain
-        `:.:`.
+    def configured_subject(self) -> str | None:
+        """The subject in the path of a config or mode, even if it is an alias; None for the global config or mode,
+        whose path may also contain `:.:`.
         """
-        return (self.subject or None) if "subject" in self.request.path_params else None
+        return (self._subject_in_path or None) if "subject" in self.request.path_params else None
+
+    @property
+    def queried_subject(self) -> str:
+        """The subject in the query of a schema id, or that which it is an alias of; empty if there is none."""
+        return self.registry.state.resolved(qualified(self.query("subject")))
+
+    @property
+    def guid(self) -> str:
+        """The GUID of a schema in the path."""
+        try:
+            return str(UUID(self.request.path_params["guid"]))
+        except ValueError:
+            raise errors.schema_not_found(self.request.path_params["guid"][:100]) from None
 
     @property
     def version(self) -> int:
@@ -70,7 +92,12 @@ class Call(NamedTuple):
         except ValueError:
             raise RestError(422, "offset and limit must be integers") from None
         offset = max(offset, 0)
-        return values[offset:] if limit < 0 else values[offset : offset + limit]
+        return values[offset : offset + limit] if limit > 0 else values[offset:]
+
+    def with_guid(self, document: dict[str, Any], schema: StoredSchema) -> dict[str, Any]:
+        """Return the JSON of a schema with its GUID, if the client accepts properties that are newer than itself."""
+        is_accepted = self.request.headers.get("Confluent-Accept-Unknown-Properties", "").lower() == "true"
+        return {**document, "guid": schema.guid} if is_accepted else document
 
     async def body(self) -> Any:
         """Return the JSON of the body. Raises RestError if it is malformed or too large."""
@@ -95,16 +122,30 @@ class Text(str):
     """A response that consists of the text of a schema, instead of a JSON document."""
 
 
-def respond(document: Any, status: int = 200) -> Response:
-    """Return a response in JSON."""
+def respond(request: Request, document: Any, status: int = 200) -> Response:
+    """Return a response in JSON, with the content type that the request prefers."""
+    media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):
-        return Response(str(document), status, media_type=CONTENT_TYPE)
-    return Response(json.dumps(document, separators=(",", ":")), status, media_type=CONTENT_TYPE)
+        return Response(str(document), status, media_type=media_type)
+    return Response(json.dumps(document, separators=(",", ":")), status, media_type=media_type)
 
 
-def respond_error(error: RestError) -> Response:
+def _accepted(accept: str) -> str:
+    """Return the name of the content type for an Accept header. Clients that accept none of them get the usual one."""
+    qualities: dict[str, float] = {}
+    for part in accept.split(","):
+        name, *parameters = (item.strip().lower() for item in part.split(";"))
+        quality = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+        with suppress(ValueError):
+            qualities[name] = float(quality)
+    everything = max(qualities.get("*/*", 0), qualities.get("application/*", 0))
+    best = max(CONTENT_TYPES, key=lambda name: qualities.get(name, everything))  # the first of equal ones
+    return best if qualities.get(best, everything) > 0 else CONTENT_TYPE
+
+
+def respond_error(request: Request, error: RestError) -> Response:
     """Return the response of an error."""
-    response = respond({"error_code": error.code, "message": str(error)}, error.status)
+    response = respond(request, {"error_code": error.code, "message": str(error)}, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = 'Basic realm="schema-registry"'
     return response

@@ -6,27 +6,20 @@ from typing import Any, Final
 
 from ottla_registry import errors
 from ottla_registry.errors import RestError
+from ottla_registry.metadata import DEFAULTS_AND_OVERRIDES, check_field
 from ottla_registry.registry import request_schema
 from ottla_registry.rest.exchange import Call
 from ottla_registry.schemas.parsed import Compatibility
+from ottla_registry.subjects import qualified
 
-UNSUPPORTED: Final = (
-    "alias",
-    "compatibilityGroup",
-    "compatibilityPolicy",
-    "defaultMetadata",
-    "overrideMetadata",
-    "defaultRuleSet",
-    "overrideRuleSet",
-    "validateFields",
-    "validateNewSchemas",
-    "validateRules",
-)
+UNSUPPORTED: Final = ("aliasForDeks", "compatibilityPolicy", "validateFields", "validateNewSchemas", "validateRules")
 """Settings of Confluent's registry that would have no effect."""
+FIELDS: Final = {setting: field for field, settings in DEFAULTS_AND_OVERRIDES.items() for setting in settings}
+"""The settings that are metadata or rule sets."""
 
 
 async def get_config(call: Call) -> Any:
-    state, subject = call.registry.state, call.optional_subject
+    state, subject = call.registry.state, call.configured_subject
     if subject is None or call.flag("defaultToGlobal"):
         return state.config(subject)
     if subject not in state.configs:
@@ -36,33 +29,61 @@ async def get_config(call: Call) -> Any:
 
 async def put_config(call: Call) -> Any:
     body = await call.body()
-    config = await call.registry.set_config(call.optional_subject, _config(body if isinstance(body, dict) else {}))
+    config = await call.registry.set_config(call.configured_subject, _config(body if isinstance(body, dict) else {}))
     return {"compatibility" if name == "compatibilityLevel" else name: value for name, value in config.items()}
 
 
 def _config(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings in a request. Raises RestError."""
-    settings = {name: value for name, value in body.items() if value is not None}
+    """Return the settings in a request; those that are None are to be removed. Raises RestError."""
     for name in UNSUPPORTED:
-        if name in settings:
+        if body.get(name) not in (None, False):
             raise errors.not_supported(name)
-    level, normalize = settings.get("compatibility"), settings.get("normalize")
-    if normalize is not None and not isinstance(normalize, bool):
-        raise errors.not_supported(f"normalize={normalize!r:.100}")
-    config: dict[str, Any] = {} if normalize is None else {"normalize": normalize}
-    if level is not None or not config:
-        if not isinstance(level, str) or level.upper() not in Compatibility.__members__:
-            raise errors.invalid_compatibility()
-        config["compatibilityLevel"] = level.upper()
+    checks = {"normalize": _check_flag, "alias": _check_alias, "compatibilityGroup": _check_text}
+    config: dict[str, Any] = {}
+    for name in (*checks, *FIELDS):
+        if name in body:
+            config[name] = body[name]
+            if body[name] is not None and name in checks:
+                checks[name](name, body[name])
+    for name, field in FIELDS.items():
+        try:
+            check_field(name, field, config.get(name))
+        except ValueError as error:
+            raise errors.invalid_config(str(error)) from None
+    if "compatibility" in body or not config:
+        config["compatibilityLevel"] = _level(body.get("compatibility"), is_optional=bool(config))
     return config
 
 
+def _level(level: Any, *, is_optional: bool) -> str | None:
+    if level is None and is_optional:
+        return None
+    if not isinstance(level, str) or level.upper() not in Compatibility.__members__:
+        raise errors.invalid_compatibility()
+    return level.upper()
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise errors.invalid_config(f"{name} must be true or false")
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise errors.invalid_config(f"{name} must be a string")
+
+
+def _check_alias(name: str, value: Any) -> None:
+    _check_text(name, value)
+    qualified(value)
+
+
 async def delete_config(call: Call) -> Any:
-    return await call.registry.set_config(call.optional_subject, None)
+    return await call.registry.set_config(call.configured_subject, None)
 
 
 async def get_mode(call: Call) -> Any:
-    state, subject = call.registry.state, call.optional_subject
+    state, subject = call.registry.state, call.configured_subject
     if subject is not None and not call.flag("defaultToGlobal") and subject not in state.modes:
         raise errors.mode_not_configured(subject)
     return {"mode": state.mode(subject)}
@@ -73,11 +94,11 @@ async def put_mode(call: Call) -> Any:
     mode = body.get("mode") if isinstance(body, dict) else None
     if not isinstance(mode, str):
         raise errors.invalid_mode()
-    return {"mode": await call.registry.set_mode(call.optional_subject, mode.upper(), force=call.flag("force"))}
+    return {"mode": await call.registry.set_mode(call.configured_subject, mode.upper(), force=call.flag("force"))}
 
 
 async def delete_mode(call: Call) -> Any:
-    return {"mode": await call.registry.set_mode(call.optional_subject, None)}
+    return {"mode": await call.registry.set_mode(call.configured_subject, None)}
 
 
 async def check_version(call: Call) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla_registry.registry import request_schema
 from ottla_registry.rest.exchange import Call, Text
+from ottla_registry.store.records import StoredSchema
 from ottla_registry.store.state import ANY_CONTEXT
 
 
@@ -23,7 +24,7 @@ async def list_subjects(call: Call) -> Any:
 async def look_up(call: Call) -> Any:
     request = request_schema(call.subject, await call.body())
     schema = await call.registry.look_up(request, normalize=call.flag("normalize"), deleted=call.flag("deleted"))
-    return (await call.registry.in_format(schema, call.query("format"))).to_json()
+    return await _shown(call, schema)
 
 
 async def delete_subject(call: Call) -> Any:
@@ -40,16 +41,25 @@ async def list_versions(call: Call) -> Any:
 async def register(call: Call) -> Any:
     request = request_schema(call.subject, await call.body())
     schema = await call.registry.register(request, normalize=call.flag("normalize"))
-    return {"id": schema.id}  # clients would cache a schema in the response instead of their own
+    # Without the schema: clients would cache it instead of their own.
+    return call.with_guid({"id": schema.id}, schema)
 
 
 async def get_version(call: Call) -> Any:
-    schema = call.registry.version_in_contexts(call.subject, call.version, deleted=call.flag("deleted"))
-    return (await call.registry.in_format(schema, call.query("format"))).to_json()
+    return await _shown(call, _version(call))
 
 
 async def get_version_text(call: Call) -> Any:
-    return Text(call.registry.version_in_contexts(call.subject, call.version, deleted=call.flag("deleted")).schema)
+    return Text((await call.registry.in_format(_version(call), call.query("format"))).schema)
+
+
+def _version(call: Call) -> StoredSchema:
+    return call.registry.version_in_contexts(call.subject, call.version, deleted=call.flag("deleted"))
+
+
+async def _shown(call: Call, schema: StoredSchema) -> dict[str, Any]:
+    """Return the JSON of a version in the format of the request."""
+    return call.with_guid((await call.registry.in_format(schema, call.query("format"))).to_json(), schema)
 
 
 async def delete_version(call: Call) -> Any:
@@ -65,5 +75,4 @@ async def referenced_by(call: Call) -> Any:
 async def get_latest_with_metadata(call: Call) -> Any:
     query = call.request.query_params
     properties = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
-    schema = call.registry.latest_with(call.subject, properties, deleted=call.flag("deleted"))
-    return (await call.registry.in_format(schema, call.query("format"))).to_json()
+    return await _shown(call, call.registry.latest_with(call.subject, properties, deleted=call.flag("deleted")))

@@ -18,17 +18,14 @@ from ottla_registry.schemas.parsed import ReferencedSchema
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 NAMED: Final = ("record", "error", "enum", "fixed")
+COMPLEX: Final = frozenset({*NAMED, "array", "map"})
 ORDERS: Final = ("ascending", "descending", "ignore")
-ATTRIBUTES: Final = {
-    "record": ("name", "namespace", "doc", "fields", "aliases"),
-    "error": ("name", "namespace", "doc", "fields", "aliases"),
-    "enum": ("name", "namespace", "doc", "symbols", "default", "aliases"),
-    "fixed": ("name", "namespace", "doc", "size", "aliases"),
-    "array": ("items",),
-    "map": ("values",),
-}
-"""The attributes of each complex type besides `type`. All others are properties."""
-FIELD_ATTRIBUTES: Final = ("name", "type", "doc", "default", "order", "aliases")
+ATTRIBUTES: Final = frozenset(
+    {"type", "name", "namespace", "doc", "aliases", "fields", "symbols", "items", "values", "size"}
+)
+"""The attributes of all types: Java drops those that the type does not have. All others are properties."""
+ENUM_ATTRIBUTES: Final = ATTRIBUTES | {"default"}
+FIELD_ATTRIBUTES: Final = frozenset({"name", "type", "doc", "default", "order", "aliases"})
 
 
 class AvroSchema:
@@ -68,16 +65,27 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def is_resolved_to(self, canonical: str) -> bool:
-        """Return whether the canonical text of this schema is `canonical` after the first use of each referenced type
-        is replaced by its definition. The schemas of Java's generated classes have this form.
+        """Return whether `canonical` is the resolved text of this schema, which the schemas of Java's generated classes
+        have.
+        """
+        try:
+            return self.resolved == canonical
+        except ValueError:  # with definitions that nothing uses
+            return False
+
+    @property
+    def resolved(self) -> str:
+        """The canonical text after the first use of each referenced type is replaced by its definition.
+
+        Raises ValueError if the schema is nested too deeply, or a referenced schema is invalid.
         """
         types: dict[str, Any] = {}
         try:
             for reference in self._references:
                 _define(_load(reference.schema), "", types)
-            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), "")) == canonical
-        except (RecursionError, ValueError):  # too deep, or with definitions that nothing uses
-            return False
+            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), ""))
+        except RecursionError:
+            raise ValueError("the schema is nested too deeply") from None
 
     def cannot_read(self, writer: AvroSchema) -> list[str]:
         """Return the reasons why data of `writer` cannot be read with this schema."""
@@ -160,10 +168,10 @@ class _Writer:
             return self.write(kind, namespace)
         if kind is None:
             raise ValueError(f'no "type" in {_dumps(schema):.100}')
-        if kind not in ATTRIBUTES:
+        if kind not in COMPLEX:
             if kind not in PRIMITIVES:
                 return self._reference(str(kind), namespace)
-            properties = self._properties(schema, ())
+            properties = self._properties(schema, ATTRIBUTES)
             return {"type": kind, **properties} if properties else kind
         return self._complex(kind, schema, namespace)
 
@@ -186,7 +194,7 @@ class _Writer:
 
     def _complex(self, kind: str, schema: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         written: dict[str, Any] = {"type": kind}
-        if "name" in ATTRIBUTES[kind]:
+        if kind in NAMED:
             namespace = self._declare(schema, namespace, written)
         if kind in ("record", "error"):
             written["fields"] = self._fields(schema["fields"], namespace)
@@ -205,8 +213,8 @@ class _Writer:
         else:
             part = "items" if kind == "array" else "values"
             written[part] = self.write(schema[part], namespace)
-        written.update(self._properties(schema, ATTRIBUTES[kind]))
-        if schema.get("aliases"):
+        written.update(self._properties(schema, ENUM_ATTRIBUTES if kind == "enum" else ATTRIBUTES))
+        if kind in NAMED and schema.get("aliases"):
             written["aliases"] = schema["aliases"]
         return written
 
@@ -254,9 +262,8 @@ class _Writer:
         written.update(self._properties(field, FIELD_ATTRIBUTES))
         return written
 
-    def _properties(self, schema: Mapping[str, Any], attributes: Iterable[str]) -> dict[str, Any]:
-        known_names = {"type", *attributes}
-        properties = {name: value for name, value in schema.items() if name not in known_names}
+    def _properties(self, schema: Mapping[str, Any], attributes: frozenset[str]) -> dict[str, Any]:
+        properties = {name: value for name, value in schema.items() if name not in attributes}
         return dict(sorted(properties.items())) if self._sort else properties
 
 

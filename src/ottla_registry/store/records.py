@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
+
+from ottla_registry.store.guid import guid
 
 TENANT: Final = "default"
 """The only tenant outside of Confluent's cloud."""
@@ -35,6 +38,7 @@ class Reference(NamedTuple):
 
 
 UNUSED_FIELDS: Final = ("metadata", "ruleSet", "schemaTags")
+EMPTY: Final = ("null", "{}", "[]")
 INHERITED_FIELDS: Final = ("metadata", "ruleSet")
 """The fields that a version inherits from the previous one if it does not have them."""
 
@@ -58,12 +62,25 @@ class StoredSchema:
         """The parts that two versions with the same id have in common."""
         return self.schema_type, self.schema, self.references, merged((), self.extra)
 
+    @cached_property
+    def guid(self) -> str:
+        """The id of the schema in all registries."""
+        return guid(self.schema, self.references, {name: json.loads(text) for name, text in self.extra})
+
+    def field(self, name: str) -> Any:
+        """Return one of the further fields; None if the version does not have it."""
+        return json.loads(dict(self.extra).get(name, "null"))
+
     @property
     def properties(self) -> dict[str, Any] | None:
         """The properties of the metadata; None without metadata."""
-        metadata = json.loads(dict(self.extra).get("metadata", "null"))
+        metadata = self.field("metadata")
         properties = metadata.get("properties") if isinstance(metadata, dict) else None
         return properties if isinstance(properties, dict) else None
+
+    def metadata_property(self, name: str) -> Any:
+        """Return a property of the metadata; None without it."""
+        return (self.properties or {}).get(name)
 
     def with_deleted(self) -> StoredSchema:
         """Return the version after a soft deletion."""
@@ -122,10 +139,15 @@ def unused_fields(document: Mapping[str, Any], *, is_request: bool = False) -> t
     return tuple((name, dumps(document[name]).decode()) for name in present)
 
 
+def stored_fields(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return fields of a version as JSON, without those that are empty."""
+    return merged((), ((name, dumps(value).decode()) for name, value in fields.items()))
+
+
 def merged(fields: Iterable[tuple[str, str]], newer: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the fields, updated with newer ones; those that are then empty are left out."""
     values = {**dict(fields), **dict(newer)}
-    return tuple((name, values[name]) for name in UNUSED_FIELDS if values.get(name, "{}") not in ("{}", "[]"))
+    return tuple((name, values[name]) for name in UNUSED_FIELDS if values.get(name, "null") not in EMPTY)
 
 
 def config_key(subject: str | None) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ottla_registry.store.records import StoredSchema, parse_schema
-from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, name_in_context
+from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, name_in_context, within
 
 ANY_CONTEXT: Final = ":*:"
 log = logging.getLogger("ottla.schema_registry")
@@ -20,6 +20,7 @@ class RegistryState:
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
         self._ids: dict[tuple[str, int], dict[tuple[str, int], StoredSchema]] = {}
+        self._guids: dict[str, dict[tuple[str, int], StoredSchema]] = {}
         self._identities: dict[tuple[str, tuple[object, ...]], int] = {}
         self._highest_id: dict[str, int] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
@@ -44,7 +45,7 @@ class RegistryState:
                 if document is not None:
                     self._add(parse_schema(document))
             case "CONFIG":
-                _replace(self.configs, subject, document)
+                _replace(self.configs, subject, None if document is None else _settings(document))
             case "MODE":
                 _replace(self.modes, subject, None if document is None else str(document["mode"]))
             case "DELETE_SUBJECT" if document is not None:
@@ -64,9 +65,10 @@ class RegistryState:
                 log.warning("Ignoring a record of the schemas topic with unknown keytype=%s", other)
 
     def _add(self, schema: StoredSchema) -> None:
-        context = context_of(schema.subject)
+        context, guid = context_of(schema.subject), schema.guid  # which raises if the metadata are malformed
         self._subjects.setdefault(schema.subject, {})[schema.version] = schema
         self._ids.setdefault((context, schema.id), {})[schema.subject, schema.version] = schema
+        self._guids.setdefault(guid, {})[schema.subject, schema.version] = schema
         self._identities.setdefault((context, schema.identity), schema.id)
         self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
 
@@ -80,6 +82,10 @@ class RegistryState:
             return
         if not versions:
             del self._subjects[subject]
+        same_guid = self._guids[schema.guid]
+        del same_guid[subject, version]
+        if not same_guid:
+            del self._guids[schema.guid]
         context = context_of(subject)
         users = self._ids[context, schema.id]
         del users[subject, version]
@@ -111,6 +117,10 @@ class RegistryState:
         """Return the versions with an id in a context."""
         return list(self._ids.get((context, schema_id), {}).values())
 
+    def by_guid(self, guid: str) -> list[StoredSchema]:
+        """Return the versions with a GUID in all contexts."""
+        return list(self._guids.get(guid, {}).values())
+
     def contexts(self) -> list[str]:
         """Return the contexts that have or had schemas, and the default one."""
         return sorted({".", *self.stored_contexts, *map(context_of, self._subjects)})
@@ -119,9 +129,13 @@ class RegistryState:
         """Return the id of an equal schema in the context, possibly of another subject; None if there is none."""
         return self._identities.get((context, schema.identity))
 
+    def highest_id(self, context: str) -> int:
+        """Return the highest id of a context; 0 if it has none."""
+        return self._highest_id.get(context, 0)
+
     def next_id(self, context: str) -> int:
         """Return the id for the next new schema."""
-        return self._highest_id.get(context, 0) + 1
+        return self.highest_id(context) + 1
 
     def all_versions(self) -> Iterator[StoredSchema]:
         """Yield every version of every subject."""
@@ -160,6 +174,11 @@ class RegistryState:
             config.update(self.configs.get(scope, {}))
         return config
 
+    def resolved(self, subject: str) -> str:
+        """Return the subject that another one is an alias of; itself if it is none."""
+        alias = self.configs.get(subject, {}).get("alias")
+        return within(context_of(subject), alias) if alias else subject
+
     def setting(self, subject: str, name: str) -> Any:
         """Return a setting of the config that applies to a subject; None if it is not set."""
         return self.config(subject).get(name)
@@ -182,14 +201,18 @@ class RegistryState:
         return next((self.modes[scope] for scope in _scopes(subject) if scope in self.modes), "READWRITE")
 
 
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in the value of a config. Confluent's registry adds the subject to it."""
+    return {name: value for name, value in document.items() if name != "subject" and value is not None}
+
+
 def _scopes(subject: str | None) -> tuple[str | None, ...]:
     context = context_of(subject or "")
     return (subject, None) if context == "." else (subject, f":{context}:", None)
 
 
 def _qualify(schema: StoredSchema, name: str) -> str:
-    context = context_of(schema.subject)
-    return name if context == "." or name.startswith(":.") else f":{context}:{name}"
+    return within(context_of(schema.subject), name)
 
 
 def _replace(values: dict[str | None, Any], subject: str | None, value: Any) -> None:

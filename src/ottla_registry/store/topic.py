@@ -101,6 +101,13 @@ class SchemasTopic:
             raise store_failed(str(error)) from error
         await self._wait_for(ends[self._partition].offset)
 
+    async def cluster_id(self) -> str:
+        """Return the id of the cluster; empty if it has none. Raises RestError."""
+        try:
+            return (await self._admin.describe_cluster()).cluster_id or ""
+        except KafkaError as error:
+            raise store_failed(str(error)) from error
+
     async def append(self, records: Sequence[Record]) -> bool:
         """Write records in order in one transaction, and wait until they are applied.
 

@@ -71,6 +71,7 @@ class DeltaLakeTable:
             if schema is None:
                 raise MissingTableError(f"there is no Delta table at {location}") from error
             _check_partition_by(schema, partition_by)
+            identity_fields(schema, partition_by)
             if "://" not in self._location:
                 Path(self._location).mkdir(parents=True, exist_ok=True)
             DeltaTable.create(

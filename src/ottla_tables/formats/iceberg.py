@@ -42,7 +42,7 @@ from ottla_tables.formats.table import (
     parse_offsets,
 )
 from ottla_tables.object_store import ObjectStore
-from ottla_tables.partitioning import PARTITION, TRANSFORMS
+from ottla_tables.partitioning import PARTITION, TRANSFORMS, check_columns
 
 NAMESPACE: Final = "ottla"
 OPEN_ATTEMPTS: Final = 3
@@ -150,6 +150,7 @@ class IcebergTable:
                 f"ottla.table.location: readers of Iceberg tables do not know {location}: use"
                 " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
             )
+        check_columns(schema, partition_by)
         for attempt in range(OPEN_ATTEMPTS):
             try:
                 self._catalog.create_namespace_if_not_exists((NAMESPACE,))

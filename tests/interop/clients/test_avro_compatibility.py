@@ -79,6 +79,14 @@ SCHEMAS: list[Any] = [
     record(field("v", "int"), field("next", ["null", "L"]), name="L"),
     record(field("e", enum("A", "B")), field("l", {"type": "array", "items": "E"})),
     record(field("e", enum("A", "B", "C")), field("l", {"type": "array", "items": "E"})),
+    # Attributes that the type does not have: Java drops those of other types, and has all others as properties.
+    {"type": "int", "name": "x", "namespace": "n", "doc": "d", "aliases": ["y"], "default": 1, "order": "z"},
+    {"type": "int", "logicalType": "date", "doc": "d", "x": [1]},
+    {"type": "array", "items": "int", "name": "x", "doc": "d", "aliases": ["y"], "size": 1, "default": []},
+    {"type": "map", "values": "int", "items": "int", "symbols": [], "order": "z", "java-class": "M"},
+    {"type": "fixed", "name": "G", "size": 4, "values": "int", "default": "", "x": {"b": 1, "a": 2}},
+    enum("A", items="int", size=1, order="z"),
+    record(field("a", {"type": "string", "doc": "d", "x": 1}, items="int"), size=1, symbols=["A"], default={}),
 ]
 
 

@@ -112,6 +112,44 @@ def test_avro_bytes_equal_those_of_confluents_serializer(client: Any, url: str) 
     assert raw == AvroSerializer(client, '"bytes"')(b"abc", SerializationContext("raw", MessageField.VALUE))
 
 
+def test_confluent_serializer_sends_the_guid_of_a_schema_in_a_header(client: Any, url: str) -> None:
+    schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
+    if not hasattr(schema_registry, "header_schema_id_serializer"):
+        pytest.skip("confluent-kafka has no GUIDs")
+    headers: Any = []
+    context = SerializationContext("guids", MessageField.VALUE, headers)
+    serializer = AvroSerializer(
+        client, VISIT, conf={"schema.id.serializer": schema_registry.header_schema_id_serializer}
+    )
+    value = {"page": "/index.html", "n": 1}
+    data = serializer(value, context)
+    assert [(name, len(guid)) for name, guid in headers] == [("__value_schema_id", 17)]
+    other_client = SchemaRegistryClient({"url": url})  # without the schema in its cache
+    read = {"schema.id.deserializer": schema_registry.dual_schema_id_deserializer}
+    assert AvroDeserializer(other_client, conf=read)(data, context) == value
+
+
+def test_confluent_client_sets_a_compatibility_group_and_default_metadata(client: Any) -> None:
+    from confluent_kafka.schema_registry import (
+        ConfigCompatibilityLevel,
+        Metadata,
+        MetadataProperties,
+        ServerConfig,
+    )
+
+    config = ServerConfig(
+        compatibility=ConfigCompatibilityLevel.FULL,
+        compatibility_group="major",
+        default_metadata=Metadata(None, MetadataProperties({"owner": "shop"}), None),
+    )
+    client.set_config("contract", config)
+    stored = client.get_config("contract")
+    assert (stored.compatibility_group, stored.compatibility_level) == ("major", ConfigCompatibilityLevel.FULL)
+    schema_id = client.register_schema("contract", Schema(VISIT, "AVRO"))
+    latest = client.get_latest_with_metadata("contract", {"owner": "shop"})
+    assert (latest.schema_id, latest.version) == (schema_id, 1)
+
+
 def test_json_bytes_equal_those_of_confluents_serializer(client: Any, url: str) -> None:
     context, ours = SerializationContext("json", MessageField.VALUE), serdes.SchemaRegistryClient(url)
     value = {"page": "/ä"}

@@ -91,6 +91,8 @@ def test_compatibility_follows_avro_schema_resolution(reader: Any, writer: Any, 
     [
         ({"type": "string"}, '"string"'),
         ({"logicalType": "date", "type": "int"}, '{"type":"int","logicalType":"date"}'),
+        ({"type": "string", "name": "s", "doc": "d", "x": 1}, '{"type":"string","x":1}'),
+        ({"type": "array", "items": "int", "doc": "d", "aliases": ["a"]}, '{"type":"array","items":"int"}'),
         (
             {"fields": [], "doc": "d", "name": "a.b.R", "type": "record", "x": 1, "aliases": ["Q"]},
             '{"type":"record","name":"R","namespace":"a.b","doc":"d","fields":[],"x":1,"aliases":["Q"]}',

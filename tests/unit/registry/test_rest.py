@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.unit.registry.registries import RestClient, open_registry
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
+from ottla.version import __version__
 from ottla_console.security.users import Credential, Role, hash_password
 
 
@@ -116,10 +119,17 @@ def test_invalid_requests_return_the_error_codes_of_confluent(registry: RestClie
         {"metadata": {"a": {}}},
         {"metadata": {"tags": {"a": "b"}}},
         {"ruleSet": {"domainRules": [1]}},
+        {"ruleSet": {"domainRules": [{"name": "r", "type": "CEL", "kind": "SOME"}]}},
+        {"ruleSet": {"domainRules": [{"name": "r", "type": "CEL", "other": 1}]}},
+        {"ruleSet": {"enableAt": "SOME"}},
         {"schemaTags": "x"},
     ]
     for malformed in fields:
         registry.register("codes", A, error=42201, **malformed)
+    rule = {"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}
+    for invalid in ({"name": "1"}, {"type": None}, {"mode": "UPGRADE"}, {"onFailure": "DLQ,NONE"}):
+        registry.register("codes", A, error=42210, ruleSet={"domainRules": [{**rule, **invalid}]})
+    registry.register("codes", A, error=42210, ruleSet={"domainRules": [rule, rule]})
     registry.register("codes", {**A, "number": float("nan")}, error=42201)
     registry.register("codes", {"minimum": float("inf")}, error=42201, schemaType="JSON")
     registry.register("codes", A_WITH_DEFAULT, error=42209, metadata={"properties": {"a": "x" * 2_000_000}})
@@ -250,11 +260,146 @@ def test_normalize_config_applies_and_unsupported_configs_are_rejected(registry:
     schema_id = registry.register("normal", schema)
     assert registry.register("normal", {**A, "a": 2, "b": 1}) == schema_id
     assert registry.post("/subjects/normal", {"schema": json.dumps(schema)})["version"] == 1
-    assert "alias is not supported" in registry.put("/config/normal", {"alias": "other"}, error=422)
+    assert "validateFields is not supported" in registry.put("/config/normal", {"validateFields": True}, error=422)
     registry.put("/config", {}, error=42203)
+    malformed: list[dict[str, Any]] = [
+        {"normalize": 1},
+        {"alias": 1},
+        {"compatibilityGroup": []},
+        {"defaultMetadata": {"properties": {"a": 1}}},
+        {"overrideRuleSet": {"domainRules": [{"name": 1}]}},
+    ]
+    for config in malformed:
+        registry.put("/config/normal", config, error=422)
+    registry.put("/config/normal", {"normalize": None, "compatibility": "FULL"})
+    assert registry.get("/config/normal") == {"compatibilityLevel": "FULL"}, "null removes a setting"
     registry.put("/config/:.:", {"compatibility": "FULL"})  # the default context
     assert registry.get("/config") == registry.get("/config/:.:") == {"compatibilityLevel": "FULL"}
     assert registry.delete("/config/:.:") == {"compatibilityLevel": "FULL"}
+
+
+def test_defaults_and_overrides_of_a_config_are_in_new_schemas(registry: RestClient) -> None:
+    def rule(name: str, expr: str = "true") -> dict[str, Any]:
+        return {"name": name, "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": expr}
+
+    config = {
+        "defaultMetadata": {"properties": {"owner": "none", "level": "1"}, "sensitive": ["b"]},
+        "overrideMetadata": {"properties": {"company": "shop"}, "tags": {"a": ["PII"]}},
+        "defaultRuleSet": {"domainRules": [rule("first"), rule("second")]},
+        "overrideRuleSet": {"domainRules": [rule("third")], "enableAt": "CLIENT"},
+    }
+    assert registry.put("/config/contracts", config) == registry.get("/config/contracts") == config
+    own = {"properties": {"owner": "lake"}, "sensitive": ["a"]}
+    first = registry.register("contracts", A, metadata=own, ruleSet={"domainRules": [rule("first", "false")]})
+    stored = registry.get(f"/schemas/ids/{first}")
+    assert stored["metadata"] == {
+        "properties": {"owner": "lake", "level": "1", "company": "shop"},
+        "sensitive": ["a", "b"],
+        "tags": {"a": ["PII"]},
+    }
+    assert stored["ruleSet"] == {
+        "domainRules": [rule("second"), rule("first", "false"), rule("third")],
+        "enableAt": "CLIENT",
+    }
+    assert registry.register("contracts", A) == first, "a serializer does not know the metadata"
+    assert registry.post("/subjects/contracts", {"schema": json.dumps(A)})["id"] == first
+    listed = registry.get("/schemas?subjectPrefix=contracts&ruleType=CEL")
+    assert [schema["id"] for schema in listed] == [first]
+    assert registry.get("/schemas?subjectPrefix=contracts&ruleType=JSONATA") == []
+
+
+def test_compatibility_group_checks_versions_with_the_same_value_only(registry: RestClient) -> None:
+    registry.put("/config/groups", {"compatibilityGroup": "major"})
+    registry.register("groups", A, metadata={"properties": {"major": "1"}})
+    other = record("A", ("b", "string"))
+    registry.register("groups", other, error=409, metadata={"properties": {"major": "1"}})
+    registry.register("groups", other, error=409)  # without metadata it has those of the version before
+    registry.register("groups", other, metadata={"properties": {"major": "2"}})
+    body = {"schema": json.dumps(A_WITH_DEFAULT), "metadata": {"properties": {"major": "1"}}}
+    path = "/compatibility/subjects/groups/versions"
+    assert registry.post(path, body) == {"is_compatible": True}
+    assert registry.post(path, {**body, "schema": json.dumps(A_WITHOUT_DEFAULT)}) == {"is_compatible": False}
+
+
+def test_alias_is_another_name_of_a_subject(registry: RestClient) -> None:
+    schema_id = registry.register("long.name-value", A)
+    registry.put("/config/short", {"alias": "long.name-value"})
+    assert registry.get("/config/short") == {"alias": "long.name-value"}
+    assert registry.get("/subjects/short/versions/latest")["subject"] == "long.name-value"
+    assert registry.post("/subjects/short", {"schema": json.dumps(A)})["id"] == schema_id
+    assert registry.get(f"/schemas/ids/{schema_id}?subject=short")["schema"]
+    registry.register("short", A_WITH_DEFAULT)
+    registry.register("short", '"int"', error=409)
+    path = "/compatibility/subjects/short/versions"
+    assert registry.post(path, {"schema": '"int"'}) == {"is_compatible": False}
+    assert registry.get("/subjects/long.name-value/versions") == [1, 2]
+    assert "short" not in registry.get("/subjects")
+    registry.put("/config/:.aliased:short", {"alias": "long"})
+    registry.register(":.aliased:short", A)
+    assert registry.get("/subjects/:.aliased:long/versions") == [1], "an alias is in its own context"
+    registry.put("/config/short", {"alias": None, "compatibility": "NONE"})
+    registry.get("/subjects/short/versions", error=40401)
+
+
+def test_schemas_have_a_guid_that_does_not_depend_on_the_registry(registry: RestClient) -> None:
+    registry.client.headers["Confluent-Accept-Unknown-Properties"] = "true"
+    try:
+        body = {"schema": '"float"'}
+        registered = registry.post("/subjects/guids/versions", body)
+        guid = str(UUID(bytes=hashlib.md5(b'"float"').digest()))
+        assert registered == {"id": registered["id"], "guid": guid}
+        assert registry.post("/subjects/:.guids:s/versions", body) == {"id": 1, "guid": guid}
+        assert registry.post("/subjects/guids", body)["guid"] == guid
+        assert registry.get("/subjects/guids/versions/1")["guid"] == guid
+        assert registry.get(f"/schemas/ids/{registered['id']}") == {**body, "guid": guid}
+        assert registry.get("/schemas?subjectPrefix=guids")[0]["guid"] == guid
+    finally:
+        del registry.client.headers["Confluent-Accept-Unknown-Properties"]
+    assert registry.get(f"/schemas/guids/{guid}") == body
+    ids = [{"context": ".", "id": registered["id"]}, {"context": ".guids", "id": 1}]
+    assert registry.get(f"/schemas/guids/{guid}/ids") == ids
+    registry.get(f"/schemas/guids/{UUID(int=0)}", error=40403)
+    registry.get("/schemas/guids/x/ids", error=40403)
+    assert registry.post("/subjects/guids/versions", body) == {"id": registered["id"]}, "older clients would fail"
+
+
+def test_responses_have_the_content_type_that_the_client_accepts(registry: RestClient) -> None:
+    usual, plain = "application/vnd.schemaregistry.v1+json", "application/json"
+    for accept, expected in {
+        "*/*": usual,
+        f"{usual}, {plain}": usual,
+        plain: plain,
+        f"{plain}; q=0.9, {usual};q=0.5": plain,
+        "application/vnd.schemaregistry+json": "application/vnd.schemaregistry+json",
+        "text/html, */*;q=0.1": usual,
+        "text/html": usual,
+        "*/*;q=x": usual,
+    }.items():
+        response = registry.client.get("/subjects/none/versions", headers={"Accept": accept})
+        assert response.headers["content-type"] == expected
+
+
+def test_registry_returns_its_version_the_id_of_its_cluster_and_the_highest_id(registry: RestClient) -> None:
+    clusters = registry.get("/v1/metadata/id")["scope"]["clusters"]
+    assert clusters["kafka-cluster"]
+    assert clusters["schema-registry-cluster"] == "schema-registry"
+    assert registry.get("/v1/metadata/version")["version"] == __version__
+    assert registry.get("/") == registry.post("/", {}) == {}
+    registry.register(":.highest:s", '"int"')
+    registry.register(":.highest:t", '"long"')
+    assert registry.get("/schemas/ids/1?subject=:.highest:&fetchMaxId=true") == {"schema": '"int"', "maxId": 2}
+
+
+def test_avro_schema_is_returned_with_the_types_that_it_references(registry: RestClient) -> None:
+    city = record("City", ("name", "string"))
+    registry.register("resolved-city", city)
+    reference = {"name": "City", "subject": "resolved-city", "version": 1}
+    schema_id = registry.register("resolved", record("Home", ("city", "City")), references=[reference])
+    resolved = record("Home", ("city", city))
+    for path in (f"/schemas/ids/{schema_id}", "/subjects/resolved/versions/1"):
+        assert json.loads(registry.get(f"{path}?format=resolved")["schema"]) == resolved
+        assert registry.get(f"{path}/schema?format=resolved") == resolved
+        assert registry.get(f"{path}/schema?format=other") == record("Home", ("city", "City"))
 
 
 def test_contexts_have_separate_ids_and_referenced_schemas_cannot_be_deleted(registry: RestClient) -> None:
@@ -265,7 +410,7 @@ def test_contexts_have_separate_ids_and_referenced_schemas_cannot_be_deleted(reg
     reference = {"name": "Address", "subject": "address", "version": 1}
     customer = record("Customer", ("address", "Address"))
     assert registry.register(":.staging:customer", customer, references=[reference]) == 2
-    assert registry.get("/contexts") == [".", ".staging"]
+    assert {".", ".staging"} <= set(registry.get("/contexts"))
     assert registry.get("/contexts?contextPrefix=.s") == [".staging"]
     # A subject without a context is searched for in all contexts.
     assert registry.get("/subjects/customer/versions/latest")["subject"] == ":.staging:customer"
@@ -339,6 +484,7 @@ def test_restarted_registry_reads_its_records_and_those_of_confluent(broker: Bro
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for key, value in (
             (b'{"keytype":"NOOP","magic":0}', None),
+            (b'{"keytype":"CONFIG","subject":"t","magic":0}', b'{"subject":"t","alias":null,"normalize":true}'),
             (b"malformed", b"{}"),
             (b'{"keytype":"FUTURE","magic":9}', b"{}"),
             (
@@ -350,6 +496,7 @@ def test_restarted_registry_reads_its_records_and_those_of_confluent(broker: Bro
             producer.send("other_schemas", value, key=key)
     with open_registry(broker.bootstrap_servers, "other_schemas") as registry:
         assert registry.get("/config") == {"compatibilityLevel": "FULL"}
+        assert registry.get("/config/t") == {"normalize": True}
         assert registry.get("/mode/s") == {"mode": "READONLY"}
         assert registry.get("/subjects?subjectPrefix=") == ["t"]
         assert registry.get("/subjects?deleted=true") == [":.c:s", "s", "t"]

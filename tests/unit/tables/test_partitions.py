@@ -65,6 +65,16 @@ def read_with_other_readers(world: TableWorld, directory: Path) -> list[dict[str
     return list(table.scan().to_arrow().to_pylist())
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_inferred_field_as_a_partition_column_is_rejected(broker: Broker, tmp_path: Path, table_format: str) -> None:
+    configs: Any = {"format": table_format, "schema": "json", "partition_by": "partition,city"}
+    message = r"city is not a column of the new table \(offset, partition, timestamp, key\); declare .* json:city"
+    with table_world(broker, f"inferred-{table_format}", tmp_path, **configs) as world:
+        world.send(b'{"city":"x"}')
+        with pytest.raises(ConfigurationError, match=message):
+            world.write()
+
+
 def test_unsupported_partition_columns_are_rejected_when_they_are_configured(broker: Broker, tmp_path: Path) -> None:
     message = r"ottla.table.partition.by: x is a double, whose values are not exact in partitions; partition by a"
     configs: Any = {"format": "iceberg", "schema": "json:x double, y int", "partition_by": "y,x"}
