@@ -157,7 +157,7 @@ class CorruptBatchError(CorruptMessageError, retriable=False):
 
 
 class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_metadata=True):
-    """The broker does not host this topic or partition."""
+    """The topic or partition does not exist, or is not on this broker."""
 
 
 class InvalidFetchSizeError(KafkaError, code=4):

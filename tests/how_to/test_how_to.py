@@ -54,6 +54,10 @@ def test_properties_blocks_are_valid_broker_configs(caplog: pytest.LogCaptureFix
     assert not caplog.records
 
 
+def test_how_to_pages_show_all_code_that_readers_need() -> None:
+    assert [page.stem for page in PAGES.glob("*.md") if "<!-- setup" in page.read_text()] == []
+
+
 def test_index_links_to_every_page_once() -> None:
     links = re.findall(r"\]\(([a-z0-9-]+)\.md\)", (PAGES / "index.md").read_text())
     assert sorted(links) == sorted(page.stem for page in PAGES.glob("*.md") if page.stem != "index")

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 5,
     "group.initial.rebalance.delay.ms": 0,
+    "ottla.event.loop.stall.ms": 1000,
 }
-"""Configs that differ from Kafka's defaults, because these brokers run for a short time."""
+"""Configs that differ from the defaults, because these brokers run for a short time, and share the interpreter with a
+program that may keep it busy for longer than a broker should wait.
+"""
 ONE_REPLICA: Mapping[str, Any] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,

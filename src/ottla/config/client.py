@@ -110,10 +110,32 @@ NO_EFFECT = {
 A name that ends with a dot is a prefix.
 """
 
+LIBRDKAFKA: Final = {
+    "queue.buffering.max.messages": "buffer.memory",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "queue.buffering.max.ms": "linger.ms",
+    "batch.num.messages": "batch.size",
+    "message.max.bytes": "max.request.size",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "compression.codec": "compression.type",
+    "enable.auto.offset.store": "enable.auto.commit",
+    "socket.timeout.ms": "request.timeout.ms",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "ssl.ca.location": "ssl.cafile",
+    "ssl.certificate.location": "ssl.certfile",
+    "ssl.key.location": "ssl.keyfile",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.username": "sasl.plain.username",
+    "sasl.password": "sasl.plain.password",
+    "statistics.interval.ms": "metric.reporters",
+}
+"""Options of librdkafka, which confluent-kafka takes, and those of this meaning here (docs/from-confluent-kafka.md)."""
+
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 
-class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_EFFECT):
+class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_EFFECT, other_names=LIBRDKAFKA):
     """Options of every client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(

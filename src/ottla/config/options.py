@@ -100,6 +100,9 @@ class Config:
     no_effect: ClassVar[Mapping[str, str]] = {}
     """Names (or prefixes, ending with a dot) of accepted options without effect, and the reasons."""
 
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """Options of other clients, and the options with their meaning here, which warnings and errors suggest."""
+
     __slots__ = ("originals", "values")
 
     def __init_subclass__(
@@ -107,10 +110,12 @@ class Config:
         subject: str = "",
         prefixes: tuple[str, ...] = (),
         no_effect: Mapping[str, str] | None = None,
+        other_names: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls.no_effect = {**cls.no_effect, **(no_effect or {})}
+        cls.other_names = {**cls.other_names, **(other_names or {})}
         cls.prefixes = prefixes or cls.prefixes
         cls.subject = subject or cls.subject
         inherited = {key: option for base in reversed(cls.__mro__[1:-1]) for key, option in base.options.items()}  # type: ignore[attr-defined]
@@ -157,9 +162,25 @@ class Config:
     @classmethod
     def check_names(cls, keys: Iterable[str]) -> None:
         """Log warnings for names without an option, and the names and reasons of options without effect."""
-        for key in cls._with_effect(keys):
-            if key not in cls.options and not key.startswith(cls.prefixes):
-                log.warning("Unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
+        for warning in cls.unknown(cls._with_effect(keys)):
+            log.warning("%s", warning)
+
+    @classmethod
+    def unknown(cls, keys: Iterable[str]) -> list[str]:
+        """Return a warning for each name without an option, such as `Unknown broker option num.partition; did you mean
+        num.partitions?`.
+        """
+        return [
+            f"Unknown {cls.subject} option {key}{cls._nearest(key)}"
+            for key in keys
+            if key not in cls.options and not key.startswith(cls.prefixes) and not cls._why_no_effect(key)
+        ]
+
+    @classmethod
+    def _nearest(cls, key: str) -> str:
+        """Return `; did you mean X?` with the option of this meaning, or the most similar one; "" if there is none."""
+        option = cls.options.get(cls.other_names.get(key, ""))
+        return f"; did you mean {option.key}?" if option is not None else nearest(key, cls.options)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
@@ -170,7 +191,9 @@ class Config:
         names = {name if name in keys else name.replace("_", "."): name for name in keywords}
         for key in cls._with_effect(names):
             if names[key] not in keys:
-                raise TypeError(f"{cls.__name__}: unknown option {names[key]!r}{nearest(names[key], keys)}")
+                option = cls.options.get(cls.other_names.get(key, ""))
+                hint = nearest(names[key], keys) if option is None else f"; did you mean {option.attribute}?"
+                raise TypeError(f"{cls.__name__}: unknown option {names[key]!r}{hint}")
         return cls({keys.get(name, name.replace("_", ".")): value for name, value in keywords.items()})
 
     @classmethod

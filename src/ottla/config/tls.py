@@ -35,7 +35,7 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     )
     ssl_truststore_password: Final = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
     ssl_truststore_type: Final = Option(
-        "JKS", one_of(*STORES), "Type of the trust store: PEM, or JKS or PKCS12, which are detected from the file."
+        "JKS", one_of(*STORES), "Type of the trust store: PEM, JKS or PKCS12. That of a file is detected."
     )
     ssl_truststore_certificates: Final = Option(
         None, nullable(text), "Trusted certificates as PEM text, instead of a file."
@@ -45,7 +45,7 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     )
     ssl_keystore_password: Final = Option(None, nullable(text), "Password of the key store; PEM files have none.")
     ssl_keystore_type: Final = Option(
-        "JKS", one_of(*STORES), "Type of the key store: PEM, or JKS or PKCS12, which are detected from the file."
+        "JKS", one_of(*STORES), "Type of the key store: PEM, JKS or PKCS12. That of a file is detected."
     )
     ssl_keystore_key: Final = Option(
         None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file."

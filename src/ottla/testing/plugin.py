@@ -68,7 +68,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker `ottla_broker`."""
+    """Declare the marker `ottla_broker`. Raises UsageError if the ini option `ottla_broker_scope` is invalid."""
+    scope = config.getini(SCOPE)
+    if scope not in SCOPES:
+        raise pytest.UsageError(f"{SCOPE}: {scope!r} is not a scope: expected {', '.join(SCOPES)}")
     config.addinivalue_line(
         "markers",
         "ottla_broker(options, brokers=…): the test has a separate broker, with these configs in addition to those "
@@ -77,10 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:
-    scope = config.getini(SCOPE)
-    if scope not in SCOPES:
-        raise pytest.UsageError(f"{SCOPE}: {scope!r} is not a scope: expected {', '.join(SCOPES)}")
-    return cast("Scope", scope)
+    return cast("Scope", config.getini(SCOPE))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -182,10 +182,14 @@ def _temporary_directory() -> AbstractContextManager[str]:
 
 
 def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configs of a broker unchanged. Raises UsageError for an invalid one."""
+    """Return the configs of a broker unchanged. Raises UsageError for an invalid one, and warns of unknown ones."""
+    import warnings
+
     from ottla.config.broker import BrokerConfig
     from ottla.errors import ConfigurationError
 
+    for warning in BrokerConfig.unknown(options):
+        warnings.warn(pytest.PytestConfigWarning(f"{OPTIONS}: {warning}"), stacklevel=1)
     try:
         BrokerConfig.from_kafka(options)
     except ConfigurationError as error:

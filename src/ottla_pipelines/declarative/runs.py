@@ -210,7 +210,7 @@ def _remedy(error: ImportError) -> str:
             f"declarative pipelines need Spark 4.1 or later, and this is {__version__}; install it with"
             " `pip install 'ottla[pipelines]' 'pyspark>=4.1'`"
         )
-    return f"{error}; install it with `pip install 'ottla[pipelines]'`"
+    return f"{str(error).rstrip('.')}; install it with `pip install 'ottla[pipelines]'`"
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:

@@ -99,7 +99,8 @@ def session(
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
     except ImportError as error:
-        raise ConfigurationError(f"{error}; install it with `pip install 'ottla[pipelines]'`") from error
+        what = str(error).rstrip(".")
+        raise ConfigurationError(f"{what}; install it with `pip install 'ottla[pipelines]'`") from error
     builder = ConnectSession.builder
     jvm = None
     if remote is None:

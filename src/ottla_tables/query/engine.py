@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
+from ottla.config.options import nearest
 from ottla_tables.columns import record_batch
 from ottla_tables.errors import TableError
 from ottla_tables.formats.factory import TableFactory, table_name
@@ -30,6 +31,7 @@ log: Final = logging.getLogger("ottla.tables")
 
 ATTEMPTS: Final = 10
 """Maximum number of attempts of a query whose files are committed, compacted or expire while it runs."""
+MISSING_TABLE: Final = re.compile(r"^Catalog Error: Table with name (.+) does not exist!")
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
@@ -68,8 +70,15 @@ class QueryEngine:
                 if attempt == ATTEMPTS - 1:
                     raise TableError(f"files of a table cannot be read: {error}") from error
             except duckdb.Error as error:
-                raise TableError(str(error)) from error
+                raise TableError(self._described(str(error))) from error
         raise AssertionError("unreachable")
+
+    def _described(self, message: str) -> str:
+        """Return DuckDB's message about a query. If a table is missing, it is a topic that does not exist."""
+        missing = MISSING_TABLE.search(message)
+        if missing is None:
+            return message
+        return f"topic {missing[1]} does not exist{nearest(missing[1], map(table_name, self._lookup.names()))}"
 
     def _run(self, sql: str) -> Result:
         connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})

@@ -177,7 +177,7 @@ def test_consumer_rejoins_after_session_expiry(ours: Cluster) -> None:
     member = OurMember(options(ours.connect, group, "a"), topic)
     with contextlib.closing(member):
         before = ours.zk.get(znodes.consumer_id(group, f"{group}_a"))
-        client = member.connector._zk.registry._client
+        client = member.connector._zk.store._client
         assert client is not None
         thief = KazooClient(ours.connect.partition("/")[0], client_id=client.client_id)
         thief.start()

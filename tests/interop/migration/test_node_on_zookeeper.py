@@ -78,11 +78,11 @@ def test_killed_broker_restarts_without_waiting_for_session_expiry(zookeeper: Zo
 
 def test_second_start_on_a_locked_directory_leaves_the_registration(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "again", tmp_path) as node, ZkClient(f"{zookeeper.connect}/again") as zk:
-        before = zk.run(zk.registry.get("/brokers/ids/0"))
+        before = zk.run(zk.store.get("/brokers/ids/0"))
         with pytest.raises(AssertionError, match=r"log\.dirs: .* in use"):
             broker(zookeeper, "again", tmp_path).start()
         send(node.bootstrap, b"1")
-        assert zk.run(zk.registry.get("/brokers/ids/0")) == before
+        assert zk.run(zk.store.get("/brokers/ids/0")) == before
 
 
 def test_second_broker_with_the_same_id_is_rejected(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:

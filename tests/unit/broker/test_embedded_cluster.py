@@ -166,3 +166,8 @@ def test_advanced_clock_lets_retention_delete_old_records() -> None:
 def test_advance_clock_without_a_shifted_clock_is_a_configuration_error() -> None:
     with Broker() as broker, pytest.raises(ConfigurationError, match=r"clock: .* use Broker\(clock=ShiftedClock\(\)\)"):
         broker.advance_clock(1)
+
+
+def test_broker_in_a_program_reports_only_long_stalls_of_its_event_loop(tmp_path: Path) -> None:
+    (config,) = Broker(data_dir=tmp_path)._read_configs()
+    assert config.ottla_event_loop_stall_ms == 1000

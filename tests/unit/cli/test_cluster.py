@@ -18,7 +18,7 @@ from ottla.cli.cluster.status import Status, as_text, status
 from ottla.cli.main import main
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, StartupError
 
 
 def create_cluster(directory: Path, brokers: int = 3, **settings: str) -> LocalCluster:
@@ -52,6 +52,18 @@ def test_saved_cluster_is_loaded_by_the_next_command(tmp_path: Path) -> None:
     cluster.save()
     assert LocalCluster.load(tmp_path) == cluster
     assert LocalCluster.load(tmp_path / "elsewhere") is None
+
+
+def test_failed_start_names_the_brokers_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_and_fail(_command: list[str], log: Path) -> int:
+        log.write_text("ottla broker: listeners: cannot bind\n")
+        return 0
+
+    cluster = create_cluster(tmp_path)
+    monkeypatch.setattr(daemon, "start", start_and_fail)
+    monkeypatch.setattr(LocalCluster, "is_running", lambda _self, broker: broker.id in (1, 2))
+    with pytest.raises(StartupError, match=r"broker 0 did not start: .*cannot bind .*; brokers 1, 2 run: .*down"):
+        cluster.start(*cluster.brokers)
 
 
 def test_damaged_cluster_file_is_named_in_the_error(tmp_path: Path) -> None:

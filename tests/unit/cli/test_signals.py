@@ -97,6 +97,21 @@ def test_broker_on_signal_shuts_down_cleanly(tmp_path: Path, number: signal.Sign
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_second_signal_interrupts_unless_it_is_a_copy_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    calls: list[int] = []
+    with stopping(lambda: calls.append(1)) as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # as `timeout` does
+        assert (calls, stop.exit_code) == ([1], 128 + signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        now += 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
 def test_work_that_exceeds_the_grace_period_is_interrupted() -> None:
     stopped = threading.Event()
     with pytest.raises(GraceExpired), stopping(stopped.set, 0.1):

@@ -13,7 +13,7 @@ from tests.unit.client.keyboard import ctrl_c
 from tests.unit.client.producing import failure, producer
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
-from ottla import KafkaProducer, ProducerRecord
+from ottla import Broker, KafkaProducer, ProducerRecord
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import (
     BufferExhaustedError,
@@ -73,6 +73,15 @@ def test_explicit_partition_is_used_and_times_out_if_it_is_missing(broker: Scrip
         assert p.send("many", b"v", partition=2).get(10).partition == 2
     with producer(broker, max_block_ms=200) as p, pytest.raises(KafkaTimeoutError, match="partition 9"):
         p.send("many", b"v", partition=9)
+
+
+def test_topic_that_the_broker_does_not_create_is_named_without_a_partition() -> None:
+    with (
+        Broker({"auto.create.topics.enable": False}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers, max_block_ms=1500) as p,
+        pytest.raises(KafkaTimeoutError, match=r"^topic 'absent' does not exist, .*auto\.create\.topics\.enable"),
+    ):
+        p.send("absent", b"v")
 
 
 def test_text_is_sent_as_utf8_without_a_serializer(broker: ScriptedBroker) -> None:

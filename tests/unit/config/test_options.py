@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
+from ottla.config.client import LIBRDKAFKA
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config, Option, boolean, integer, number, one_of, text, words
+from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError
 
 
@@ -63,6 +66,24 @@ def test_unknown_kafka_name_logs_a_warning_with_a_suggestion(caplog: pytest.LogC
         config = Example.from_kafka({"linger.m": "1"})
     assert "did you mean linger.ms?" in caplog.text
     assert config.originals == {"linger.m": "1"}
+
+
+def test_name_of_librdkafka_suggests_the_option_of_this_meaning(caplog: pytest.LogCaptureFixture) -> None:
+    configs = {"bootstrap.servers": "h:1", "message.timeout.ms": "1", "sasl.password": "x", "batch.num.messages": "9"}
+    with caplog.at_level(logging.WARNING, "ottla.config"):
+        ProducerConfig.from_kafka(configs)
+    suggestions = [message.rpartition("; ")[2] for message in caplog.messages]
+    assert suggestions == [f"did you mean {n}?" for n in ("delivery.timeout.ms", "sasl.plain.password", "batch.size")]
+    with pytest.raises(TypeError, match=r"message_timeout_ms.*did you mean delivery_timeout_ms\?"):
+        ProducerConfig.from_keywords(bootstrap_servers="h:1", message_timeout_ms=1)
+
+
+def test_names_of_librdkafka_are_those_of_the_migration_page() -> None:
+    options = {**ProducerConfig.options, **ConsumerConfig.options}
+    assert not set(LIBRDKAFKA) & set(options)
+    assert set(LIBRDKAFKA.values()) <= set(options)
+    page = (Path(__file__).parents[3] / "docs/from-confluent-kafka.md").read_text()
+    assert [name for name in LIBRDKAFKA if f"`{name}`" not in page] == []
 
 
 def test_config_is_immutable_and_replace_returns_a_copy() -> None:

@@ -112,6 +112,7 @@ TRUST_STORES: dict[str, Callable[[Path], dict[str, Any]]] = {
         "ssl_truststore_location": in_file(f, trusting_pkcs12(CA.certificate, "pw")),
         "ssl_truststore_password": "pw",
     },
+    "PEM file called JKS": lambda f: {"ssl_truststore_location": in_file(f, f"Subject: CN=CA\n{CA.pem}")},
     "cafile": lambda f: {"ssl_cafile": in_file(f, CA.pem)},
 }
 
@@ -176,6 +177,10 @@ KEY_STORES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "PEM file": lambda f: {
         "ssl_keystore_location": in_file(f, CLIENT.key_pem("pw") + CLIENT.pem, "me"),
         "ssl_keystore_type": "PEM",
+        "ssl_key_password": "pw",
+    },
+    "PEM file called JKS": lambda f: {
+        "ssl_keystore_location": in_file(f, CLIENT.key_pem("pw") + CLIENT.pem, "me"),
         "ssl_key_password": "pw",
     },
     "PEM text": lambda f: {

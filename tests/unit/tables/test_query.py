@@ -77,8 +77,8 @@ def test_query_joins_topics_with_and_without_a_table(broker: Broker, tmp_path: P
             'left join "right-one" r on l.value = r.value order by 1'
         )
         assert list(result.rows) == [("1", None), ("2", None), ("4", "h")]
-        with pytest.raises(TableError, match="missing does not exist"):
-            engine(world).run("select * from missing")
+        with pytest.raises(TableError, match="^topic right_on does not exist; did you mean right_one[?]$"):
+            engine(world).run("select * from right_on")
 
 
 def test_query_of_upserts_has_the_last_row_of_each_key(broker: Broker, tmp_path: Path) -> None:

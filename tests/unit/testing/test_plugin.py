@@ -245,7 +245,7 @@ def test_fixture_errors_name_option_value_and_remedy(pytester: pytest.Pytester) 
     ("source", "ini", "message"),
     [
         ("import pytest\n@pytest.mark.ottla_broker(3)\ndef test(ottla_broker): ...", "", "*expected a dictionary of*"),
-        ("def test(ottla_broker): ...", "ottla_broker_scope=ever", "*ottla_broker_scope: 'ever' is not a scope*"),
+        ("def test(ottla_broker): ...", "ottla_broker_scope=ever", "ERROR: ottla_broker_scope: 'ever' is not a scope*"),
         (
             "import pytest\n@pytest.fixture(scope='session')\ndef ottla_broker_options(): return {}\n"
             "def test(ottla_broker): ...",
@@ -263,6 +263,15 @@ def test_invalid_declarations_end_the_test_session(
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover")
     assert result.ret != pytest.ExitCode.OK
     (result.stdout if any("ottla_" in line for line in result.outlines) else result.stderr).fnmatch_lines([message])
+
+
+def test_unknown_option_of_the_broker_is_a_warning(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import pytest\n@pytest.mark.ottla_broker({'num.partition': 3})\ndef test_unknown(ottla_broker): ..."
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "-p", "no:asyncio")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*: Unknown broker option num.partition; did you mean num.partitions[?]"])
 
 
 def test_broker_data_is_in_memory_if_there_is_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

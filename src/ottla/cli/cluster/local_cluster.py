@@ -234,7 +234,18 @@ class LocalCluster:
         deadline = time.monotonic() + START_SECONDS
         for broker in brokers:
             if broker.id in positions:
-                self._wait_until_ready(broker, positions[broker.id], deadline)
+                try:
+                    self._wait_until_ready(broker, positions[broker.id], deadline)
+                except StartupError as error:
+                    raise StartupError(f"{error}{self._others_that_run(broker)}") from None
+
+    def _others_that_run(self, broker: Broker) -> str:
+        """Return which other brokers run, and what to do with them, after this one has failed; empty if none runs."""
+        others = [other.id for other in self.brokers if other is not broker and self.is_running(other)]
+        if not others:
+            return ""
+        running = f"broker {others[0]} runs" if len(others) == 1 else f"brokers {', '.join(map(str, others))} run"
+        return f"; {running}: `ottla cluster up` starts the rest, `ottla cluster down` stops all"
 
     def _wait_until_ready(self, broker: Broker, position: int, deadline: float) -> None:
         while True:

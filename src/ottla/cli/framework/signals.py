@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+REPEATED_SECONDS: Final = 0.5
+"""Time in seconds after the first signal in which the same one counts as a copy of it: `timeout` of coreutils, for
+example, signals its child and then the child's process group.
+"""
 KILLED: Final = 128
 """The exit code of a process that was ended by a signal is the signal's number plus this, in shells and in Java."""
 
@@ -42,6 +47,7 @@ class GracefulShutdown:
 
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
         self.number = 0
+        self._received_at = 0.0
         self.has_ended = False
         """Whether the command has ended. The grace period then no longer applies."""
         self._start = start
@@ -54,11 +60,14 @@ class GracefulShutdown:
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Handle a signal. A second signal raises KeyboardInterrupt, which ends the command without waiting for its
-        shutdown.
+        shutdown, unless it is a copy of the first one.
         """
+        now = time.monotonic()
         if self.number:
+            if number == self.number and now - self._received_at < REPEATED_SECONDS:
+                return
             raise KeyboardInterrupt
-        self.number = number
+        self.number, self._received_at = number, now
         self._set_timer()
         self._start()
 

@@ -239,8 +239,7 @@ class Metadata:
                 raise info.error(f"topic {topic!r}: {error_text(info.error, ACLOperation.WRITE, topic)}")
             left = deadline - time.monotonic()
             if left <= 0:
-                status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is unknown"
-                raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {status}", timeout)
+                raise self._timed_out(_missing(topic, partition, info), timeout)
             try:
                 await self.refresh(left)
             except errors.KafkaTimeoutError:
@@ -442,6 +441,15 @@ def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) 
         key=lambda p: p.partition,
     )
     return TopicInfo(topic.name, topic.topic_id, topic.is_internal, tuple(partitions), error)
+
+
+def _missing(topic: str, partition: int, info: TopicInfo | None) -> str:
+    """Return what is wrong with a topic in which a partition was not found."""
+    if info is not None and info.partitions:
+        return f"topic {topic!r}, partition {partition}: the topic has {len(info.partitions)} partitions"
+    if info is not None and info.error is errors.UnknownTopicOrPartitionError:
+        return f"topic {topic!r} does not exist, and the broker has not created it (auto.create.topics.enable)"
+    return f"topic {topic!r} is unknown"
 
 
 def _partition_info(topic: str, p: MetadataResponsePartition, previous: PartitionInfo | None) -> PartitionInfo:

@@ -32,7 +32,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_truststore_password: str | None
     """Password of the trust store; PEM files have none."""
     ssl_truststore_type: str
-    """Type of the trust store: PEM, or JKS or PKCS12, which are detected from the file."""
+    """Type of the trust store: PEM, JKS or PKCS12. That of a file is detected."""
     ssl_truststore_certificates: str | None
     """Trusted certificates as PEM text, instead of a file."""
     ssl_keystore_location: str | None
@@ -40,7 +40,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_password: str | None
     """Password of the key store; PEM files have none."""
     ssl_keystore_type: str
-    """Type of the key store: PEM, or JKS or PKCS12, which are detected from the file."""
+    """Type of the key store: PEM, JKS or PKCS12. That of a file is detected."""
     ssl_keystore_key: str | None
     """Private key as PEM text (PKCS#8), instead of a key store file."""
     ssl_keystore_certificate_chain: str | None

@@ -27,6 +27,8 @@ log = logging.getLogger("ottla.net")
 EXPIRY_WARNING: Final = timedelta(days=14)
 """Time before the expiry of a listener's certificate from which on a warning is logged."""
 KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+PEM_BLOCK: Final = b"-----BEGIN "
+"""Text that every PEM file has, and no other store."""
 CERTIFICATE_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
@@ -149,9 +151,9 @@ def _trust(context: ssl.SSLContext, config: TlsConfig, purpose: ssl.Purpose = ss
 
 
 def _trusted_of_file(config: TlsConfig, location: str) -> str:
-    if config.ssl_truststore_type == "PEM":
-        return _text_of("ssl.truststore.location", location)
     data = _bytes_of("ssl.truststore.location", location)
+    if config.ssl_truststore_type == "PEM" or PEM_BLOCK in data:
+        return _text(data)
     password = config.ssl_truststore_password
     if data.startswith(MAGIC):
         with _named("ssl.truststore", location):
@@ -232,9 +234,9 @@ def _identity_of_pem(pem: str, password: str | None) -> Identity:
 
 
 def _identity_of_file(config: TlsConfig, location: str) -> Identity:
-    if config.ssl_keystore_type == "PEM":
-        return _identity_of_pem(_text_of("ssl.keystore.location", location), config.ssl_key_password)
     data = _bytes_of("ssl.keystore.location", location)
+    if config.ssl_keystore_type == "PEM" or PEM_BLOCK in data:
+        return _identity_of_pem(_text(data), config.ssl_key_password)
     password = config.ssl_keystore_password
     if password is None:
         raise ConfigurationError(f"ssl.keystore.password is required for {location}")
@@ -290,8 +292,12 @@ def _bytes_of(option: str, location: str) -> bytes:
 
 
 def _text_of(option: str, location: str) -> str:
+    return _text(_bytes_of(option, location))
+
+
+def _text(data: bytes) -> str:
     # a file in another format (DER, a store) has no PEM block, which is reported later
-    return _bytes_of(option, location).decode("utf-8", "replace")
+    return data.decode("utf-8", "replace")
 
 
 def _pem(certificates: list[bytes]) -> str:
