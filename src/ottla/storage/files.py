@@ -123,12 +123,17 @@ class LogFile:
         os.ftruncate(self.fd, size)
 
     def reserve(self, nbytes: int) -> None:
-        """Extend the file to `nbytes` with zeros. Allocate the blocks, except on macOS, which cannot."""
-        if nbytes > 0:
-            if sys.platform == "darwin":
-                os.ftruncate(self.fd, nbytes)
-            else:
+        """Extend the file to `nbytes` with zeros. Allocate the blocks, except on macOS and file systems that cannot."""
+        if nbytes <= 0:
+            return
+        if sys.platform != "darwin":
+            try:
                 os.posix_fallocate(self.fd, 0, nbytes)
+                return
+            except OSError as error:  # glibc writes the zeros where the file system cannot allocate, musl does not
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+        os.ftruncate(self.fd, nbytes)
 
     def sync(self) -> None:
         """Wait until the file is on disk."""

@@ -111,9 +111,30 @@ def test_files_mounted_by_compose_files_exist() -> None:
                 assert not source.startswith(".") or (file.parent / source).exists(), source
 
 
+def copied_files() -> list[str]:
+    """Return what the Containerfile copies from the clone."""
+    lines = [line.split() for line in (DEPLOY / "Containerfile").read_text().splitlines()]
+    return [
+        source for line in lines if line[:1] == ["COPY"] and not line[1].startswith("--from") for source in line[1:-1]
+    ]
+
+
 def test_containerfile_copies_existing_files() -> None:
-    for line in (DEPLOY / "Containerfile").read_text().splitlines():
-        words = line.split()
-        if words[:1] == ["COPY"] and not words[1].startswith("--from"):
-            for source in words[1:-1]:
-                assert (DEPLOY.parent / source).exists(), source
+    for source in copied_files():
+        assert (DEPLOY.parent / source).exists(), source
+
+
+def test_build_context_of_container_image_is_what_the_containerfile_copies() -> None:
+    patterns = [
+        line for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
+    ]
+    assert patterns[0] == "*"
+    assert sorted(pattern[1:] for pattern in patterns if pattern.startswith("!")) == sorted(copied_files())
+    assert "**/*.so" in patterns, "modules compiled for another Python would be copied"
+
+
+@pytest.mark.parametrize("directory", ["/var/lib/ottla", "/var/lib/kafka/data"])
+def test_containerfile_creates_data_directories_for_its_user(directory: str) -> None:
+    # A new volume of Docker gets the owner of the directory in the image, or root where there is none.
+    lines = (DEPLOY / "Containerfile").read_text().splitlines()
+    assert f"COPY --from=build --chown=nonroot:nonroot /data {directory}" in lines

@@ -626,6 +626,19 @@ def test_segment_is_preallocated_until_it_is_rolled_or_closed(make_log: Callable
     assert len(contents(make_log(clean=True))) == 7
 
 
+def test_segment_is_preallocated_on_a_file_system_that_cannot_allocate_blocks(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", cannot, raising=False)
+    log = make_log(preallocate=True, segment_bytes=50_000)
+    fill(log, 3)
+    assert log.active.path(".log").stat().st_size == 50_000
+    assert len(contents(log)) == 3
+
+
 def test_retention_of_a_segment_without_timestamps_uses_its_modification_time(
     make_log: Callable[..., Log], clock: ManualClock
 ) -> None:
