@@ -54,6 +54,27 @@ def test_kafka_console_consumer_reads_records_that_are_only_in_the_store(tiered:
     assert [int(line[:6]) for line in done.stdout.splitlines()] == list(range(RECORDS)), done.stderr
 
 
+def test_librdkafka_reads_records_that_are_only_in_the_store(tiered: TieredTopic) -> None:
+    kafka = pytest.importorskip("confluent_kafka")
+    consumer = kafka.Consumer({"bootstrap.servers": tiered.broker.bootstrap_servers, "group.id": "g"})
+    try:
+        consumer.assign([kafka.TopicPartition("t", 0, 0)])
+        records = [record for record in consumer.consume(RECORDS, timeout=30) if not record.error()]
+        assert [int(record.value()[:6]) for record in records] == list(range(RECORDS))
+        assert consumer.get_watermark_offsets(kafka.TopicPartition("t", 0), timeout=10) == (0, RECORDS)
+    finally:
+        consumer.close()
+
+
+def test_kafka_configs_changes_the_local_retention(tiered: TieredTopic) -> None:
+    topic = ("--bootstrap-server", tiered.broker.bootstrap_servers, "--entity-type", "topics", "--entity-name", "t")
+    altered = run_tool("kafka.admin.ConfigCommand", *topic, "--alter", "--add-config", "local.retention.bytes=2")
+    assert altered.stdout == "Completed updating config for topic t.\n", altered.stderr
+    described = run_tool("kafka.admin.ConfigCommand", *topic, "--describe").stdout
+    for setting in ("remote.storage.enable=true", "local.retention.bytes=2"):
+        assert f"  {setting} sensitive=false" in described
+
+
 def test_dump_log_prints_remote_log_metadata_as_kafka(tiered: TieredTopic, tmp_path: Path) -> None:
     printed = ""
     for number in range(2):
