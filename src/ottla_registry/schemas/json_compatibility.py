@@ -49,6 +49,12 @@ class JsonReader:
         self._results: dict[tuple[int, int], list[str]] = {}
         self._compared: list[Any] = []
         """References to the compared schemas, so that their identities are not reused."""
+        self._open: set[tuple[int, int]] = set()
+        """Pairs that are being compared. If a recursive schema leads to one again, it counts as compatible."""
+        self._assumed: set[tuple[int, int]] = set()
+        """The open pairs that have counted as compatible."""
+        self._is_refuted = False
+        """Whether one of them has turned out to be incompatible, so that results may be wrong."""
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:
@@ -59,16 +65,33 @@ class JsonReader:
         if reader is False:
             return [_error("SCHEMA_ADDED", path)]
         pair = (id(writer), id(reader))
-        if pair not in self._results:
-            self._compared += (writer, reader)
-            self._results[pair] = []  # a recursive schema is compatible as far as it has been compared
-            self._results[pair] = self._compare({} if writer is True else writer, reader, path)
-        return self._results[pair]
+        if pair in self._open:
+            self._assumed.add(pair)
+            return []
+        if pair in self._results:
+            return self._results[pair]
+        self._compared += (writer, reader)
+        is_first = not self._open
+        while True:
+            self._open.add(pair)
+            errors = self._results[pair] = self._compare({} if writer is True else writer, reader, path)
+            self._open.discard(pair)
+            self._is_refuted |= bool(errors) and pair in self._assumed
+            self._assumed.discard(pair)
+            if is_first and self._is_refuted:
+                # What is incompatible with the assumptions is so without them. The rest has to be compared again.
+                self._is_refuted = False
+                self._results = {compared: reasons for compared, reasons in self._results.items() if reasons}
+                if not errors:
+                    continue
+            return errors
 
     def _compare(self, writer: Schema, reader: Schema, path: str) -> list[str]:
         """Compare each alternative of the writer's anyOf or oneOf with those of the reader."""
         readers = list(_alternatives(reader, self._readers))
         errors: list[str] = []
+        if len(writer.get("anyOf", ())) > 1 and len(reader.get("oneOf", ())) > 1:
+            errors.append(_error("COMBINED_TYPE_CHANGED", path))  # data that matches two of them is not valid any more
         for alternative in _alternatives(writer, self._writers):
             self._comparisons += len(readers)
             if self._comparisons > MAX_COMPARISONS:
@@ -201,7 +224,8 @@ def _alternatives(schema: Schema, documents: JsonDocuments) -> Iterator[Schema]:
                 raise ValueError(f"a schema has more than {MAX_BRANCHES} alternatives")
             resolved = documents.resolved(branch)
             if isinstance(resolved, dict):
-                pending.append({**siblings, **resolved})
+                parts = [*siblings.get("allOf", ()), *resolved.get("allOf", ())]
+                pending.append({**siblings, **resolved, **({"allOf": parts} if parts else {})})
             elif resolved:
                 pending.append(siblings)
 

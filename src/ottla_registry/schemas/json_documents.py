@@ -9,6 +9,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 MAX_HOPS: Final = 50
 DATA: Final = frozenset({"enum", "const", "default", "examples"})
 """Keywords with values that are not schemas."""
+REF_WITH_SIBLINGS: Final = ("2019-09", "2020-12")
+"""Drafts in which the keywords beside a `$ref` apply, too. Earlier ones ignore them."""
+NOT_APPLIED: Final = frozenset(
+    {"$ref", "$schema", "$id", "$anchor", "$defs", "definitions", "$comment", "title", "description"}
+)
+"""Keywords beside a `$ref` that allow and forbid nothing."""
 
 
 class JsonDocuments:
@@ -23,6 +29,8 @@ class JsonDocuments:
         self._documents: dict[str, Any] = {"": main, **others}
         self._bases: dict[int, str] = {}
         """The name of the document of each subschema with a `$ref`, by the identity of the subschema."""
+        self._with_siblings: dict[int, dict[str, Any]] = {}
+        """The schemas that `resolved` returns for a `$ref` with siblings, by the identity of the subschema."""
         for name, document in list(self._documents.items()):
             base = _id(document) or name
             self._documents.setdefault(base.removesuffix("#"), document)
@@ -42,17 +50,38 @@ class JsonDocuments:
             self._documents.setdefault(urljoin(base, identifier).removesuffix("#"), schema)
 
     def resolved(self, schema: Any) -> Any:
-        """Return the schema that a `$ref` leads to. Return a schema without `$ref` unchanged, and only the `$ref` of a
-        schema on the web.
+        """Return the schema that a `$ref` leads to, in allOf if it has siblings that apply. Return a schema without
+        `$ref` unchanged, and only the `$ref` of a schema on the web.
         """
         for _ in range(MAX_HOPS):
             if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
                 return schema
-            target = self._target(schema["$ref"], self._bases.get(id(schema), ""))
+            name = self._bases.get(id(schema), "")
+            target = self._target(schema["$ref"], name)
+            if not schema.keys() <= NOT_APPLIED and self._applies_siblings(name):
+                return self._combined(schema, name)
             if target is None:  # a schema on the web, which is equal to itself only
                 return {"$ref": schema["$ref"]} if set(schema) != {"$ref"} else schema
             schema = target
         raise ValueError(f"the references of {schema.get('$ref')!r:.200} form a circle")
+
+    def _applies_siblings(self, name: str) -> bool:
+        drafts = (
+            document.get("$schema") for document in map(self._documents.get, (name, "")) if isinstance(document, dict)
+        )
+        draft = next((draft for draft in drafts if isinstance(draft, str)), "")
+        return any(version in draft for version in REF_WITH_SIBLINGS)
+
+    def _combined(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+        """Return a schema with its `$ref` as a part of allOf; the same object for each call."""
+        combined = self._with_siblings.get(id(schema))
+        if combined is None:
+            reference = {"$ref": schema["$ref"]}
+            self._bases[id(reference)] = name
+            siblings = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+            combined = {**siblings, "allOf": [reference, *siblings.get("allOf", ())]}
+            self._with_siblings[id(schema)] = combined
+        return combined
 
     def _target(self, reference: str, name: str) -> Any:
         address, _, fragment = reference.partition("#")

@@ -105,6 +105,8 @@ PAIRS = [
         "NOT_COVERED",
     ),
     ({**LIST, "$ref": "#/definitions/n"}, {**LIST, "$ref": "#/definitions/n"}, None),
+    ({"oneOf": [opened(a=TEXT), opened(b=INT)]}, {"anyOf": [opened(a=TEXT), opened(b=INT)]}, "COMBINED_TYPE_CHANGED"),
+    ({"anyOf": [opened(a=TEXT), opened(b=INT)]}, {"oneOf": [opened(a=TEXT), opened(b=INT)]}, None),
 ]
 
 
@@ -112,6 +114,37 @@ PAIRS = [
 def test_compatibility_of_json_schemas(reader: Any, writer: Any, error: str | None) -> None:
     errors = schema(reader).cannot_read(schema(writer))
     assert (errors == []) if error is None else (errors and error in errors[0]), errors
+
+
+@pytest.mark.parametrize(("draft", "error"), [("draft-07/schema#", None), ("draft/2020-12/schema", "TYPE_CHANGED")])
+def test_siblings_of_a_reference_apply_since_draft_2019_09(draft: str, error: str | None) -> None:
+    def with_sibling(kind: str) -> JsonSchema:
+        return schema(
+            {
+                "$schema": f"https://json-schema.org/{draft}",
+                "$defs": {"base": {"type": "object"}},
+                "properties": {"p": {"$ref": "#/$defs/base", "properties": {"x": {"type": kind}}}},
+            }
+        )
+
+    differences = with_sibling("integer").cannot_read(with_sibling("string"))
+    assert ([] if error is None else [error]) == [text.split("'")[1] for text in differences]
+    assert with_sibling("string").cannot_read(with_sibling("string")) == []
+
+
+def test_recursive_schemas_are_compared_until_no_assumption_is_wrong() -> None:
+    def node(kind: str, *kinds: str) -> dict[str, Any]:
+        parts = [{"$ref": f"#/definitions/{name}"} for name in kinds]
+        return {"type": "object", "properties": {"id": {"type": kind}, "next": {"oneOf": parts}}}
+
+    def document(first: str, second: str, third: str) -> JsonSchema:
+        nodes = {"a": node(first, "a", "b"), "b": node(second, "c", "b"), "c": node(third, "a")}
+        parts = [{"$ref": "#/definitions/a"}, {"$ref": "#/definitions/b"}]
+        return schema({"definitions": nodes, "properties": {"root": {"oneOf": parts}}})
+
+    # {"root": {"id": "text", "next": {"id": true, "next": {"id": "text"}}}} has no place in the second one
+    assert document("boolean", "string", "boolean").cannot_read(document("string", "boolean", "string"))
+    assert document("string", "boolean", "string").cannot_read(document("string", "boolean", "string")) == []
 
 
 def test_text_is_canonical_and_references_are_resolved() -> None:
