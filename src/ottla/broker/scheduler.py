@@ -53,7 +53,10 @@ class BackgroundTasks:
         workers: Executor,
         remove_expired_tokens: Callable[[], Awaitable[None]],
         remote_log: RemoteLogManager | None = None,
+        *,
+        compacts_in_processes: bool = False,
     ) -> None:
+        """`compacts_in_processes`: large compactions run in processes of their own instead of worker threads."""
         self._live = live
         self._clock = clock
         self._log_dirs = log_dirs
@@ -62,6 +65,7 @@ class BackgroundTasks:
         self._workers = workers
         self._remove_expired_tokens = remove_expired_tokens
         self._remote_log = remote_log
+        self._compacts_in_processes = compacts_in_processes
         self._throttle = Throttle()
         """Limits the I/O of all compactions together. Stopping the throttle ends the compactions."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -187,14 +191,20 @@ class BackgroundTasks:
     async def compact(self, log_dir: LogDir) -> None:
         """Compact the logs of a directory one after the other until none is dirty enough.
 
-        A worker copies the records.
+        A worker copies the records, or waits for a process that does.
         """
+        if self._compacts_in_processes:
+            from ottla.storage.compaction.copy_process import copy_segments
+        else:
+            from ottla.storage.compaction.copier import copy_segments
         config = self._live.current
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
         map_bytes = int(config.log_cleaner_dedupe_buffer_size * share)
         while not log_dir.offline:
-            cleaning = log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes, throttle=self._throttle)
+            cleaning = log_dir.next_cleaning(
+                self._clock.now_ms(), map_bytes=map_bytes, throttle=self._throttle, copy_segments=copy_segments
+            )
             if cleaning is None or not await self._clean(log_dir, cleaning):
                 return  # no progress: try again after the pause
 

@@ -117,7 +117,7 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
     from ottla.config.broker import BrokerConfig
 
     loop_time = EventLoopTime()
-    node = BrokerNode(BrokerConfig.from_kafka(configs), loop_time=loop_time)
+    node = BrokerNode(BrokerConfig.from_kafka(configs), loop_time=loop_time, compacts_in_processes=True)
     if parent is not None:
         log_output.configure(_log_options(args), node.broker_id, of_node=True)
     elif args.log_format == "json":

@@ -35,7 +35,7 @@ from ottla.storage.partition_metadata import TopicIdSync, write_topic_id
 from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
-    from ottla.storage.compaction.cleaner import CleanerPass, Steps
+    from ottla.storage.compaction.cleaner import CleanerPass, CopySegments, Steps
     from ottla.storage.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
@@ -464,14 +464,19 @@ class LogDir:
             log.warning("Cannot remove deleted log %s: %s", path, error)
 
     def next_cleaning(
-        self, now_ms: int, *, map_bytes: int | None = None, throttle: Throttle | None = None
+        self,
+        now_ms: int,
+        *,
+        map_bytes: int | None = None,
+        throttle: Throttle | None = None,
+        copy_segments: CopySegments | None = None,
     ) -> CleanerPass | None:
         """Return a cleaner pass over the log that most needs compaction; None if none needs it.
 
-        Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`.
-
-        Until then, there is no other pass over this log.
+        Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other pass over
+        this log. `copy_segments`: copies the records; by default in this process.
         """
+        from ottla.storage.compaction import copier
         from ottla.storage.compaction.cleanable import dirtiest, measure
         from ottla.storage.compaction.cleaner import CleanerPass
         from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES
@@ -489,7 +494,13 @@ class LogDir:
             return None
         tp = chosen.log.topic_partition
         try:
-            cleaning = CleanerPass(chosen, now_ms, map_bytes=map_bytes or DEDUPE_BUFFER_BYTES, throttle=throttle)
+            cleaning = CleanerPass(
+                chosen,
+                now_ms,
+                map_bytes=map_bytes or DEDUPE_BUFFER_BYTES,
+                throttle=throttle,
+                copy_segments=copy_segments or copier.copy_segments,
+            )
         except Exception as error:
             self._not_cleanable(tp, error)
             return None
@@ -524,7 +535,7 @@ class LogDir:
             self._cleaning.discard(tp)
 
     def _finish_cleaning(self, cleaning: CleanerPass, tp: TopicPartition) -> Steps:
-        if self.logs.get(tp) is not cleaning.log:
+        if self.logs.get(tp) is not cleaning.log or cleaning.log.closed:
             return False  # the log was deleted, or has moved to another directory
         if cleaning.cleaned_to <= cleaning.first_dirty:
             self.abort_cleaning(cleaning, "one batch has more keys than the cleaner's map")

@@ -75,9 +75,16 @@ class BrokerNode:
     """A broker that runs on the current event loop."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, *, loop_time: EventLoopTime | None = None
+        self,
+        config: BrokerConfig,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        loop_time: EventLoopTime | None = None,
+        compacts_in_processes: bool = False,
     ) -> None:
-        """`loop_time`: measures the idle time of the event loop."""
+        """`loop_time`: measures the idle time of the event loop. `compacts_in_processes`: large compactions run in
+        processes of their own, which needs `sys.executable` to be Python.
+        """
         stored = config.id if config.id >= 0 else first_stored(owner_of, config.data_dirs)
         self._has_id = stored is not None
         self.broker_id = stored or 0
@@ -117,6 +124,7 @@ class BrokerNode:
         self._stage: Callable[[], str] = str
         self._are_logs_loaded = False
         self._loop_time = loop_time
+        self._compacts_in_processes = compacts_in_processes
         self._http: HttpListener | None = None
         self._memory = MemoryPool(config.queued_max_request_bytes)
         self._listeners = BrokerListeners(self._memory)
@@ -487,6 +495,7 @@ class BrokerNode:
             self._workers,
             context.remove_expired_tokens,
             context.remote_log,
+            compacts_in_processes=self._compacts_in_processes,
         )
         stack.push_async_callback(tasks.close)
         tasks.start()
