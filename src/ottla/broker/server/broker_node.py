@@ -151,6 +151,8 @@ class BrokerNode:
                     self.config, listener, dispatch, lambda: self._dynamic_config.current, lambda: self._scram_secret
                 ),
             )
+            if self._http is not None:
+                self._http.log_state()
             self._stage = lambda: "reading the metadata"
             await self._read_metadata(context, lifecycle, store)
             self._stage = lambda: self._log_dirs.load_progress
