@@ -81,7 +81,7 @@ class Broker:
             BrokerConfig({name.replace("_", "."): value for name, value in options.items()}),
             broker_id,
             stop=self.stop,
-            unclean_allowed=lambda topic: topic.get("unclean.leader.election.enable") == "true",
+            unclean_allowed=lambda _, configs: configs.get("unclean.leader.election.enable") == "true",
         )
         self.member.interbroker = cluster  # type: ignore[assignment]
         self.image = BrokerImage(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),))
