@@ -175,7 +175,7 @@ COMMAND = AdminCommand(
         ),
         Flag("--members", "with --describe: print members"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
-        Flag("--verbose", "with --members: also print their partitions"),
+        Flag("--verbose", "with --describe: also print epochs, and with --members the partitions of each member"),
         Option(
             "--type TYPE,…",
             "with --list: print types, or only groups of these types: classic, consumer",
