@@ -75,7 +75,7 @@ class ProducerIds:
         try:
             self.end = max(self.end, _end(await self._store.get(znodes.PRODUCER_ID_BLOCK)))
         except MetadataStoreError as error:
-            log.warning("Cannot verify producer ids: %s", error)
+            log.warning("Cannot read the last allocated producer id, to verify that of a batch: %s", error)
             return False
         finally:
             self._refreshing = None

@@ -159,4 +159,5 @@ class ChangeReader:
             async with asyncio.timeout(REFRESH_SECONDS):
                 await self.read()
         except (TimeoutError, KafkaError) as error:
-            log.warning("Cannot read %s; using the last known ones: %s", self._subject, error)
+            reason = str(error) or f"no response within {REFRESH_SECONDS:g} s"
+            log.warning("Cannot read %s; using the last known ones: %s", self._subject, reason)
