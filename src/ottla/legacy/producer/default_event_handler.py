@@ -196,7 +196,7 @@ class DefaultEventHandler:
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
-            log.warning("Could not choose partitions of messages: %s", error)
+            log.warning("Could not choose the partitions of messages: %s", error)
             return None
         return by_broker
 
