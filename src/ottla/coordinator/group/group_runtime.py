@@ -300,7 +300,7 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             self.execute(group_id, decide())
         except Exception:
-            log.exception("Cannot handle a timeout of group %s", group_id)
+            log.exception("Unexpected error in a timer of group %s", group_id)
 
     def _expire_offsets(self) -> None:
         before = self.stats.offset_tombstones
