@@ -144,8 +144,10 @@ class CleanerPass:
             if full_at is not None:
                 if full_at == self.first_dirty:
                     log.warning(
-                        "%s cannot be compacted: one batch has more keys than fit into log.cleaner.dedupe.buffer.size",
+                        "%s cannot be compacted: the batch at offset %d has more keys than fit into "
+                        "log.cleaner.dedupe.buffer.size; raise this config",
                         self.log.topic_partition,
+                        full_at,
                     )
                 return full_at
         return self._limit
