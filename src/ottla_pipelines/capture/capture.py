@@ -258,7 +258,12 @@ class Capture:
 
     def _prepare(self, table: TableSource) -> None:
         for column, problem in unsupported(table.relation.columns).items():
-            log.error("%s: its table has no column %r, whose name %s", self._topics.name(table), column, problem)
+            log.error(
+                "Topic %s: the table of this topic does not get the column %r, because its name %s",
+                self._topics.name(table),
+                column,
+                problem,
+            )
         self._topics.prepare(table)
         self._prepared[table.relation.oid] = table
 

@@ -317,7 +317,11 @@ def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str,
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
             log.warning(
-                "Unknown option %s of the %s %s%s", name, side, source, nearest(name, names_by_lower_case.values())
+                "Ignoring the unknown option %s of the %s %s%s",
+                name,
+                source,
+                side,
+                nearest(name, names_by_lower_case.values()),
             )
 
 
