@@ -461,11 +461,14 @@ class RemoteLogManager:
                     await delete()
                 except KafkaError as error:
                     log.warning(
-                        "Cannot delete abandoned copies and deleted topics in remote storage; retrying: %s", error
+                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying: %s",
+                        error,
                     )
                 except Exception:
                     # a bug must not stop the deletion for ever
-                    log.exception("Cannot delete abandoned copies and deleted topics in remote storage; retrying")
+                    log.exception(
+                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying"
+                    )
 
     async def _delete_orphans(self) -> None:
         image = self._image()

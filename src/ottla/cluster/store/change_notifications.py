@@ -65,7 +65,7 @@ class ChangeListener:
             log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
-            log.exception("Cannot read changes of %s", self._subject)
+            log.exception("Unexpected error while reading changes of %s", self._subject)
 
 
 class ChangeNotifications:

@@ -111,7 +111,7 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
-            log.warning("Cannot append the records of group %s: %s", group_id, error)
+            log.warning("Cannot write records of group %s to __consumer_offsets: %s", group_id, error)
             self._respond(result, to_client_error(error))
             not_before = self._clock.monotonic() + RETRY_SECONDS
         else:

@@ -213,7 +213,7 @@ class CoordinatorShards:
             # the others.
             log.exception(
                 "Cannot load %s, so this broker cannot coordinate the groups, transactional ids or share partitions in "
-                "it. Restart this broker, or move the leader to another one.",
+                "it. Restart this broker, or move the leader to another broker.",
                 shard.partition.topic_partition,
             )
             shard.loaded, shard.failed = False, True

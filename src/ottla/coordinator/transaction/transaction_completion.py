@@ -93,7 +93,7 @@ class TransactionCompleter:
         elif error is not None and not isinstance(error, errors.NotCoordinatorError):
             log.error(
                 "After an unexpected error, the transaction of transactional_id=%s stays incomplete. Restart this "
-                "broker, or move the leader of its partition of __transaction_state to another one.",
+                "broker, or move the leader of its partition of __transaction_state to another broker.",
                 transactional_id,
                 exc_info=error,
             )
@@ -150,7 +150,11 @@ class TransactionCompleter:
         try:
             self._complete(prepared)
         except errors.KafkaError as error:
-            log.warning("Cannot write the completion of transactional_id=%s; retrying: %s", prepared.id, error)
+            log.warning(
+                "Cannot write to __transaction_state that transactional_id=%s is complete; retrying: %s",
+                prepared.id,
+                error,
+            )
             return False
         return True
 
