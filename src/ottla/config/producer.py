@@ -245,7 +245,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
             raise ConfigurationError("transactional.id needs enable.idempotence")
         if self.transaction_two_phase_commit_enable and "transaction.timeout.ms" in self.originals:
             raise ConfigurationError(
-                "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable: such transactions last"
+                "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable: such transactions have "
+                "no timeout"
             )
         least = self.request_timeout_ms + int(self.linger_ms)
         if self.delivery_timeout_ms < least:

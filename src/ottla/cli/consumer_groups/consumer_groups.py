@@ -62,7 +62,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
     if args.all_groups:
         return sorted(g.group_id for g in admin.list_consumer_groups())
     if not args.group:
-        raise CommandFailedError("--group or --all-groups is needed", exit_code=2)
+        raise CommandFailedError("--group or --all-groups is required", exit_code=2)
     return list(args.group)
 
 

@@ -415,7 +415,7 @@ def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
             return
     if wrong:
         raise ConfigurationError(
-            f"starting{name} lies behind ending{name} ({', '.join(wrong)}): set a start that is not behind the end"
+            f"starting{name} is after ending{name} ({', '.join(wrong)}): set a start that is not after the end"
         )
 
 
