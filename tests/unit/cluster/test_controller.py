@@ -442,7 +442,7 @@ def test_malformed_controller_znode_is_logged_once_and_can_be_deleted(caplog: py
         one, two, _ = await three(cluster)
         for value in MALFORMED[:-1]:
             await one.session.multi([Set(znodes.CONTROLLER, value)])
-            await until(lambda: caplog.text.count("delete it") == 2)
+            await until(lambda: caplog.text.count("Delete it") == 2)
             caplog.clear()
         await one.session.multi([Delete(znodes.CONTROLLER)])
         await until(lambda: any(broker.controller.is_active for broker in cluster.brokers.values()))
