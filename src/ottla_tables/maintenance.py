@@ -53,7 +53,9 @@ class Maintenance:
         if small:
             began = time.perf_counter()
             self._merge(small, snapshot)
-            log.info("%s: %d files merged in %.2f s", self._topic, len(small), time.perf_counter() - began)
+            log.info(
+                "%s: merged %d small files of the table in %.2f s", self._topic, len(small), time.perf_counter() - began
+            )
 
     def _merge(self, files: Sequence[TableFile], snapshot: Snapshot) -> None:
         merged = FileWriter(self._table, self._file_bytes)

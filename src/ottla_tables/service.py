@@ -101,7 +101,7 @@ class TopicTask:
         began = time.perf_counter()
         rows = writer.flush(ends)
         if rows:
-            log.info("%s: %d rows committed in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+            log.info("%s: committed %d rows to the table in %.2f s", self.topic.name, rows, time.perf_counter() - began)
             for table in writer.changed:
                 self._maintenance[table].run()
         return rows
@@ -176,7 +176,7 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("%s: no longer writing a table", name)
+            log.info("%s: no longer writing a table, because the topic was deleted or has no table format now", name)
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)

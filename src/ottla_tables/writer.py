@@ -234,8 +234,8 @@ class TableWriter:
 
     def _log_lost(self, tp: TopicPartition, start: int, first: int) -> None:
         log.error(
-            "%s: offsets %d to %d were deleted before they were written to the table; "
-            "retention.ms or retention.bytes is too small, or the writer has not run",
+            "%s: offsets %d to %d were deleted before they were written to the table. If retention has deleted them, "
+            "increase retention.ms or retention.bytes, or run the writer without long pauses.",
             tp,
             start,
             first - 1,

@@ -287,7 +287,7 @@ class Dispatch:
     def _unexpected(self, entry: ApiEntry, request: Request[Any], header: RequestHeader, error: Exception) -> Response:
         if isinstance(error, CloseConnectionError):
             raise error
-        log.error("Request %s failed unexpectedly", entry.name, exc_info=error)
+        log.error("Unexpected error in %s request of client_id=%s", entry.name, header.client_id, exc_info=error)
         return failure(entry, request, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
 
 

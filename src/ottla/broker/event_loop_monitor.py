@@ -90,8 +90,8 @@ class EventLoopMonitor:
 
     def _report_hang(self, seconds: float) -> None:
         log.warning(
-            "The event loop has been blocked for %.0f s, and no client is served; if the place is a file function, a "
-            "disk hangs. Blocked at: %s",
+            "The event loop has been blocked for %.0f s, and no client is served. It is running: %s. If the last of "
+            "these functions reads, writes or flushes a file, the disk probably hangs.",
             seconds,
             _place(sys._current_frames().get(self._thread_id)),
         )
@@ -100,13 +100,15 @@ class EventLoopMonitor:
         self._count(seconds)
         if cpu_seconds < seconds / 2:
             log.warning(
-                "The process did not run for %.1f s; no client was served meanwhile. It was stopped, its machine was "
-                "suspended or had too few cores, or its memory was swapped out",
+                "The process did not run for %.1f s; no client was served meanwhile. Possible causes: it was stopped, "
+                "its machine was suspended or had too few cores, or its memory was swapped out",
                 seconds,
             )
         else:
             log.warning(
-                "A call held the lock of Python's interpreter for %.1f s; no client was served meanwhile", seconds
+                "No other Python code ran for %.1f s, and no client was served: probably a call held Python's global "
+                "interpreter lock (GIL)",
+                seconds,
             )
 
     def _count(self, seconds: float) -> None:
@@ -117,8 +119,8 @@ class EventLoopMonitor:
     def _on_stall(self, seconds: float, place: str) -> None:
         self._count(seconds)
         log.warning(
-            "The event loop was blocked for %.0f ms, by a slow call or by a machine that is short of cores; no client "
-            "was served meanwhile. Blocked at: %s",
+            "The event loop was blocked for %.0f ms, by a slow call or because the machine has too few cores; no "
+            "client was served meanwhile. It ran: %s",
             seconds * 1e3,
             place,
         )

@@ -258,7 +258,7 @@ class BackgroundTasks:
                     self._storage_failed(log_dir, error)
                 except Exception:
                     # whatever the error: the task must continue
-                    log.exception("Compaction in %s failed", log_dir.path)
+                    log.exception("Compaction in log directory %s failed; the next run tries again", log_dir.path)
 
     async def _periodically(self, interval_ms: int, job: Callable[[], Awaitable[None] | None]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
@@ -270,4 +270,6 @@ class BackgroundTasks:
                 if done is not None:
                     await done
             except Exception:
-                log.exception("%s failed", getattr(job, "__name__", job))
+                log.exception(
+                    "The background task %s failed; it runs again in %g s", getattr(job, "__name__", job), seconds
+                )

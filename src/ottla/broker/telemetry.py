@@ -115,7 +115,9 @@ class Telemetry:
                 receiver(client, payload)
             except Exception:
                 # a failing receiver must affect neither the broker nor the client
-                log.exception("A receiver in metric.reporters failed to process the metrics of a client")
+                log.exception(
+                    "A receiver in metric.reporters failed to process the metrics of client_id=%s", client.client_id
+                )
 
     def _check_interval(self, state: _ClientState, terminating: bool) -> None:
         now = self._monotonic() * 1000

@@ -43,7 +43,7 @@ PASSING = (
 )
 """Temporary errors of the verification, which do not concern the transaction itself."""
 FENCED_SINCE = 2
-"""The first version with PRODUCER_FENCED of most transactional APIs (KIP-588)."""
+"""The first version of most transactional APIs that may return PRODUCER_FENCED (KIP-588)."""
 
 
 @contextmanager

@@ -130,8 +130,8 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
 
 def _exit_if_threads_hang(code: int) -> None:
     """End the process at once if threads still wait for remote storage that does not respond, because the interpreter
-    would wait for these threads. The broker has closed its logs before. The next leader of a partition deletes what the
-    threads have uploaded.
+    would wait for these threads. First wait for them for HANGING_SECONDS. The broker has already closed its logs. The
+    next leader of a partition deletes what the threads have uploaded.
     """
     threads = [thread for thread in threading.enumerate() if thread.name.startswith(REMOTE_THREADS)]
     for thread in threads:

@@ -8,8 +8,8 @@ The properties file is that of MirrorMaker 2:
     A->B.enabled = true
     A->B.topics = visits, orders.*
 
-Records are copied exactly once if the target serves transactions. SIGTERM and Ctrl+C end it after the transaction that
-is being written. docs/mirroring.md describes the options.
+Records are copied exactly once if the target serves transactions. After SIGTERM or Ctrl+C, the command completes the
+transaction that it is writing, and ends. docs/mirroring.md describes the options.
 """
 
 from __future__ import annotations

@@ -930,12 +930,12 @@ class BrokerConfig(
             raise ConfigurationError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
         if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigurationError(
-                f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than "
-                f"socket.request.max.bytes ({self.socket_request_max_bytes}), so the largest request could not be taken"
+                f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than socket.request.max.bytes "
+                f"({self.socket_request_max_bytes}), so the largest request could not be received"
             )
         if self.zookeeper_set_acl and not (self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location):
             raise ConfigurationError(
-                "zookeeper.set.acl: ZooKeeper has to know who makes the nodes; "
+                "zookeeper.set.acl: ZooKeeper has to authenticate the broker that creates znodes; "
                 "set zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location"
             )
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
@@ -987,9 +987,10 @@ class BrokerConfig(
     def _check_mechanisms(self, listener: str) -> None:
         wrong = [name for name in self.mechanisms(listener) if name not in MECHANISMS]
         if wrong or not self.mechanisms(listener):
+            problem = f"{', '.join(wrong)} is not supported" if wrong else "no mechanism is enabled"
             raise ConfigurationError(
-                f"sasl.enabled.mechanisms: listener {listener} speaks SASL, and {', '.join(wrong) or 'nothing'} "
-                f"cannot be offered there; {', '.join(MECHANISMS)} can"
+                f"sasl.enabled.mechanisms: {problem} on listener {listener}, which uses SASL; use one of "
+                f"{', '.join(MECHANISMS)}"
             )
         if "PLAIN" in self.mechanisms(listener):
             self.passwords(listener)
@@ -1080,20 +1081,22 @@ class BrokerConfig(
         if mechanism not in self.mechanisms(listener.name):
             offered = ", ".join(self.mechanisms(listener.name))
             raise ConfigurationError(
-                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not offered by listener {listener.name}, "
-                f"where brokers meet; {offered} is"
+                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not enabled on the inter-broker listener "
+                f"{listener.name}; use one of {offered}"
             )
         options = self._jaas(listener.name, mechanism).options
         if mechanism != "OAUTHBEARER" and not {"username", "password"} <= options.keys():
             option = _jaas_option(listener.name, mechanism)
-            raise ConfigurationError(f'{option}: username="…" and password="…" are wanted, for the other brokers')
+            raise ConfigurationError(
+                f'{option}: username="…" and password="…" are required, to log in to other brokers'
+            )
         return mechanism, options
 
     def _jaas(self, listener: str, mechanism: str) -> Jaas:
         option = _jaas_option(listener, mechanism)
         line = self.originals.get(option)
         if line is None:
-            raise ConfigurationError(f"{option}: it is needed: …{MODULES[mechanism]};")
+            raise ConfigurationError(f"{option} is required: …{MODULES[mechanism]};")
         try:
             return jaas(line)
         except ValueError as error:

@@ -167,11 +167,11 @@ class Config:
 
     @classmethod
     def unknown(cls, keys: Iterable[str]) -> list[str]:
-        """Return a warning for each name without an option, such as `Unknown broker option num.partition; did you mean
+        """Return a warning for each name without an option, such as `Unknown broker config num.partition; did you mean
         num.partitions?`.
         """
         return [
-            f"Unknown {cls.subject} option {key}{cls._nearest(key)}"
+            f"Unknown {cls.subject} config {key}{cls._nearest(key)}"
             for key in keys
             if key not in cls.options and not key.startswith(cls.prefixes) and not cls._why_no_effect(key)
         ]
@@ -206,7 +206,7 @@ class Config:
             (ignored.setdefault(why, []) if why else others).append(key)
         if ignored:
             reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in ignored.items())
-            log.warning("Ignoring %s options without effect: %s", cls.subject, reasons)
+            log.warning("Ignoring %s configs without effect: %s", cls.subject, reasons)
         return others
 
     @classmethod

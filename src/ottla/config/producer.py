@@ -97,7 +97,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
     transactional_id: Final = Option(
         None,
         nullable(named),
-        "Id of the producer's transactions, which stays the same across restarts; None: no transactions.",
+        "Id of the producer for transactions. Use the same id after a restart; None: no transactions.",
     )
     transaction_timeout_ms: Final = Option(
         60_000, integer(), "Time in milliseconds after which the coordinator aborts an open transaction."
@@ -239,13 +239,14 @@ class ProducerConfig(ClientConfig, subject="producer"):
             if feature in self.originals:
                 remedies = ", ".join(f"set {option} to {allowed}" for option, _, allowed in conflicts)
                 raise ConfigurationError(f"{listed} cannot be used with {feature}: {remedies}, or leave it out")
-            log.info("enable.idempotence is off because of %s", listed)
+            log.info("Idempotence is disabled, because it cannot be used with %s", listed)
             self.values["enable.idempotence"] = False
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigurationError("transactional.id needs enable.idempotence")
         if self.transaction_two_phase_commit_enable and "transaction.timeout.ms" in self.originals:
             raise ConfigurationError(
-                "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable: such transactions last"
+                "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable: such transactions have "
+                "no timeout"
             )
         least = self.request_timeout_ms + int(self.linger_ms)
         if self.delivery_timeout_ms < least:

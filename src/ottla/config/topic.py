@@ -252,25 +252,27 @@ class TopicConfig(TableConfig, subject="topic"):
     )
 
     @classmethod
-    def usable(cls, defaults: Mapping[str, Any], options: Mapping[str, str]) -> Self:
-        """Return the config of a topic: `options`, which override the broker's `defaults`.
+    def usable(cls, topic: str, defaults: Mapping[str, Any], configs: Mapping[str, str]) -> Self:
+        """Return the config of the topic with this name: `configs`, which override the broker's `defaults`.
 
-        Invalid options are logged and ignored: configs that were written to ZooKeeper by hand were not validated.
+        Invalid configs are logged and ignored: configs that were written to ZooKeeper by hand were not validated.
         """
         try:
-            return cls({**defaults, **options})
+            return cls({**defaults, **configs})
         except ConfigurationError:
-            return cls({**defaults, **{key: value for key, value in options.items() if cls._allows(key, value)}})
+            return cls({**defaults, **{key: value for key, value in configs.items() if cls._allows(topic, key, value)}})
 
     @classmethod
-    def _allows(cls, key: str, value: str) -> bool:
+    def _allows(cls, topic: str, key: str, value: str) -> bool:
         option = cls.options.get(key)
         try:
             if option is not None:
                 option.read(value)
         except ConfigurationError as error:
             log.error(
-                "Ignoring an invalid topic config in the metadata store; the broker's default applies: %s",
+                "Ignoring an invalid config of topic %s, for which the broker's default applies: %s. Correct it with "
+                "`ottla configs`.",
+                topic,
                 error.message,
             )
             return False

@@ -110,7 +110,7 @@ class FlowMirror:
             try:
                 await action()
             except KafkaError as error:
-                log.warning("%s: %s failed: %s", self.flow.name, what, error)
+                log.warning("%s: %s failed; retrying in %g s: %s", self.flow.name, what, seconds, error)
             await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
 
     async def _emit_heartbeat(self) -> None:
@@ -131,7 +131,7 @@ class FlowMirror:
                     await checkpoints.refresh_groups()
                     await self._repeat_checkpoints(checkpoints)
             except KafkaError as error:
-                log.warning("%s: offsets of groups cannot be translated: %s", self.flow.name, error)
+                log.warning("%s: cannot translate offsets of groups; retrying: %s", self.flow.name, error)
             await asyncio.sleep(BACKOFF.backoff(failures))
             failures += 1
 

@@ -1,4 +1,5 @@
-"""Zigzag varints, for lengths and deltas of records: 7 bits per byte, lowest first; numbers near zero are short.
+"""Zigzag varints, for lengths and deltas in records: 7 bits per byte, least significant bits first. Numbers near zero
+take few bytes.
 
 The same code runs plainly and compiled; the types for C are in varint.pxd beside this file, as for all compiled
 modules of this package. `write_varlong` and `put` do not check the room in the buffer, so they are C functions in the

@@ -217,15 +217,23 @@ class RemoteLogManager:
                 await self._run_once(partition, epoch)
                 failures = 0
             except NotLeaderOrFollowerError as error:
-                log.info("Stopped copying %s: %s", partition.topic_partition, error)
+                log.info("Stopped copying segments of %s to remote storage: %s", partition.topic_partition, error)
             except KafkaError as error:
                 level = logging.DEBUG if failures % WARN_EVERY else logging.WARNING
-                log.log(level, "Cannot copy or delete segments of %s; retrying: %s", partition.topic_partition, error)
+                log.log(
+                    level,
+                    "Cannot copy segments of %s to remote storage, or delete them there; retrying: %s",
+                    partition.topic_partition,
+                    error,
+                )
                 delay = min(delay, backoff.backoff(failures))
                 failures += 1
             except Exception:
                 # a bug must not stop the copying of a partition for ever: its disk would fill up
-                log.exception("Cannot copy or delete segments of %s; retrying", partition.topic_partition)
+                log.exception(
+                    "Cannot copy segments of %s to remote storage, or delete them there; retrying",
+                    partition.topic_partition,
+                )
                 failures += 1
             await asyncio.sleep(delay)
 
@@ -269,7 +277,7 @@ class RemoteLogManager:
         if partition_log.config.remote_storage_enable:
             start = expired_before(partition_log, store, self._clock.now_ms())
             if start > partition_log.log_start_offset:
-                log.info("Deleting expired segments of %s before offset %d", partition.topic_partition, start)
+                log.info("Deleting the expired records of %s before offset %d", partition.topic_partition, start)
                 partition_log.delete_records_before(start)
         elif partition_log.log_start_offset < partition_log.local_log_start_offset:
             partition_log.delete_records_before(partition_log.local_log_start_offset)  # remote storage was disabled
@@ -312,7 +320,11 @@ class RemoteLogManager:
             except DiskFailedError as error:
                 partition.fail(error)
             except (KafkaError, OSError) as error:
-                log.error("Cannot delete tiered segments of %s: %s", partition.topic_partition, error)
+                log.error(
+                    "Cannot delete local segments of %s that are in remote storage: %s",
+                    partition.topic_partition,
+                    error,
+                )
 
     async def _apply_local_retention(self, partition: Partition, store: RemotePartitionMetadataStore) -> None:
         partition_log = partition.log
@@ -378,7 +390,9 @@ class RemoteLogManager:
             return NOTHING
         except KafkaError as error:
             stats.remote_fetch_errors += 1
-            reads_log.warning("Cannot read offset %d of %s remotely: %s", offset, partition.topic_partition, error)
+            reads_log.warning(
+                "Cannot read offset %d of %s from remote storage: %s", offset, partition.topic_partition, error
+            )
             raise
         if result is not None:
             stats.remote_fetch_bytes += len(result.data)
@@ -446,10 +460,15 @@ class RemoteLogManager:
                 try:
                     await delete()
                 except KafkaError as error:
-                    log.warning("Cannot delete abandoned segments, or those of deleted topics; retrying: %s", error)
+                    log.warning(
+                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying: %s",
+                        error,
+                    )
                 except Exception:
                     # a bug must not stop the deletion for ever
-                    log.exception("Cannot delete abandoned segments, or those of deleted topics; retrying")
+                    log.exception(
+                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying"
+                    )
 
     async def _delete_orphans(self) -> None:
         image = self._image()
@@ -459,7 +478,9 @@ class RemoteLogManager:
                     continue
                 if await self._topic_exists(remote.topic, remote.topic_id):
                     continue  # this broker has not received the topic yet
-                log.info("Deleting %d segments of %s, whose topic was deleted", len(store), remote)
+                log.info(
+                    "Deleting %d segments of %s in remote storage, because the topic was deleted", len(store), remote
+                )
                 for segment in list(store.segments):
                     await self._delete(store, segment, self._partitions.topic_stats.get(None))
 
@@ -474,7 +495,13 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
     first = store.first_offset(partition_log.leader_epochs)
     if first is None and any(segment.is_readable and segment.end_offset < local for segment in store.segments):
         # the leader epochs of the records in remote storage are lost: do not take them for records of another lineage
-        log.error("%s: the leader epochs of the records before offset %d are missing", partition_log, local)
+        log.error(
+            "%s: consumers cannot read the records before offset %d from remote storage, because their leader epochs "
+            "are missing in %s",
+            partition_log.topic_partition,
+            local,
+            partition_log.dir,
+        )
         return
     start = local if first is None else min(first, local)
     if start > partition_log.log_start_offset:

@@ -206,7 +206,11 @@ class SegmentCopier:
             await self._deleter.delete(store, segment)
         except KafkaError as error:
             self._deleter.abandon(segment)
-            log.warning("Cannot delete the unfinished copy of %s now: %s", object_name(segment, RemoteFile.LOG), error)
+            log.warning(
+                "Cannot delete the unfinished copy %s in remote storage; retrying later: %s",
+                object_name(segment, RemoteFile.LOG),
+                error,
+            )
 
 
 def _content(path: Path) -> bytes:

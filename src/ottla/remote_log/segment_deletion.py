@@ -57,7 +57,10 @@ class SegmentDeleter:
         self._abandoned[segment.id] = segment
         if len(self._abandoned) > MAX_ABANDONED:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
-            log.warning("Objects may be left in remote storage: %s", object_name(forgotten, RemoteFile.LOG))
+            log.warning(
+                "Objects of the unfinished copy %s may be left in remote storage; delete them there by hand",
+                object_name(forgotten, RemoteFile.LOG),
+            )
 
     async def delete_abandoned(self) -> None:
         """Delete the objects of abandoned copies that are no longer in the metadata. Raises RemoteStorageError."""

@@ -115,7 +115,7 @@ class AlterPartitionManager:
         except KafkaError as error:
             self._failures += 1
             level = logging.WARNING if self._failures == FAILURES_TO_WARN else logging.DEBUG
-            log.log(level, "Controller %d does not answer AlterPartition: %s", controller_id, error)
+            log.log(level, "Cannot send ISR changes to the controller on broker %d; retrying: %s", controller_id, error)
             raise
         self._failures = 0
         return answers

@@ -132,7 +132,7 @@ class ReplicaFetcher:
                 await self._back_off(error)
             except Exception as error:
                 # a bug with one leader must not stop replication from it
-                log.exception("Cannot fetch from broker %d", self._leader)
+                log.exception("Unexpected error while fetching from broker %d; retrying", self._leader)
                 await self._back_off(UnknownServerError(str(error)))
 
     async def _fetch_once(self) -> None:
@@ -269,7 +269,12 @@ class ReplicaFetcher:
                 raise OffsetMovedToTieredStorageError("remote.log.storage.system.enable is not set on this broker")
             start = await self._local_starts.request(tp, follower.epoch)
             if follower.is_current:
-                log.info("%s: restarting the log at offset %d, with the state in remote storage", tp, start.offset)
+                log.info(
+                    "%s: restarting the log at offset %d, with the leader epochs and producer state from remote "
+                    "storage",
+                    tp,
+                    start.offset,
+                )
                 await builder.build(partition, start)
                 await partition.checkpoint_truncation()
         except KafkaError as error:
@@ -301,7 +306,9 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         delay = follower.delay(now, self._partition_backoff)
         level = logging.DEBUG if delay < self._options.backoff_ms / 1000 else logging.WARNING
-        failures_log.log(level, "Cannot fetch %s from broker %d: %s", follower.tp, self._leader, describe(error))
+        failures_log.log(
+            level, "Cannot fetch %s from broker %d; retrying: %s", follower.tp, self._leader, describe(error)
+        )
 
     async def _list_offset(self, follower: Follower, time: int) -> int:
         tp = follower.tp

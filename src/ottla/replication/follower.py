@@ -177,7 +177,10 @@ class Follower:
 
     def _restart_at(self, leader_start: int) -> None:
         logger.warning(
-            "Deleting the log of %s; starting again at offset %d, the leader's log start", self.tp, leader_start
+            "Deleting the log of %s, because the leader has already deleted all records in it; starting again at "
+            "offset %d, the leader's log start",
+            self.tp,
+            leader_start,
         )
         self.partition.log.truncate_fully_and_start_at(leader_start)
         self.partition.log.high_watermark = leader_start

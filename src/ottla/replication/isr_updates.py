@@ -67,9 +67,9 @@ async def submit_until_settled(
                 leader_state.clear_pending()
             return None
         except SUPERSEDED as error:
-            log.info("Update of %s to isr=%s is superseded: %s", tp, isr, error.name)
+            log.info("The change of the ISR of %s to %s is superseded by a newer state: %s", tp, isr, error.name)
             return None
         except errors.KafkaError as error:
-            log.warning("Cannot update %s to isr=%s; retrying: %s", tp, isr, error)
+            log.warning("Cannot change the ISR of %s to %s; retrying: %s", tp, isr, error)
             await asyncio.sleep(RETRY_SECONDS)
     return None

@@ -70,9 +70,10 @@ class LogDirMove:
                     return
         except (KafkaError, OSError) as error:
             log.error(
-                "Cannot move %s from %s to another log directory: %s",
+                "Cannot move %s from log directory %s to %s: %s",
                 partition.topic_partition,
                 self.source.path,
+                self.target.path,
                 error,
             )
         finally:

@@ -43,9 +43,9 @@ NO_DIRS: Final[Mapping[str, str]] = MappingProxyType({})
 CREATIONS_AT_ONCE: Final = 20
 """Number of logs that are created before other tasks get a turn. Each takes about half a millisecond."""
 
-LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
-"""Returns the config of a log for the configs of its topic."""
-MinIsrOf = Callable[[Mapping[str, str]], int]
+LogConfigOf = Callable[[str, Mapping[str, str]], LogConfig]
+"""Returns the config of a log for the name and the configs of its topic."""
+MinIsrOf = Callable[[str, Mapping[str, str]], int]
 
 
 class LeadershipListener(Protocol):
@@ -256,7 +256,10 @@ class Partitions:
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
                 log.warning(
-                    "Ignoring the log of %s in %s: this broker has no replica of the partition", tp, directory.path
+                    "Ignoring the log of %s in %s, because this broker has no replica of the partition; its files are "
+                    "kept",
+                    tp,
+                    directory.path,
                 )
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
@@ -282,8 +285,8 @@ class Partitions:
     def reconfigure(self, image: ClusterImage) -> None:
         """Compute the config of every log again, because broker configs have changed."""
         for topic in image.topics.values():
-            config = self._log_config(topic.configs)
-            min_isr = self._min_insync_replicas(topic.configs)
+            config = self._log_config(topic.name, topic.configs)
+            min_isr = self._min_insync_replicas(topic.name, topic.configs)
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get(TopicPartition(topic.name, index))
                 if partition is not None:
@@ -402,8 +405,8 @@ class Partitions:
                 self._close_partition(tp)
         if not mine:
             return
-        config = self._log_config(topic.configs)
-        min_isr = self._min_insync_replicas(topic.configs)
+        config = self._log_config(topic.name, topic.configs)
+        min_isr = self._min_insync_replicas(topic.name, topic.configs)
         for tp, image in mine:
             partition = self._partitions.get(tp)
             if partition is None:
@@ -542,7 +545,8 @@ class Partitions:
                 continue
             if existing.topic_id not in (None, uuid_text(topic.id)):
                 # the log is of an earlier topic of this name, which was deleted while this broker was down
-                log.warning("Moving log of an earlier topic %s aside as stray: %s", tp, directory.mark_stray(tp))
+                stray = directory.mark_stray(tp)
+                log.warning("Renamed the log of %s, which is of a deleted topic with this name, to %s", tp, stray)
                 continue
             if existing.topic_id is None:
                 directory.assign_topic_id(existing, uuid_text(topic.id))
@@ -565,7 +569,7 @@ class Partitions:
         """
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
-            log.warning("Found two logs of %s; marking the shorter one in %s as stray", tp, directory.mark_stray(tp))
+            log.warning("Found two logs of %s; renamed the shorter one to %s", tp, directory.mark_stray(tp))
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

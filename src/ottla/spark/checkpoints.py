@@ -25,7 +25,7 @@ def remove_torn_starts(checkpoints: Path) -> list[Path]:
     """
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
-        log.warning("Deleted %s, which a query left behind when it was killed", path)
+        log.warning("Deleted %s, an unfinished file of a query that was killed", path)
         path.unlink()
     return torn
 

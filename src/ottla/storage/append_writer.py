@@ -163,7 +163,8 @@ class AppendWriter:
         now = self._clock()
         if self._slow_until is None:
             log.info(
-                "A write to %s took %.0f ms; a thread writes to it until the disk is faster",
+                "A write to %s took %.0f ms. Until the disk is faster, a thread writes to it, so that the event loop "
+                "does not wait",
                 self._directory,
                 seconds * 1e3,
             )

@@ -336,7 +336,9 @@ class LogDir:
         if topic_id is not None and created.topic_id not in (None, topic_id):
             # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
-            log.warning("%s: renamed the stray log of an earlier topic to %s", tp, self.mark_stray(tp))
+            log.warning(
+                "%s: renamed the log, which is of a deleted topic with this name, to %s", tp, self.mark_stray(tp)
+            )
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
             self.assign_topic_id(created, topic_id)
@@ -520,7 +522,10 @@ class LogDir:
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
         log.error(
-            "Compaction of %s failed; it is not compacted again until the next start: %s", tp, reason, exc_info=trace
+            "Compaction of %s failed; it is not compacted again until this broker restarts: %s",
+            tp,
+            reason,
+            exc_info=trace,
         )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
@@ -672,7 +677,9 @@ class LogDir:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
         except (errors.KafkaStorageError, OSError) as error:
             # the next start recovers the logs, as after a crash
-            log.error("%s is not marked as clean, so the next start recovers its logs: %s", self.path, error)
+            log.error(
+                "Could not mark the shutdown of %s as clean, so the next start recovers its logs: %s", self.path, error
+            )
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

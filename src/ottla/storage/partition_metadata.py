@@ -88,4 +88,6 @@ class TopicIdSync:
             except FileNotFoundError:
                 continue  # the topic was deleted
             except OSError as error:
-                log.warning("Cannot flush the topic id of %s: %s", directory, error.strerror or error)
+                log.warning(
+                    "Cannot flush %s, which has the topic id: %s", directory / FILE_NAME, error.strerror or error
+                )

@@ -207,7 +207,7 @@ def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_bel
         opened.txn_index(segment).clear()
         if segment.size != before:
             log.warning(
-                "%s: truncating %d bytes at the end of %s that are not a valid batch",
+                "%s: truncated %d bytes at the end of %s, from the first damaged batch or gap in the offsets on",
                 opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
             )  # fmt: skip
         if following is not None and (segment.size != before or end > following or following > end >= joined_from):
@@ -222,7 +222,7 @@ def _drop_after(opened: Log, i: int) -> None:
     """Remove the segments after the one that was truncated, because there must be no gap in the offsets."""
     for segment in opened.segments[i + 1 :]:
         log.warning(
-            "%s: removing %s, which follows the truncated end of the log",
+            "%s: removing %s, because the segment before it was truncated, or does not end where it begins",
             opened.topic_partition,
             segment.path(LOG_SUFFIX).name,
         )
@@ -307,7 +307,7 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         epochs.truncate_from_end(opened.log_end_offset)
         epochs.truncate_from_start(opened.log_start_offset)
     except KafkaStorageError as error:
-        log.warning("%s; rebuilding it from the log", error)
+        log.warning("%s; rebuilding this checkpoint from the log", error)
         epochs.entries = []
     if not epochs.entries:
         checked_from = opened.log_start_offset

@@ -290,7 +290,11 @@ class Segment:
         ):  # a lookup that needs the index cannot be interrupted and repeated for each part that is not cached
             scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
-            log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
+            log.error(
+                "%s is damaged at byte %d; its index is rebuilt only up to there",
+                self.path(LOG_SUFFIX),
+                scanner.position,
+            )
 
     def _rebuild(self, nbytes: int, *, check_crc: bool, contiguous_from: int = MAX_OFFSET) -> Scanner:
         for index in (self.offset_index, self.time_index):

@@ -91,7 +91,7 @@ class Refreshed(Generic[T]):
             try:
                 await self._refresh(self._generation)
             except Exception:
-                log.exception("Cannot refresh a snapshot of the cluster")
+                log.exception("Cannot refresh what the console shows of the cluster; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, self._cost / self._share))
 
     async def _refresh(self, generation: int) -> None:

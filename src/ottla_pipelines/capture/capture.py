@@ -169,7 +169,7 @@ class Capture:
                 with contextlib.closing(snapshot.rows(table)) as rows:
                     while copied := self._copy_some(table, rows):
                         count += copied
-                log.info("%s: %d rows copied", self._topics.name(table), count)
+                log.info("Topic %s: copied the %d rows of the table", self._topics.name(table), count)
                 total += count
         self._source.end_snapshot()
         return total
@@ -258,7 +258,12 @@ class Capture:
 
     def _prepare(self, table: TableSource) -> None:
         for column, problem in unsupported(table.relation.columns).items():
-            log.error("%s: its table has no column %r, whose name %s", self._topics.name(table), column, problem)
+            log.error(
+                "Topic %s: the table of this topic does not get the column %r, because its name %s",
+                self._topics.name(table),
+                column,
+                problem,
+            )
         self._topics.prepare(table)
         self._prepared[table.relation.oid] = table
 

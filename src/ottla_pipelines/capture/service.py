@@ -76,8 +76,8 @@ def run(options: CaptureOptions, stopping: Event) -> None:
                     failures = 0 if capture.steps else failures
         except GraceExpired:
             log.warning(
-                "The brokers or the database did not respond to the last requests. The next `ottla capture` continues"
-                " at the committed position"
+                "Stopping, although the brokers or the database have not responded to the last requests. The next "
+                "`ottla capture` continues at the committed position"
             )
             return
         except (psycopg.OperationalError, KafkaError, OSError) as error:

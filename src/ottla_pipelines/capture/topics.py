@@ -64,7 +64,7 @@ class Topics:
         resource = ConfigResource(TOPIC, name)
         current = self._admin.describe_configs([resource])[resource].get(SCHEMA)
         if current is not None and current.value != schema:
-            log.info("%s: the columns have changed", name)
+            log.info("Topic %s: updating %s, because the columns of the captured table have changed", name, SCHEMA)
             self._admin.incremental_alter_configs({resource: {SCHEMA: schema}})
             # Records with new columns must not be read by a writer that does not know them yet.
             self._wait(DISCOVERY_SECONDS)

@@ -111,7 +111,7 @@ COMMAND = Command(
                 Option("--database URL", "PostgreSQL with wal_level=logical: postgresql://user@host/db", required=True),
                 Option(
                     "--name NAME",
-                    "name of the slot and publication, and first part of the topics",
+                    "name of the replication slot and the publication, and first part of the topic names",
                     _name,
                     required=True,
                 ),
@@ -127,8 +127,15 @@ COMMAND = Command(
             "change tables of a PostgreSQL server for some seconds, query their Iceberg tables, and compare all rows",
             demo,
             (
-                Option("--data DIR", "directory for the broker and the tables", Path, default=Path("capture-demo")),
-                Option("--seconds S", "time for which the database changes", _seconds, default=15.0),
+                Option(
+                    "--data DIR",
+                    "directory for the data of the broker and the tables",
+                    Path,
+                    default=Path("capture-demo"),
+                ),
+                Option(
+                    "--seconds S", "time in seconds for which the demo changes the database", _seconds, default=15.0
+                ),
                 Option("--table-format iceberg|delta|parquet", "format of the tables", **_FORMAT),
             ),
         ),

@@ -83,7 +83,11 @@ class Registry(SparkConnectGraphElementRegistry):
         for flow, kind, table in self._early_reads:
             if last_part(table) in self.outputs:
                 log.warning(
-                    "Flow %s does not wait for the update of table %s, because it uses %s", flow, table, EARLY[kind]
+                    "Flow %s does not wait for the update of table %s and may read outdated rows, because the flow "
+                    "uses %s",
+                    flow,
+                    table,
+                    EARLY[kind],
                 )
         rejected = tables_with_several_flows(self._file_tables, self._flows)
         if rejected:

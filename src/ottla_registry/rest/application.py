@@ -122,7 +122,9 @@ def _endpoint(registry: SchemaRegistry, row: Row, authenticator: Authenticator) 
         except asyncio.CancelledError:
             raise
         except Exception:  # a defect: the client gets an error, the log the traceback
-            log.exception("Cannot respond to %s %s", request.method, request.url.path)
+            log.exception(
+                "Unexpected error in %s %s; the client receives error 50001", request.method, request.url.path
+            )
             return respond_error(request, store_failed("internal error"))
 
     return respond_to

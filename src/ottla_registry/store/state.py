@@ -152,8 +152,8 @@ class RegistryState:
         ]
 
     def referenced_by_others(self, versions: Sequence[StoredSchema], *, deleted: bool = False) -> StoredSchema | None:
-        """Return one of these versions that a version not among them references; None if there is none. `deleted`:
-        whether references from deleted versions count.
+        """Return one of `versions` that is referenced by a version outside `versions`; None if no such version exists.
+        `deleted`: whether references from deleted versions count.
         """
         by_key = {(schema.subject, schema.version): schema for schema in versions}
         for user in self.all_versions():

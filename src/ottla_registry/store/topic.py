@@ -125,7 +125,9 @@ class SchemasTopic:
                 ]
             offsets = [(await future).offset for future in futures]
         except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
-            log.info("Another registry has written to %s", self._partition.topic)
+            log.info(
+                "Another registry has written to %s; reading it again before the next write", self._partition.topic
+            )
             await self._fence_others()
             return False
         except MessageTooLargeError as error:  # with its metadata and rules

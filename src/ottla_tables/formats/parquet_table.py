@@ -183,7 +183,9 @@ class ParquetTable:
         self._schema = grown_schema(self._schema, schema)
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete manifests older than this time, except the newest one, and files that were removed before it."""
+        """Delete the manifests older than `older_than_ms`, except the newest manifest. Also delete the files that were
+        removed from the table before that time.
+        """
         for version in sorted(self._versions())[:-1]:
             path = self._path(version)
             if path.stat().st_mtime_ns // 1_000_000 < older_than_ms:

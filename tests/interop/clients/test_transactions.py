@@ -320,4 +320,4 @@ def test_ottla_transactions_rejects_arguments_that_kafka_transactions_rejects(
     at = ("--bootstrap-server", bootstrap)
     theirs = run_tool(TOOLS + "TransactionsCommand", *at, *wrong)
     assert theirs.returncode == main(["transactions", *at, *wrong]) == 1
-    assert capsys.readouterr().err == f"ottla: {theirs.stderr}"
+    assert capsys.readouterr().err == f"ottla transactions: {theirs.stderr}"

@@ -103,7 +103,7 @@ def test_renew_prints_the_new_expiry_date(admin: type[Admin], capsys: pytest.Cap
 
 def test_failed_expiry_is_printed_in_one_line(admin: type[Admin], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*AT, "--expire", "--hmac", HMAC, "--expiry-time-period", "-1"]) == 1
-    assert capsys.readouterr().err.startswith("ottla: ")
+    assert capsys.readouterr().err.startswith("ottla delegation-tokens: ")
     assert admin.calls == [(TOKEN.hmac, -1)]
 
 

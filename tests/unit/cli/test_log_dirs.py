@@ -108,4 +108,4 @@ def test_unknown_brokers_of_broker_list_are_named(
 
 def test_malformed_broker_list_is_rejected_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NOWHERE, "--broker-list", "1,b"]) == 1
-    assert capsys.readouterr().err == "ottla: --broker-list: '1,b' is not allowed: expected broker,broker,…\n"
+    assert capsys.readouterr().err == "ottla log-dirs: --broker-list: '1,b' is not allowed: expected broker,broker,…\n"

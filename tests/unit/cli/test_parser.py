@@ -66,6 +66,23 @@ def test_completion_without_shtab_names_the_extra(
     assert capsys.readouterr().err == "ottla completion needs the package shtab: pip install 'ottla[completion]'\n"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("mirror-maker", "missing.properties"),
+        ("console-producer", "--bootstrap-server", "h:x", "--topic", "t"),
+        ("log-dirs", "--describe", "--bootstrap-server", "h:x"),
+        ("tables", "run", "--bootstrap-server", "h:x"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_error_of_a_command_begins_with_its_name(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.startswith(f"ottla {arguments[0]}: ")
+
+
 def test_unsupported_kafka_tool_prints_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metadata-quorum", "--bootstrap-server", "h:1", "describe", "--status"]) == 2
     assert capsys.readouterr().err == (

@@ -110,7 +110,7 @@ def test_fenced_consumer_shuts_down_cleanly(
     monkeypatch.setattr(KafkaConsumer, "commit", fail)
     assert main([*at, "--max-messages", str(COUNT)]) == 1
     printed = capsys.readouterr()
-    assert printed.err == "ottla: another has this id\n"
+    assert printed.err == "ottla verifiable-consumer: another has this id\n"
     names = [json.loads(line)["name"] for line in printed.out.splitlines()]
     assert "offsets_committed" not in names
     assert names[-2:] == ["shutdown_complete", "shutdown_requested"]
@@ -166,7 +166,10 @@ def test_unreachable_broker_fails_after_the_api_timeout(tmp_path: Path, capsys: 
     config.write_text("default.api.timeout.ms=100\n")
     requests = ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--group-id", "g", "--command-config", str(config))
     assert main(["verifiable-consumer", *requests]) == 1
-    assert capsys.readouterr().err == "ottla: no broker of 127.0.0.1:1 could be reached within 100 ms\n"
+    assert (
+        capsys.readouterr().err
+        == "ottla verifiable-consumer: no broker of 127.0.0.1:1 could be reached within 100 ms\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
+from ottla.client.admin import driver
 from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminDriver
 from ottla.protocol.messages import metadata
@@ -362,6 +363,15 @@ def test_call_in_a_forked_child_raises_illegal_state(broker: ScriptedBroker) -> 
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert admin.list_topics() == ["t"]
+
+
+def test_missing_topic_is_retried_briefly_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, admin: KafkaAdminClient
+) -> None:
+    monkeypatch.setattr(driver, "SLOW_SECONDS", 0.001)
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
+        admin.delete_records({TopicPartition("missing", 0): 1})
+    assert "Retrying" not in caplog.text
 
 
 def test_cancelled_call_leaves_the_client_usable() -> None:

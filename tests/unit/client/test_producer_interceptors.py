@@ -108,7 +108,7 @@ def test_errors_of_an_interceptor_are_logged_and_ignored(
         assert isinstance(p.send("t", bytes(2_000_000)).exception(10), MessageTooLargeError)
     assert last.seen[1:] == [("t", 0, 0, type(None)), ("t", MessageTooLargeError), "close"]
     assert {record.message for record in caplog.records} >= {
-        f"Interceptor Broken.{method} raised an exception; it is ignored"
+        f"Interceptor Broken.{method} raised an exception, which is ignored"
         for method in ("on_send", "on_acknowledgement", "on_send_error", "close")
     }
 

@@ -537,10 +537,10 @@ def test_conflicting_options_are_rejected(options: dict[str, Any], message: str)
 )
 def test_configs_without_effect_are_accepted_and_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     ProducerConfig.from_kafka({"bootstrap.servers": "h:1", name: "x"})
-    assert f"Ignoring producer options without effect: {name} (" in caplog.text
+    assert f"Ignoring producer configs without effect: {name} (" in caplog.text
     caplog.clear()
     ProducerConfig.from_keywords(bootstrap_servers="h:1", **{name.replace(".", "_"): "x"})
-    assert f"Ignoring producer options without effect: {name} (" in caplog.text
+    assert f"Ignoring producer configs without effect: {name} (" in caplog.text
 
 
 def test_unknown_config_is_logged_with_the_nearest_name(caplog: pytest.LogCaptureFixture) -> None:

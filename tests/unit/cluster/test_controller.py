@@ -81,7 +81,7 @@ class Broker:
             BrokerConfig({name.replace("_", "."): value for name, value in options.items()}),
             broker_id,
             stop=self.stop,
-            unclean_allowed=lambda topic: topic.get("unclean.leader.election.enable") == "true",
+            unclean_allowed=lambda _, configs: configs.get("unclean.leader.election.enable") == "true",
         )
         self.member.interbroker = cluster  # type: ignore[assignment]
         self.image = BrokerImage(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),))
@@ -442,7 +442,7 @@ def test_malformed_controller_znode_is_logged_once_and_can_be_deleted(caplog: py
         one, two, _ = await three(cluster)
         for value in MALFORMED[:-1]:
             await one.session.multi([Set(znodes.CONTROLLER, value)])
-            await until(lambda: caplog.text.count("delete it") == 2)
+            await until(lambda: caplog.text.count("Delete it") == 2)
             caplog.clear()
         await one.session.multi([Delete(znodes.CONTROLLER)])
         await until(lambda: any(broker.controller.is_active for broker in cluster.brokers.values()))

@@ -20,8 +20,8 @@ from ottla.config.broker import BrokerConfig, Endpoint
 BROKER = BrokerImage(1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
 
 
-def _allows_unclean(options: Mapping[str, str]) -> bool:
-    return options.get("unclean.leader.election.enable") == "true"
+def _allows_unclean(_topic: str, configs: Mapping[str, str]) -> bool:
+    return configs.get("unclean.leader.election.enable") == "true"
 
 
 async def join(store: MetadataStore) -> BrokerLifecycle:

@@ -41,9 +41,11 @@ def test_invalid_topic_config_is_named_in_the_error(key: str, value: str) -> Non
 
 
 def test_usable_topic_config_omits_invalid_stored_values(caplog: pytest.LogCaptureFixture) -> None:
-    topic = TopicConfig.usable({"retention.ms": "7"}, {"retention.ms": "abc", "segment.bytes": "100", "own": "x"})
+    topic = TopicConfig.usable("t", {"retention.ms": "7"}, {"retention.ms": "abc", "segment.bytes": "100", "own": "x"})
     assert (topic.retention_ms, topic.segment_bytes) == (7, 100)
-    assert "retention.ms: 'abc' is not allowed" in caplog.text
+    assert (
+        "config of topic t, for which the broker's default applies: retention.ms: 'abc' is not allowed" in caplog.text
+    )
 
 
 def test_broker_configs_become_topic_defaults_in_kafkas_precedence() -> None:

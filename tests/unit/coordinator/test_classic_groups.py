@@ -224,18 +224,18 @@ def test_members_that_a_rebalance_waits_for_are_logged_once(caplog: pytest.LogCa
     world.pass_time(1_000)
     world.pass_time(1_000)
     assert caplog.messages == [
-        f"Removed member {three.member_id} (/127.0.0.1) from group g, which is rebalancing: it leaves: consumer poll "
-        "timeout has expired.",
-        "The rebalance of group g has waited for 10 s for 1 of 2 members, which have not joined again: "
-        f"{two.member_id} (/127.0.0.1). They do not call poll(), and are removed after 60 s "
-        "(max.poll.interval.ms)",
+        f"Removed member {three.member_id} (/127.0.0.1) from group g, which is rebalancing: the member leaves: "
+        "consumer poll timeout has expired.",
+        "The rebalance of group g has taken 10 s and waits for 1 of 2 members, which have not joined again: "
+        f"{two.member_id} (/127.0.0.1). They probably do not call poll(). Dynamic members are removed after the "
+        "rebalance timeout of 60 s (max.poll.interval.ms).",
     ]
     world.pass_time(49_000)
     caplog.clear()
     world.pass_time(15_000)
     assert caplog.messages == [
-        f"The rebalance of group g has waited for 75 s, now for its leader {one.member_id} (/127.0.0.1), which has not "
-        "sent the assignment; it is removed after 60 s"
+        f"The rebalance of group g has taken 75 s and waits for the assignment from its leader {one.member_id} "
+        "(/127.0.0.1). A leader that does not send it within the rebalance timeout of 60 s is removed from the group."
     ]
 
 

@@ -119,9 +119,9 @@ def test_unknown_options_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     more = {"replication.facter": "1", "A->B.topix": "x", "tasks.max": "4", "A.config.storage.topic": "x"}
     MirrorProperties({**A_TO_B, **more, "ssl.truststore.location": "/t", "B.producer.acks": "all"}).flows(["B"])
     assert [record.getMessage() for record in caplog.records] == [
-        "Ignoring mirror maker options without effect: tasks.max (one process copies all partitions of a flow)",
-        "Unknown mirror maker option replication.facter; did you mean replication.factor?",
-        "Unknown mirror maker option topix; did you mean topics?",
+        "Ignoring mirror maker configs without effect: tasks.max (one process copies all partitions of a flow)",
+        "Unknown mirror maker config replication.facter; did you mean replication.factor?",
+        "Unknown mirror maker config topix; did you mean topics?",
     ]
 
 

@@ -27,7 +27,7 @@ def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
     reasons: list[str] = []
     store_dir = dirs[0] if has_store else None
     partitions = Partitions(
-        0, dirs, Inline(), lambda _: LogConfig(), lambda _: 1, on_fatal=reasons.append, store_dir=store_dir
+        0, dirs, Inline(), lambda *_: LogConfig(), lambda *_: 1, on_fatal=reasons.append, store_dir=store_dir
     )
     steps = []
     for directory in dirs:

@@ -146,7 +146,7 @@ def test_docs_list_every_spark_option() -> None:
     [
         (
             {"startingOffsets": '{"a": {"0": 4}}', "endingOffsets": '{"a": {"0": 2}}'},
-            r"startingOffsets lies behind endingOffsets \(a-0: 4 and 2\)",
+            r"startingOffsets is after endingOffsets \(a-0: 4 and 2\)",
         ),
         ({"startingTimestamp": "9", "endingTimestamp": "2"}, "startingTimestamp.*endingTimestamp.*9 and 2"),
         (

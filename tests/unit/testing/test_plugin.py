@@ -271,7 +271,7 @@ def test_unknown_option_of_the_broker_is_a_warning(pytester: pytest.Pytester) ->
     )
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:slipcover", "-p", "no:asyncio")
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*: Unknown broker option num.partition; did you mean num.partitions[?]"])
+    result.stdout.fnmatch_lines(["*: Unknown broker config num.partition; did you mean num.partitions[?]"])
 
 
 def test_broker_data_is_in_memory_if_there_is_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -43,7 +43,11 @@ class DynamicBrokerConfig:
             now = self.static.replace({**self.for_all, **self.own})
         except ConfigurationError as error:
             # the configs were validated when they were set, but this broker's file may conflict with them
-            log.error("Ignoring dynamic broker configs that conflict with this broker's file: %s", error.message)
+            log.error(
+                "Not applying the stored dynamic configs of this broker, because they conflict with its properties "
+                "file: %s. Correct them with `ottla configs`, or correct the file and restart the broker.",
+                error.message,
+            )
             return False
         changed = now.originals != self.current.originals
         self.current = now

@@ -27,7 +27,11 @@ def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAut
         answer = proof.step(bytes(request.auth_bytes))
     except SaslAuthenticationFailedError as error:
         del state[PROOF]
-        log.warning("Rejected %s as a broker of this cluster: %s", context.connection.peer, error.message)
+        log.warning(
+            "Rejected the client %s, which claims to be a broker of this cluster: %s",
+            context.connection.peer,
+            error.message,
+        )
         raise
     if proof.is_proven:
         del state[PROOF]

@@ -45,11 +45,12 @@ class HttpListener:
         self._loading: asyncio.Task[None] | None = None
         self._accepting: asyncio.Server | None = None
         self._server: HttpServer | None = None
+        self._bind_error: str | None = None
         self.url: str | None = None
         """The address; None if the port was in use."""
 
     def start(self) -> None:
-        """Bind the address, or log why it cannot be bound."""
+        """Bind the address. `log_state` logs whether that has succeeded."""
         host, port = self._endpoint.host, self._endpoint.port
         try:
             # for a str, Python would load the codec of internationalised names, which takes longer than the rest
@@ -66,23 +67,34 @@ class HttpListener:
                 sock.close()
                 raise
         except OSError as error:
-            # several brokers on a machine may have the default address, without a properties file
-            is_standard = f"{host}:{port}" == STANDARD_HTTP_LISTENER
-            log.log(
-                logging.INFO if is_standard else logging.WARNING,
-                "The HTTP listener cannot bind %s:%d: %s. The broker serves clients without metrics and health checks; "
-                "set ottla.http.listener to a free port.",
-                host,
-                port,
-                error.strerror,
-            )
+            self._bind_error = error.strerror
             return
         sock.setblocking(False)
         self._sock = sock
         scheme, shown = ("http" if self._tls is None else "https"), host or "0.0.0.0"
         self.url = f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{sock.getsockname()[1]}"
         asyncio.get_running_loop().add_reader(sock.fileno(), self._on_first_connection)
-        log.info("HTTP listener is serving at %s", self.url)
+
+    def log_state(self) -> None:
+        """Log the URL, or why the address cannot be bound.
+
+        Called after the broker has opened its log directories and bound its other listeners: if that fails, its error
+        is the only one.
+        """
+        if self.url is not None:
+            log.info("The HTTP listener is serving at %s", self.url)
+            return
+        host, port = self._endpoint.host, self._endpoint.port
+        # several brokers on a machine may have the default address, without a properties file
+        is_standard = f"{host}:{port}" == STANDARD_HTTP_LISTENER
+        log.log(
+            logging.INFO if is_standard else logging.WARNING,
+            "The HTTP listener cannot bind %s:%d: %s. The broker runs without metrics and health checks over HTTP; set "
+            "ottla.http.listener to a free port.",
+            host,
+            port,
+            self._bind_error,
+        )
 
     def _on_first_connection(self) -> None:
         assert self._sock is not None

@@ -70,7 +70,9 @@ class HttpServer:
         except (TimeoutError, OSError):
             pass  # the client is too slow, or has disconnected
         except Exception:
-            log.exception("A request to the HTTP listener from %s failed", writer.get_extra_info("peername"))
+            log.exception(
+                "Unexpected error in a request to the HTTP listener from %s", writer.get_extra_info("peername")
+            )
         finally:
             del self._connections[writer]
             writer.close()

@@ -45,7 +45,7 @@ def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) 
             yield from _family(metric, scrape, text_format, rendered)
         except Exception:
             # a bug in one metric, or data that changes during a pause, must not hide the others
-            log.exception("Cannot read the metric %s", metric.name)
+            log.exception("Cannot read the metric %s; this response lacks some or all of its values", metric.name)
     if text_format is TextFormat.OPEN_METRICS:
         yield "# EOF\n"
 

@@ -92,5 +92,5 @@ async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartit
             context.inter_broker, leader, partitions, timeout=TIMEOUT_SECONDS, purpose=PURPOSE
         )
     except KafkaError as error:
-        log.debug("Cannot read the lag of groups for partitions of broker %d: %s", leader, error)
+        log.debug("Cannot compute the lag of groups on partitions led by broker %d: %s", leader, error)
         return {}

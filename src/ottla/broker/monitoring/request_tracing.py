@@ -83,7 +83,7 @@ class TracedDispatch(Dispatch):
         except MalformedMessageError:
             return super().__call__(frame, connection)
         except Exception:  # no error of a batch or an exporter may make a request fail
-            log.exception("Cannot create the span of a request")
+            log.exception("Cannot create the OpenTelemetry span of a request")
             return super().__call__(frame, connection)
         if self._loop_time is not None:
             span.set_attribute("kafka.request.queue_ms", (began - self._loop_time.woken_at) * 1000)
@@ -151,7 +151,7 @@ def _end(span: Span, reply: Reply, header: RequestHeader) -> None:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
     except Exception:
-        log.exception("Cannot complete the span of a request")
+        log.exception("Cannot complete the OpenTelemetry span of a request")
 
 
 def _fail(span: Span, error: BaseException) -> None:

@@ -48,7 +48,7 @@ class MonitoredBroker:
     fetchers: ReplicaFetcherManager | None = None
     """None for a standalone broker."""
     loop_time: EventLoopTime | None = None
-    """None if the broker runs in the event loop of another program."""
+    """None unless the broker was started by `ottla broker`."""
     loop_monitor: EventLoopMonitor | None = None
     """None if `ottla.event.loop.stall.ms` is 0."""
 

@@ -69,6 +69,10 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
 
                 peers.options = client_options(config, listener.name)
         except ConfigurationError as error:
-            log.error("Cannot reload certificates: %s. The previous ones stay in use.", error.message)
+            log.error(
+                "Cannot reload the certificates of listener %s: %s. The previous ones stay in use.",
+                listener.name,
+                error.message,
+            )
         else:
             log.info("Reloaded the certificates of listener %s", listener.name)

@@ -98,7 +98,12 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
     try:
         return Credential.parse(stored)
     except ValueError as error:
-        log.error("Ignoring malformed %s credential of user %s: %s", mechanism, user, error)
+        log.error(
+            "Rejecting user %s, whose stored %s credential is malformed: %s. Set it again with `ottla configs`.",
+            user,
+            mechanism,
+            error,
+        )
         return None
 
 

@@ -118,7 +118,11 @@ class BrokerListeners(list[Listener]):
         clients = (c for listener in self if not self.quotas.is_protected(listener.name) for c in listener.connections)
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
         if oldest is not None:
-            log.warning("Disconnected %s to make room for another broker: max.connections is reached", oldest.peer)
+            log.warning(
+                "Disconnected the client %s in favor of a connection of another broker, because max.connections is "
+                "reached",
+                oldest.peer,
+            )
             oldest.close()
 
 

@@ -159,6 +159,8 @@ class BrokerNode:
                     self.config, listener, dispatch, lambda: self._dynamic_config.current, lambda: self._scram_secret
                 ),
             )
+            if self._http is not None:
+                self._http.log_state()
             self._stage = lambda: "reading the metadata"
             await self._read_metadata(context, lifecycle, store)
             self._stage = lambda: self._log_dirs.load_progress
@@ -433,7 +435,7 @@ class BrokerNode:
         """Load the logs in a worker. After a crash this may take minutes, during which health probes are answered."""
         topic_configs = await read_topic_configs(store)
         load = functools.partial(
-            self._log_dirs.load, self.config, lambda tp: self.log_config(topic_configs.get(tp.topic, {}))
+            self._log_dirs.load, self.config, lambda tp: self.log_config(tp.topic, topic_configs.get(tp.topic, {}))
         )
         loading = asyncio.get_running_loop().run_in_executor(self._workers, load)
         try:
@@ -598,10 +600,12 @@ class BrokerNode:
         if self._disk_report is not None:
             self._disk_report.cancel()
 
-    def log_config(self, options: Mapping[str, str]) -> LogConfig:
-        """Return the config of a log: the topic's configs, with the broker's configs as defaults."""
+    def log_config(self, name: str, configs: Mapping[str, str]) -> LogConfig:
+        """Return the config of a log: the configs of the topic with this name, with the broker's configs as
+        defaults.
+        """
         broker = self._dynamic_config.current
-        topic = TopicConfig.usable(self._topic_defaults, options)
+        topic = TopicConfig.usable(name, self._topic_defaults, configs)
         return LogConfig.from_topic(
             topic,
             remote_storage_enable=broker.remote_log_storage_system_enable
@@ -611,11 +615,11 @@ class BrokerNode:
             validate_records=broker.ottla_validate_records,
         )
 
-    def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
-        return TopicConfig.usable(self._topic_defaults, options).min_insync_replicas
+    def _min_insync_replicas(self, topic: str, configs: Mapping[str, str]) -> int:
+        return TopicConfig.usable(topic, self._topic_defaults, configs).min_insync_replicas
 
-    def _unclean_allowed(self, options: Mapping[str, str]) -> bool:
-        return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
+    def _unclean_allowed(self, topic: str, configs: Mapping[str, str]) -> bool:
+        return TopicConfig.usable(topic, self._topic_defaults, configs).unclean_leader_election_enable
 
     async def _assign_id(self, store: MetadataStore) -> None:
         """If the broker has no id in its configs and log directories, have the metadata store generate one."""

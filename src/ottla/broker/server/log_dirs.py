@@ -47,7 +47,7 @@ class LogDirs(list[LogDir]):
                 faults[path] = error.message
                 if len(faults) == len(config.data_dirs) or not (self or config.in_cluster):
                     raise
-                log.error("%s; continuing without it", error.message)
+                log.error("%s; continuing without this log directory", error.message)
             else:
                 self.append(opened)
         self.unopened = faults
@@ -64,7 +64,7 @@ class LogDirs(list[LogDir]):
                 others = [other for other in self if other is not log_dir]
                 if log_dir is self.store_dir(config) or all(other.offline for other in others):
                     raise
-                log.error("%s; continuing without it", error.message)
+                log.error("%s; continuing without this log directory", error.message)
                 log_dir.take_offline(error.message)
 
     def stop_loading(self) -> None:

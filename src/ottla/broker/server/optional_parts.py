@@ -30,8 +30,11 @@ def build_authorizer(
         return None, None
     from ottla.cluster.broker.acl_store import AclStore
 
-    if not config.super_users:
-        log.warning("super.users is empty: without an ACL for ALTER on the cluster, no ACL can be created")
+    if not config.super_users and not config.allow_everyone_if_no_acl_found:
+        log.warning(
+            "super.users is empty, so only clients with an ACL for ALTER on the cluster can create ACLs. If there is "
+            "no such ACL, set super.users."
+        )
     authorizer = Authorizer(config.super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
     return authorizer, AclStore(store, authorizer.replace, clock.monotonic)
 

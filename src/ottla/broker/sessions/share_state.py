@@ -75,7 +75,12 @@ async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicI
         )
         await record_initialized(broker, group.id, new)
     except KafkaError as error:
-        log.warning("Cannot initialize %d share partitions of group %s: %s", len(new), group.id, error)
+        log.warning(
+            "Cannot initialize %d share partitions of share group %s; the next heartbeat tries again: %s",
+            len(new),
+            group.id,
+            error,
+        )
 
 
 async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:
@@ -114,5 +119,5 @@ async def _remote_ends(
     try:
         return await end_offsets_from(broker.inter_broker, leader, partitions, timeout=timeout, purpose="share-state")
     except KafkaError as error:
-        log.warning("Cannot list the end offsets of broker %d: %s", leader, error)
+        log.warning("Cannot look up the end offsets of %d partitions at broker %d: %s", len(partitions), leader, error)
         return {}

@@ -147,7 +147,9 @@ COMMAND = Command(
             Option("--include, --whitelist REGEX", "read all topics that match"),
             Option("--blacklist REGEX", "with --zookeeper: read all topics except those that match"),
         ),
-        Flag("--from-beginning", "start at the earliest record instead of the latest"),
+        Flag(
+            "--from-beginning", "start at the earliest record instead of the end, unless --group has committed offsets"
+        ),
         Option("--partition", "read only this partition of --topic", int),
         Option("--offset", "with --partition: offset to start at, earliest, or latest (the default)"),
         Option("--group", "consumer group (default: a new one, whose offsets are not committed)"),

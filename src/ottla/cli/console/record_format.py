@@ -37,8 +37,14 @@ OPTIONS: Final = (
         "(JSON), or the dotted name of a Python class, which is created with the properties and whose "
         "line(record) returns bytes",
     ),
-    Option("--key-deserializer CLASS", "deserializer of keys: Kafka's class, its short name (long) or a Python class"),
-    Option("--value-deserializer CLASS", "deserializer of values, as for --key-deserializer"),
+    Option(
+        "--key-deserializer CLASS",
+        "deserializer of keys: a Kafka class, a type name such as string or long, or a Python class",
+    ),
+    Option(
+        "--value-deserializer CLASS",
+        "deserializer of values: a Kafka class, a type name such as string or long, or a Python class",
+    ),
 )
 """The options of both console consumers that select the format."""
 

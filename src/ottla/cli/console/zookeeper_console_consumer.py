@@ -75,7 +75,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
             except Exception as error:
                 if not args.skip_message_on_error:
                     raise
-                log.error("error processing message, skipping this message: %s", error)
+                log.error("Skipping a message that cannot be read or printed: %s", error)
                 continue
             count += 1
     except (KeyboardInterrupt, StopIteration):

@@ -62,7 +62,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
     if args.all_groups:
         return sorted(g.group_id for g in admin.list_consumer_groups())
     if not args.group:
-        raise CommandFailedError("--group or --all-groups is needed", exit_code=2)
+        raise CommandFailedError("--group or --all-groups is required", exit_code=2)
     return list(args.group)
 
 
@@ -175,7 +175,7 @@ COMMAND = AdminCommand(
         ),
         Flag("--members", "with --describe: print members"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
-        Flag("--verbose", "with --members: also print their partitions"),
+        Flag("--verbose", "with --describe: also print epochs, and with --members the partitions of each member"),
         Option(
             "--type TYPE,…",
             "with --list: print types, or only groups of these types: classic, consumer",

@@ -8,15 +8,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options
 from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.errors import KafkaError
-
-ERROR: Final = "ottla: {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +25,10 @@ class AdminCommand(Command):
     """Configs of the admin client that differ from its defaults. A properties file of the user overrides them."""
     fixed_configs: Mapping[str, Any] = field(default_factory=dict)
     """Configs of the admin client that a properties file of the user does not override."""
-    error: str = ERROR
-    """Format of the error message if the action fails."""
-    usage_error: str = ERROR
-    """Format of the error message if the options are wrong."""
+    error: str | None = None
+    """Format of the error message if the action fails; None for that of every `Command`."""
+    usage_error: str | None = None
+    """Format of the error message if the options are wrong; None for that of every `Command`."""
 
     def execute(self, args: argparse.Namespace) -> int:
         """Check the options, connect, run the action, and print the result. Return the exit code."""
@@ -47,6 +45,8 @@ class AdminCommand(Command):
             if result is not None:
                 output.document = result
         except KafkaError as error:
+            if text is None:
+                raise
             return output.error(text.format(error))
         finally:
             output.close()

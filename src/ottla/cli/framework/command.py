@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from ottla.cli.framework.options import Options, flag_name, is_set
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, KafkaError
 
 _INVALID_CHOICE: Final = re.compile(
     r"argument .+: invalid choice: '(?P<word>.*)' \(choose from (?P<choices>.*)\)", re.S
@@ -156,13 +156,16 @@ class Command:
     """Called with the parser, for settings that options do not cover."""
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
-        """Parse `arguments`, run the command, and return the exit code."""
+        """Parse `arguments`, run the command, and return the exit code. A KafkaError is printed after the name."""
         args = self.parser(name, description).parse(arguments)
         try:
             return self.execute(args)
         except CommandFailedError as failure:
             print(failure, file=sys.stderr)
             return failure.exit_code
+        except KafkaError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 1
 
     def parser(self, name: str = "", description: str | None = None) -> CommandParser:
         """Return the parser of the command line."""

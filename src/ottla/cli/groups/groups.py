@@ -52,7 +52,7 @@ COMMAND = AdminCommand(
     options=(
         *connection(),
         OneOf(
-            Flag("--consumer", "only groups of consumers, of the classic protocol and of KIP-848"),
+            Flag("--consumer", "only groups of consumers, with the classic or the consumer group protocol"),
             Flag("--share", "only share groups"),
             Flag("--streams", "only streams groups"),
             Option(

@@ -134,7 +134,7 @@ class Load:
             self.failed += 1
             if type(error) not in self._reported:
                 self._reported.add(type(error))
-                print(f"ottla: {self.topic}: {error}", file=sys.stderr)
+                print(f"ottla producer-perf-test: {self.topic}: {error}", file=sys.stderr)
         return successful
 
     def _flushed(self, seconds: float) -> bool:

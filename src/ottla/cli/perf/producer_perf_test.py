@@ -70,7 +70,10 @@ def _send(
     load.finish(args.reporting_interval)
     _print_summary(producer, args, reports)
     if load.failed:
-        print(f"ottla: {args.topic}: {load.failed} of {args.num_records} records failed", file=sys.stderr)
+        print(
+            f"ottla producer-perf-test: {args.topic}: {load.failed} of {args.num_records} records failed",
+            file=sys.stderr,
+        )
     return load.failed
 
 

@@ -229,9 +229,14 @@ class AdminDriver:
         """Return the time limit of a call in milliseconds, for requests."""
         return int(self.seconds(timeout_ms) * 1000)
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None) -> T:
+    async def retry(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        timeout_ms: float | None,
+        retried_briefly: tuple[type[errors.KafkaError], ...] = (),
+    ) -> T:
         """Call `attempt` until it succeeds, and return its result. Retriable errors are retried, at most `retries`
-        times.
+        times. A call that takes long because of an error is logged, unless `attempt` retries this error only briefly.
 
         A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. When
         the time limit of the whole call is over, KafkaTimeoutError is raised with the last failure as its cause, but a
@@ -262,7 +267,8 @@ class AdminDriver:
                 if throttled:
                     raise last
                 raise _timed_out(limit, last) from last
-            if not has_warned and time.monotonic() + delay - began >= SLOW_SECONDS and not self.connections.is_failing:
+            is_slow = time.monotonic() + delay - began >= SLOW_SECONDS and not isinstance(last, retried_briefly)
+            if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
                 log.warning("Retrying for up to %g s: %s (client.id=%s)", limit, last, self.connections.client_id)
             if last.refresh_metadata:
@@ -303,7 +309,7 @@ class AdminDriver:
 
         try:
             if all_keys:
-                await self.retry(attempt_remaining, timeout_ms)
+                await self.retry(attempt_remaining, timeout_ms, retried_briefly)
         except errors.KafkaError as error:
             for key in all_keys:
                 if key not in done:

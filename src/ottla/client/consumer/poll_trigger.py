@@ -31,7 +31,7 @@ class PollTrigger:
         self._arrival.set()
 
     def expect(self) -> None:
-        """Make `arrives_within` ignore the calls of `set` and `fail` before now."""
+        """Make `arrives_within` ignore earlier calls to `set` and `fail`."""
         self._arrival.clear()
 
     def arrives_within(self, seconds: float) -> bool:
@@ -41,7 +41,7 @@ class PollTrigger:
         return self._arrival.wait(seconds)
 
     def clear(self) -> None:
-        """Forget earlier calls of `set`. Called by a poll before it checks everything itself."""
+        """Forget earlier calls to `set`. Called by a poll before it checks everything itself."""
         self._event.clear()
 
     async def wait(self) -> None:

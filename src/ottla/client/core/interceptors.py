@@ -32,7 +32,7 @@ class Interceptors:
         try:
             return function(*args)
         except Exception:  # user code must never break a client
-            log.exception("Interceptor %s.%s raised an exception; it is ignored", type(interceptor).__name__, method)
+            log.exception("Interceptor %s.%s raised an exception, which is ignored", type(interceptor).__name__, method)
             return None
 
     def change(self, method: str, value: Any) -> Any:
@@ -63,4 +63,4 @@ def close_all(*plugins: Any) -> None:
         try:
             close()
         except Exception:  # user code
-            log.exception("Could not close %s", type(plugin).__name__)
+            log.exception("%s.close() raised an exception, which is ignored", type(plugin).__name__)

@@ -254,7 +254,7 @@ class IoThread:
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            log.debug("%s: the event loop has ended", self.name)
+            log.debug("%s: ignoring a call, because the event loop has ended", self.name)
 
     def stop(self) -> None:
         """Cancel running tasks, and end the event loop and the thread. Does nothing in a child process after a fork."""

@@ -82,7 +82,7 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (errors.KafkaError, TimeoutError) as error:
-                log.debug("Could not push the last metrics: %s", error)
+                log.debug("Could not push the last metrics: %r", error)
 
     async def _run(self) -> None:
         while True:

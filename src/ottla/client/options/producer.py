@@ -30,7 +30,7 @@ class ProducerOptions(ClientOptions, total=False):
     enable_idempotence: bool
     """Prevent duplicates and reordering when batches are retried. Requires acks=all."""
     transactional_id: str | None
-    """Id of the producer's transactions, which stays the same across restarts; None: no transactions."""
+    """Id of the producer for transactions. Use the same id after a restart; None: no transactions."""
     transaction_timeout_ms: int
     """Time in milliseconds after which the coordinator aborts an open transaction."""
     transaction_two_phase_commit_enable: bool

@@ -77,7 +77,7 @@ class TransactionManager:
             raise errors.for_code(response.error_code)
         self.producer_id = response.producer_id
         self.epoch = response.producer_epoch
-        log.debug("Producer id %d, epoch %d", self.producer_id, self.epoch)
+        log.debug("Received producer_id=%d with epoch=%d", self.producer_id, self.epoch)
         for sequences in self._partitions.values():
             if sequences.in_flight:
                 self._restart_sequences(sequences)
@@ -192,7 +192,11 @@ class TransactionManager:
             return
         self._raise_epoch()
         self._restart_sequences(sequences)
-        log.info("%s: sequence numbers restart with epoch %d", tp, sequences.epoch)
+        log.info(
+            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed",
+            tp,
+            sequences.epoch,
+        )
 
     def _restart_sequences(self, sequences: Sequences) -> None:
         """Number the pending batches of this partition from zero."""

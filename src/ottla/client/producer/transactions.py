@@ -290,7 +290,8 @@ class Transactions:
         if self.state in (State.FAILED, State.READY, State.NEW) or (self.state is State.BROKEN and not fatal):
             return
         self._error = error
-        log.warning("transactional.id %s: %s%s", self.id, error, "; close the producer" if fatal else "")
+        remedy = "the producer must be closed" if fatal else "must be aborted"
+        log.warning("transactional.id %s: the transaction has failed, and %s: %s", self.id, remedy, error)
         self._move(State.FAILED if fatal else State.BROKEN)
         self._give_up(error)  # no more records of this transaction will be sent
 
@@ -303,7 +304,9 @@ class Transactions:
                     await self.end(commit=False)
             except (KafkaError, TimeoutError) as error:
                 log.warning(
-                    "transactional.id %s: could not abort the open transaction, which will time out: %s", self.id, error
+                    "transactional.id %s: could not abort the open transaction, which will time out: %s",
+                    self.id,
+                    str(error) or f"no response within {limit:g} s",
                 )
         if self._announcing is not None:
             self._announcing.cancel()

@@ -207,7 +207,11 @@ class AclStore:
         try:
             self._apply(pattern, frozenset() if node is None else znodes.acls_of(pattern, node.value))
         except UnreadableNodeError as error:
-            log.error("Cannot parse ACLs: %s. Access to the resource is denied to everyone but super users.", error)
+            log.error(
+                "Cannot parse ACLs: %s. Access to the resource is denied to everyone but super users; set its ACLs "
+                "again.",
+                error,
+            )
             self._apply(pattern, frozenset())
             self._unreadable.add(pattern)
             self._is_published = False

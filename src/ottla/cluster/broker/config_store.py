@@ -76,7 +76,8 @@ class DynamicConfigStore:
             async with asyncio.timeout(REFRESH_SECONDS), self._lock:
                 await self._read_entities(paths)
         except (TimeoutError, MetadataStoreError) as error:
-            log.warning("Cannot read dynamic configs; using the last known ones: %s", error)
+            reason = str(error) or f"no response within {REFRESH_SECONDS:g} s"
+            log.warning("Cannot read dynamic configs; using the last known ones: %s", reason)
 
     async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the configs of a topic, which the caller has validated. Raises UnknownTopicOrPartitionError."""

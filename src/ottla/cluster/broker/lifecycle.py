@@ -57,16 +57,16 @@ class BrokerLifecycle:
         broker_id: int,
         *,
         stop: StopReplica,
-        unclean_allowed: Callable[[Mapping[str, str]], bool],
+        unclean_allowed: Callable[[str, Mapping[str, str]], bool],
         offline_replicas: Callable[[], Collection[TopicPartition]] = tuple,
         on_replaced: Callable[[str], None] | None = None,
         secret: bytes | None = None,
     ) -> None:
         """`stop`: stops or deletes a replica of this broker.
 
-        `unclean_allowed`: whether a topic with these configs allows unclean leader election. `offline_replicas`:
-        returns the replicas on failed disks. `on_replaced`: called with the reason when another broker has registered
-        with this broker's id. `secret`: the cluster's secret; None for a standalone broker.
+        `unclean_allowed`: whether a topic with this name and these configs allows unclean leader election.
+        `offline_replicas`: returns the replicas on failed disks. `on_replaced`: called with the reason when another
+        broker has registered with this broker's id. `secret`: the cluster's secret; None for a standalone broker.
         """
         self._store = store
         self._config = config
@@ -137,7 +137,7 @@ class BrokerLifecycle:
         try:
             await self._registration.renew()
         except StartupError as error:
-            log.critical("This broker is no longer part of the cluster: %s", error.message)
+            log.critical("Broker %d is no longer part of the cluster: %s", self._broker_id, error.message)
             self._is_replaced = True
             await self._election.close()
             if self._on_replaced is not None:
@@ -170,12 +170,14 @@ class BrokerLifecycle:
             try:
                 remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
-                log.warning("The controller cannot move leaders away from this broker: %s", error)
+                log.warning("The controller cannot move the leaders on this broker to other brokers: %s", error)
             else:
                 if not remaining:
                     return
                 log.warning(
-                    "No other broker can lead %d partitions of this broker: %s", len(remaining), listed(remaining)
+                    "No other broker has an in-sync replica of %d partitions that this broker leads: %s",
+                    len(remaining),
+                    listed(remaining),
                 )
             if left and await self.metadata_cache.wait_for(
                 self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000

@@ -75,7 +75,7 @@ class ProducerIds:
         try:
             self.end = max(self.end, _end(await self._store.get(znodes.PRODUCER_ID_BLOCK)))
         except MetadataStoreError as error:
-            log.warning("Cannot verify producer ids: %s", error)
+            log.warning("Cannot read the last allocated producer id, so plausible ids are accepted: %s", error)
             return False
         finally:
             self._refreshing = None
@@ -87,7 +87,9 @@ class ProducerIds:
         This happens with log directories of Apache Kafka. An id from MAX_PLAUSIBLE_ID on is ignored.
         """
         if producer_id >= MAX_PLAUSIBLE_ID:
-            log.error("Ignoring producer_id=%d in a log: no broker can have allocated it", producer_id)
+            log.error(
+                "Ignoring producer_id=%d in a log: it is too high to have been allocated by a broker", producer_id
+            )
             return
         while _end(node := await self._store.get(znodes.PRODUCER_ID_BLOCK)) <= producer_id:
             await self._write(node, producer_id + 1, self._broker_id)

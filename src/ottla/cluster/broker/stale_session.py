@@ -35,7 +35,7 @@ class StaleSessionCleaner:
         """End the session of the earlier run, if any. Store this run's session, now and whenever it changes."""
         earlier = self._read()
         if earlier is not None and earlier != self._store.session:
-            log.info("Ending session 0x%x of an earlier run", earlier.id)
+            log.info("Ending the ZooKeeper session 0x%x of this broker's previous run", earlier.id)
             await self._store.end_session(earlier)
         self._write()
         self._store.on_new_session(self._renew)
@@ -71,5 +71,7 @@ class StaleSessionCleaner:
             draft.replace(self._path)
         except OSError as error:
             log.warning(
-                "Cannot store the ZooKeeper session; after a crash this broker will wait until it expires: %s", error
+                "Cannot store the ZooKeeper session; after a crash, this broker has to wait until the session expires: "
+                "%s",
+                error,
             )

@@ -248,4 +248,4 @@ class _Channel:
             level = logging.WARNING if failures == REPORTED_FAILURES else logging.DEBUG
             log.log(level, "Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
         else:
-            log.error("Cannot send metadata to broker %d", self._broker.id, exc_info=error)
+            log.error("Cannot send metadata to broker %d; retrying", self._broker.id, exc_info=error)

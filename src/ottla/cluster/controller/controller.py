@@ -48,11 +48,11 @@ class Controller:
         metadata_cache: MetadataCache,
         broker_id: int,
         channels: Callable[[Controller], ControllerChannels],
-        unclean_allowed: Callable[[Mapping[str, str]], bool],
+        unclean_allowed: Callable[[str, Mapping[str, str]], bool],
     ) -> None:
         """`channels`: creates the channels of a term.
 
-        `unclean_allowed`: whether a topic with these configs allows unclean leader election.
+        `unclean_allowed`: whether a topic with this name and these configs allows unclean leader election.
         """
         self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
@@ -257,7 +257,7 @@ class Controller:
             candidates = self._context.candidates(image, tp)
             after = decide(p, candidates)
             is_leaderless = (after or p).leader == NO_LEADER and reason in (Reason.NEW_TERM, Reason.BROKERS)
-            if is_leaderless and self._unclean_allowed(image.topics[tp.topic].configs):
+            if is_leaderless and self._unclean_allowed(tp.topic, image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, candidates)
                 self.unclean_elections += after is not None
             if after is not None:

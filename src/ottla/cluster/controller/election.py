@@ -94,12 +94,14 @@ class ControllerElection:
             try:
                 await self._run_term()
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning("Cannot elect the controller; retrying: %s", error)
+                log.warning(
+                    "Controller election or controller term failed; taking part in the next election: %s", error
+                )
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
                 if not self._decided.is_set():
                     raise  # during the broker's start, the caller of `start` gets the error
-                log.exception("Cannot elect the controller; retrying")
+                log.exception("Controller election or controller term failed; taking part in the next election")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
@@ -107,7 +109,9 @@ class ControllerElection:
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
         if node is not None and self._decided.is_set() and _is_malformed(node):
-            log.error("Malformed %s, %.200r: delete it, so that a controller is elected", znodes.CONTROLLER, node.value)
+            log.error(
+                "Malformed znode %s: %.200r. Delete it, so that a controller is elected", znodes.CONTROLLER, node.value
+            )
             await deleted.wait()
             return
         term = await self._try_elect() if node is None else None

@@ -159,7 +159,9 @@ class TopicLifecycle:
             if existing is not None:
                 # existing partitions stay as they are: this controller has written their states
                 topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
-            log.info("Read topic %s from the metadata store: partitions=%d", name, len(topic.partitions))
+            log.info(
+                "Topic %s was created or expanded in the metadata store: partitions=%d", name, len(topic.partitions)
+            )
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
     async def delete(self, name: str, by: str = "") -> None:

@@ -119,7 +119,9 @@ class ZNodeChangeHandlers:
                 if deleting or await self._store.get(znodes.delete_topic(name)) is None:
                     # the znode was created by this controller, which has started or completed the deletion meanwhile
                     continue
-                log.warning("Ignoring request %s: the topic does not exist", znodes.delete_topic(name))
+                log.warning(
+                    "Ignoring the topic deletion request %s: the topic does not exist", znodes.delete_topic(name)
+                )
             await self._remove(znodes.delete_topic(name))
 
     async def _split(self, node: ZNode) -> None:
@@ -169,7 +171,7 @@ class ZNodeChangeHandlers:
         except (NotControllerError, MetadataStoreError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
-            log.error("Ignoring reassignment of %s in %s: %s", tp, znodes.REASSIGN, error)
+            log.error("Ignoring the reassignment of %s requested in znode %s: %s", tp, znodes.REASSIGN, error)
 
     async def _read_elections(self) -> None:
         node = await self._store.get(znodes.PREFERRED_ELECTION, self._listener.notify)
@@ -226,6 +228,6 @@ def _topics(raw: bytes) -> list[str]:
         for name in names:
             check_topic_name(name)
     except (ValueError, KeyError, TypeError, InvalidTopicError) as error:
-        log.error("Ignoring malformed request %s: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
+        log.error("Ignoring malformed request in znode %s: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
         return []
     return names

@@ -54,7 +54,9 @@ class MetadataCache:
                     await listener(before, after)
                 except Exception:
                     # the change cannot be undone, so the other listeners must get it
-                    log.exception("Cannot apply a change of the cluster's metadata")
+                    log.exception(
+                        "Unexpected error while a part of this broker applied a change of the cluster's metadata"
+                    )
             self._changed.set()
             self._changed = asyncio.Event()
 

@@ -168,7 +168,7 @@ def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
         items: list[Item] = znodes.load(raw)["partitions"]
         return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.error("Ignoring malformed request %s: %r: %s", path, raw[:200], error)
+        log.error("Ignoring malformed request in znode %s: %r: %s", path, raw[:200], error)
         return {}
 
 

@@ -69,7 +69,7 @@ class RequestBatcher(Generic[Item, Result]):
             _fail(futures, error)
         except Exception:
             # a bug, but callers must not wait forever
-            log.exception("Cannot send a request to broker %d", broker_id)
+            log.exception("Unexpected error in a request to broker %d", broker_id)
             _fail(futures, UnknownServerError())
         except asyncio.CancelledError:
             for future in futures:

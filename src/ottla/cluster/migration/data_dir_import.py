@@ -157,7 +157,7 @@ def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
         if znodes.is_valid_name(acl.resource_pattern.resource_name):
             by_pattern.setdefault(acl.resource_pattern, []).append(acl)
         elif acl.permission_type is ACLPermissionType.ALLOW:
-            log.error("Skipping %s: a znode cannot have the resource's name", acl)
+            log.error("Not importing the ACL %s: a znode cannot have the resource's name", acl)
         else:
             raise StartupError(
                 f"log.dirs: {acl} cannot be stored, because a znode cannot have the resource's name; remove it first"

@@ -65,7 +65,7 @@ class ChangeListener:
             log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
-            log.exception("Cannot read changes of %s", self._subject)
+            log.exception("Unexpected error while reading changes of %s", self._subject)
 
 
 class ChangeNotifications:
@@ -159,4 +159,5 @@ class ChangeReader:
             async with asyncio.timeout(REFRESH_SECONDS):
                 await self.read()
         except (TimeoutError, KafkaError) as error:
-            log.warning("Cannot read %s; using the last known ones: %s", self._subject, error)
+            reason = str(error) or f"no response within {REFRESH_SECONDS:g} s"
+            log.warning("Cannot read %s; using the last known ones: %s", self._subject, reason)

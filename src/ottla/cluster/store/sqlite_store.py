@@ -360,7 +360,10 @@ class SqliteMetadataStore:
         if keys:
             brokers = [key for key in keys if key.startswith(f"{znodes.BROKER_IDS}/") and not key.endswith("/")]
             log.info(
-                "Ended session %d of a process that is gone or silent: removed %s", number, listed(brokers) or "nothing"
+                "Ended metadata store session %d, whose process has ended or sends no heartbeats; removed "
+                "registrations: %s",
+                number,
+                listed(brokers) or "none",
             )
             self._publish(keys)
             self._read_sessions()
@@ -376,7 +379,8 @@ class SqliteMetadataStore:
                 return  # the session has been renewed meanwhile, or the store is closed
             await self._begin_session()
             log.warning(
-                "Session %d has ended, as other processes received no heartbeat, and is replaced by %d",
+                "Other processes have ended metadata store session %d, because this process sent no heartbeat; its new "
+                "session is %d",
                 ended.id,
                 self._own.id,
             )
@@ -410,7 +414,7 @@ class SqliteMetadataStore:
         for number, peer in list(self._peers.items()):
             if peer.silent_seconds() > self._session_seconds:
                 log.warning(
-                    "Ending session %d: its process is alive, but has sent no heartbeat for %.1f s",
+                    "Ending metadata store session %d: its process is alive, but has sent no heartbeat for %.1f s",
                     number,
                     peer.silent_seconds(),
                 )

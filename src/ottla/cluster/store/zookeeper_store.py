@@ -153,7 +153,7 @@ class ZooKeeperMetadataStore:
             await asyncio.to_thread(client.start, self._connection_seconds)
         except Exception as error:
             # the session will expire
-            log.warning("Cannot end session 0x%x; it will expire: %s", session.id, error)
+            log.warning("Cannot end ZooKeeper session 0x%x; it will expire: %s", session.id, error)
         finally:
             await _end(client)
 

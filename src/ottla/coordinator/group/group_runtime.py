@@ -111,7 +111,7 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
-            log.warning("Cannot append the records of group %s: %s", group_id, error)
+            log.warning("Cannot write records of group %s to __consumer_offsets: %s", group_id, error)
             self._respond(result, to_client_error(error))
             not_before = self._clock.monotonic() + RETRY_SECONDS
         else:
@@ -300,7 +300,7 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             self.execute(group_id, decide())
         except Exception:
-            log.exception("Cannot handle a timeout of group %s", group_id)
+            log.exception("Unexpected error in a timer of group %s", group_id)
 
     def _expire_offsets(self) -> None:
         before = self.stats.offset_tombstones

@@ -110,7 +110,8 @@ class CoordinatorLog:
                     replay(record.key, record.value)
                     count += 1
                 except errors.KafkaError as error:
-                    log.error("Skipping malformed record at offset %d of %s: %s", record.offset, self._topic, error)
+                    tp = TopicPartition(self._topic, index)
+                    log.error("Skipping malformed record at offset %d of %s: %s", record.offset, tp, error)
         finally:
             self._loading = None
         return count

@@ -211,10 +211,14 @@ class CoordinatorShards:
         except Exception:
             # After a disk error or a bug, this broker cannot coordinate the keys of this partition, but continues with
             # the others.
-            log.exception("Cannot load %s; its keys have no coordinator", shard.partition.topic_partition)
+            log.exception(
+                "Cannot load %s, so this broker cannot coordinate the groups, transactional ids or share partitions in "
+                "it. Restart this broker, or move the leader to another broker.",
+                shard.partition.topic_partition,
+            )
             shard.loaded, shard.failed = False, True
             self._state.on_unloaded(shard.index)
-        if shard.records:
+        if shard.loaded and shard.records:
             log.info("Loaded %d records of %s", shard.records, shard.partition.topic_partition)
         return True
 

@@ -89,10 +89,11 @@ class TransactionCompleter:
             del self.tasks[transactional_id]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, errors.TransactionCoordinatorFencedError):
-            log.info("Another broker coordinates transactional_id=%s: %s", transactional_id, error)
+            log.info("Another broker now coordinates transactional_id=%s: %s", transactional_id, error)
         elif error is not None and not isinstance(error, errors.NotCoordinatorError):
             log.error(
-                "Cannot complete the transaction of transactional_id=%s until it is loaded again",
+                "After an unexpected error, the transaction of transactional_id=%s stays incomplete. Restart this "
+                "broker, or move the leader of its partition of __transaction_state to another broker.",
                 transactional_id,
                 exc_info=error,
             )
@@ -138,7 +139,7 @@ class TransactionCompleter:
                 continue
             if isinstance(error, errors.TransactionCoordinatorFencedError):
                 raise error  # another broker completes the transaction
-            log.warning("Cannot write the marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
+            log.warning("Cannot write the transaction marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
             # If the producer epoch in the partition is higher, the marker has been written. A deleted partition needs
             # none.
             if not isinstance(error, errors.InvalidProducerEpochError) and self._image().partition(tp) is not None:
@@ -149,7 +150,11 @@ class TransactionCompleter:
         try:
             self._complete(prepared)
         except errors.KafkaError as error:
-            log.warning("Cannot write the completion of transactional_id=%s; retrying: %s", prepared.id, error)
+            log.warning(
+                "Cannot write to __transaction_state that transactional_id=%s is complete; retrying: %s",
+                prepared.id,
+                error,
+            )
             return False
         return True
 

@@ -118,7 +118,7 @@ class ConsumerConnector:
             if self._closed.is_set():
                 return
             self._closed.set()
-        log.info("Shutting down connector %s", self.consumer_id)
+        log.info("Shutting down consumer connector %s", self.consumer_id)
         try:
             if self._listener is not None:
                 self._listener.stop()
@@ -157,7 +157,7 @@ class ConsumerConnector:
             try:
                 self._listener.commit_offsets(retries=0)  # the next commit replaces a failed one
             except KafkaError as error:
-                log.error("Auto commit of %s failed; retrying at the next interval: %s", self.consumer_id, error)
+                log.error("Consumer %s: auto commit failed; retrying at the next interval: %s", self.consumer_id, error)
 
 
 class Consumer:

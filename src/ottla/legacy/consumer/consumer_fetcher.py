@@ -27,6 +27,7 @@ from ottla.legacy.requests import (
     FetchRequest,
     PartitionFetchInfo,
 )
+from ottla.logs import listed
 from ottla.model import TopicPartition
 
 log: Final = logging.getLogger("ottla.legacy")
@@ -89,7 +90,7 @@ class ConsumerFetcherManager:
             try:
                 self._assign(partitions, self._leaders(partitions))
             except KafkaError as error:
-                log.warning("Could not find leaders of %s; retrying: %s", sorted(partitions), error)
+                log.warning("Could not find leaders of %s; retrying: %s", listed(sorted(partitions)), error)
             self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
 
     def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
@@ -210,10 +211,17 @@ class ConsumerFetcherThread(threading.Thread):
     def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
         """Handle the response for a partition. Return False if its leader must be looked up again."""
         if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
-            log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
+            log.warning(
+                "%s: offset %d of %s is out of range; resetting it (auto.offset.reset=%s)",
+                self.name,
+                info.fetch_offset,
+                info.partition,
+                self._config.auto_offset_reset,
+            )
             return self._reset(info)
         if fetched.error_code != ErrorMapping.NO_ERROR:
-            log.warning("%s: %s: %s", self.name, info.partition, ErrorMapping.exception_for(fetched.error_code))
+            error = ErrorMapping.exception_for(fetched.error_code)
+            log.warning("%s: cannot fetch %s: %s", self.name, info.partition, error)
             return False
         if fetched.size:
             self._enqueue(info, fetched)

@@ -116,7 +116,7 @@ class ZKRebalancerListener:
             try:
                 self.synced_rebalance()
             except KafkaError as error:
-                log.error("Rebalance after a change of the group failed; retrying: %s", error)
+                log.error("Rebalance of group %s failed; retrying: %s", self._config.group_id, error)
                 # Kafka 0.8 waits for the next change here, which may never come for a consumer without partitions.
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
@@ -170,7 +170,7 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info("Rebalance of %s failed; retrying: %s", self._id, error)
+                    log.info("Consumer %s: rebalance failed; retrying: %s", self._id, error)
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"
@@ -186,7 +186,7 @@ class ZKRebalancerListener:
         if self._stopped.is_set():
             return True
         if not view.brokers:
-            log.warning("Cannot rebalance %s: no brokers are registered in ZooKeeper", self._id)
+            log.warning("Consumer %s cannot be assigned partitions: no brokers are registered in ZooKeeper", self._id)
             self._seen = view
             return True
         decision = ASSIGNORS[self._config.partition_assignment_strategy](view.context)
@@ -218,7 +218,7 @@ class ZKRebalancerListener:
                 tp: (PartitionTopicInfo(tp, self._queue_of(tp.topic, thread), offsets[tp]), thread)
                 for tp, thread in decision.items()
             }
-        log.info("Consumer %s reads partitions: %s", self._id, sorted(decision))
+        log.info("Consumer %s reads partitions: %s", self._id, ", ".join(map(str, sorted(decision))) or "none")
         self._fetchers = ConsumerFetcherManager(self._config, self._id, lambda: list(self._zk.brokers().values()))
         self._fetchers.start_connections([info for info, _ in self._registry.values()])
 
@@ -229,7 +229,7 @@ class ZKRebalancerListener:
             try:
                 self.commit_offsets(self._config.offsets_commit_max_retries)
             except KafkaError as error:
-                log.error("Could not commit offsets of %s before releasing its partitions: %s", self._id, error)
+                log.error("Consumer %s could not commit offsets before it releases its partitions: %s", self._id, error)
         with self._commit_lock:
             owned, self._registry = self.owned, {}
         self._release(owned)
@@ -257,7 +257,10 @@ class ZKRebalancerListener:
             for start in range(0, len(claims), CLAIMS_AT_ONCE):
                 self._zk.multi(*claims[start : start + CLAIMS_AT_ONCE])
         except NodeExistsError:
-            log.info("%s waits for other members to release its partitions", self._id)
+            log.info(
+                "Consumer %s waits for other members of its group to release the partitions that it is assigned",
+                self._id,
+            )
             self._release(decision)
             return False
         return True

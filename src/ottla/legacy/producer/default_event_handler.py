@@ -196,7 +196,7 @@ class DefaultEventHandler:
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
-            log.warning("Could not choose partitions of messages: %s", error)
+            log.warning("Could not choose the partitions of messages: %s", error)
             return None
         return by_broker
 
@@ -227,7 +227,7 @@ class DefaultEventHandler:
     def send(self, broker_id: int, data: Mapping[TopicPartition, list[Serialized]]) -> list[TopicPartition]:
         """Send messages to one broker, and return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
-            log.warning("Could not send messages: %s have no leader", ", ".join(map(str, data)))
+            log.warning("Could not send messages to partitions without a leader: %s", ", ".join(map(str, data)))
             return list(data)
         try:
             response = self._pool.get_producer(broker_id).send(self._request(data))

@@ -423,7 +423,7 @@ class Connection:
         except Exception:
             # A bug in the broker: close this connection, so that the client does not wait forever. Others are not
             # affected.
-            log.exception("%s: unexpected error in a request; closing the connection", self.peer)
+            log.exception("Closing the connection of %s after an unexpected error in a request", self.peer)
             self.close()
             return
         if answer is None:
@@ -448,7 +448,7 @@ class Connection:
             if isinstance(error, CloseConnectionError):
                 self._close_for(error)
                 return
-            log.error("%s: unexpected error in a request; closing the connection", self.peer, exc_info=error)
+            log.error("Closing the connection of %s after an unexpected error in a request", self.peer, exc_info=error)
             self.close()
             return
         self._send(task.result() or ())

@@ -189,7 +189,7 @@ class Listener:
         except OSError as error:
             # For example EMFILE: the peer stays in the backlog. Without a pause, the event loop would try again at
             # once, endlessly.
-            log.error("Cannot accept a connection: %s", error.strerror)
+            log.error("Listener %s cannot accept connections; retrying: %s", self.name, error.strerror)
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
         ip = addresses.of_peer(address)

@@ -122,7 +122,8 @@ class MemoryPool:
         for holder in list(self._held):
             if holder not in self._waiting and holder.overdue():
                 log.warning(
-                    "Disconnected %s: it did not complete a large request in time while others wait for memory",
+                    "Disconnected the client %s: it did not send a large request completely in time, while others wait "
+                    "for memory (queued.max.request.bytes)",
                     holder.peer,
                 )
                 holder.close()

@@ -33,7 +33,7 @@ class AlterUserScramCredentialsRequest(
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """The outcome of one user."""
+    """The result for one user."""
 
     user: str = f.string("0+")
     error_code: int = f.int16("0+")

@@ -90,8 +90,10 @@ class QueryMonitor:
             active = frozenset(str(query.id) for query in self._spark.streams.active)
             self.histories.wait_for_ends(active, LAST_WORDS_SECONDS)
             self._spark.streams.removeListener(self._listener)
-        except Exception as error:  # the session has ended; the events received so far can still be shown
-            log.info("The session ended before its query monitor: %s", error)
+        except Exception as error:  # probably the session has ended; the events received so far can still be shown
+            log.info(
+                "Cannot wait for the last events of the queries, probably because the session has ended: %s", error
+            )
         if self._terminal is not None:
             self._terminal.close()
         if self._progress is not None:

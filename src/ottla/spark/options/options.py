@@ -317,7 +317,11 @@ def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str,
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
             log.warning(
-                "Unknown option %s of the %s %s%s", name, side, source, nearest(name, names_by_lower_case.values())
+                "Ignoring the unknown option %s of the %s %s%s",
+                name,
+                source,
+                side,
+                nearest(name, names_by_lower_case.values()),
             )
 
 
@@ -411,7 +415,7 @@ def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
             return
     if wrong:
         raise ConfigurationError(
-            f"starting{name} lies behind ending{name} ({', '.join(wrong)}): set a start that is not behind the end"
+            f"starting{name} is after ending{name} ({', '.join(wrong)}): set a start that is not after the end"
         )
 
 

@@ -135,7 +135,10 @@ class TopicSink:
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
             log.warning(
-                "Could not check whether other tasks have written rows of query %s before: %s", task.query, error
+                "Could not check whether other tasks have already written rows of micro-batch %d of query %s: %s",
+                task.batch_id,
+                task.query,
+                error,
             )
             return None
         left = {n: m.rows for n, m in sorted(markers.items()) if m is not None and m.batch_id == task.batch_id}

@@ -241,5 +241,11 @@ def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Writte
             f" {task.batch_id}: its checkpoint is older than the written rows; use a new checkpoint or another"
             f" {other_name}"
         )
-    log.info("Micro-batch %d, partition %d: %d rows have been written already", task.batch_id, task.partition, rows)
+    log.info(
+        "Micro-batch %d of query %s, partition %d: an earlier attempt has already written its %d rows",
+        task.batch_id,
+        task.query,
+        task.partition,
+        rows,
+    )
     return Written(task, rows, True)

@@ -141,8 +141,10 @@ class CleanerPass:
         self.cleaned_to = copied.cleaned_to
         if copied.cleaned_to == self.first_dirty:
             log.warning(
-                "%s cannot be compacted: one batch has more keys than fit into log.cleaner.dedupe.buffer.size",
+                "%s cannot be compacted: the batch at offset %d has more keys than fit into "
+                "log.cleaner.dedupe.buffer.size; raise this config",
                 self.log.topic_partition,
+                self.first_dirty,
             )
 
     # In the event loop

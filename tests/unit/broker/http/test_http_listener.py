@@ -25,7 +25,7 @@ from ottla.broker.monitoring.broker_state import BrokerState
 from ottla.broker.monitoring.exposition import TextFormat
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, StartupError
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.version import __version__
 
@@ -257,6 +257,18 @@ def test_port_in_use_is_logged_and_the_broker_serves_clients(tmp_path: Path, cap
     assert record.levelno == logging.WARNING
     assert f"127.0.0.1:{port}" in record.getMessage()
     assert "ottla.http.listener" in record.getMessage()
+
+
+def test_port_in_use_is_not_logged_if_the_broker_cannot_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.http")
+    not_a_directory = tmp_path / "file"
+    not_a_directory.touch()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        configs = {"log.dirs": str(not_a_directory), "ottla.http.listener": address}
+        with pytest.raises(StartupError, match="is not a directory"):
+            asyncio.run(BrokerNode(BrokerConfig(configs)).start())
+    assert [r for r in caplog.records if r.name == "ottla.http"] == []
 
 
 def test_open_connections_do_not_keep_a_broker_from_stopping(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ class BrokerResource:
                 _check_renewed(name, key, context.broker.config, is_new=key not in self.options(name, context))
             elif key not in BrokerConfig.options:
                 log.warning(
-                    "Dynamic config %s of broker %s is unknown here and has no effect",
+                    "Dynamic config %s of %s is unknown to Ottla and has no effect",
                     key,
-                    name or "all brokers",
+                    f"broker {name}" if name else "all brokers",
                 )
             checked[key] = value
         listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}

@@ -169,7 +169,7 @@ class Fetcher:
                 state.in_flight = False
             if not task.cancelled():
                 if task.exception() is not None:
-                    log.error("The fetcher raised an unexpected exception; it continues", exc_info=task.exception())
+                    log.error("Unexpected error in a fetch from node %d; retrying", node, exc_info=task.exception())
                 self.wake()
 
         task.add_done_callback(ended)

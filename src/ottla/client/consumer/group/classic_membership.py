@@ -309,10 +309,10 @@ class ClassicMembership(Membership):
         self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
         log.info(
-            "group %s: assigned in generation %d: %s",
+            "group %s: partitions assigned in generation %d: %s",
             self.group_id,
             self.generation,
-            ", ".join(map(str, sorted(assigned))),
+            ", ".join(map(str, sorted(assigned))) or "none",
         )
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", added if self.cooperative else assigned)

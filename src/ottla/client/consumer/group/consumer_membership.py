@@ -263,7 +263,10 @@ class ConsumerMembership(Membership):
         self._owned = target
         self.subscription.assign(target)
         log.info(
-            "group %s: assigned in epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target)))
+            "group %s: partitions assigned in epoch %d: %s",
+            self.group_id,
+            self.generation,
+            ", ".join(map(str, sorted(target))) or "none",
         )
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", set(added))

@@ -227,8 +227,8 @@ class Membership(abc.ABC):
         if self.poll_seconds_left > 0:
             return True
         log.warning(
-            "group %s: poll() was not called within max.poll.interval.ms=%d; leaving the group. Records take too long: "
-            "lower max.poll.records=%d, or raise max.poll.interval.ms",
+            "group %s: poll() was not called within max.poll.interval.ms=%d; leaving the group. If the records between "
+            "two polls take that long, lower max.poll.records=%d, or raise max.poll.interval.ms",
             self.group_id,
             self.config.max_poll_interval_ms,
             self.config.max_poll_records,

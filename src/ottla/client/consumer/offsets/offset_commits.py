@@ -151,7 +151,7 @@ class OffsetCommits:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
             log.warning(
-                "group %s: could not commit offsets before partitions are revoked: %s",
+                "group %s: could not commit offsets before partitions are revoked, so records may be read again: %s",
                 self.group_offsets.group_id,
                 error,
             )

@@ -111,7 +111,7 @@ class ShareFetcher:
         def ended(task: asyncio.Task[None]) -> None:
             del self._busy[node]
             if not task.cancelled() and task.exception() is not None:
-                log.error("The share fetcher raised an unexpected exception", exc_info=task.exception())
+                log.error("Unexpected error in a request to node %d; retrying", node, exc_info=task.exception())
             if node in self._waiting:
                 self.send({}, fetch=False)
             self.poll_trigger.set()
@@ -253,7 +253,9 @@ class ShareFetcher:
                     await asyncio.wait(list(self._busy.values()))
                 await asyncio.gather(*(self._acknowledge(node, final=True) for node in list(self._sessions)))
         except TimeoutError:
-            log.warning("Could not close the share sessions in time; the broker releases the records")
+            log.warning(
+                "Could not close the share sessions in time; the brokers release the unacknowledged records later"
+            )
         finally:
             await self._stop()
 

@@ -5,6 +5,8 @@
       └──none joined─────┼────┘                               │                                │
                          └──────────join, leave, expiry───────┴────────────────────────────────┘
 
+A group that is deleted changes from any state to Dead.
+
 Plain data without I/O. Times are arguments, in seconds of the clock's `monotonic`; NEVER is infinity.
 """
 
@@ -46,7 +48,7 @@ VALID_TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
     ClassicGroupState.DEAD: frozenset(),
 }
-"""The states that may follow each state (the state machine of the module's diagram)."""
+"""The states that may follow each state."""
 
 
 MAX_PENDING: Final = 10_000
@@ -72,7 +74,8 @@ class ClassicMember:
     join_deadline: float = NEVER
     """The time at which a new member expires if it still waits for its first response.
 
-    It does not know its id yet, so it can neither send heartbeats nor leave.
+    Its client may give up and join again as another member. Before JoinGroup v4, a new member does not know its id
+    until the response, so it can neither send heartbeats nor leave.
     """
     awaiting_join: ResponseFuture | None = None
     awaiting_sync: ResponseFuture | None = None

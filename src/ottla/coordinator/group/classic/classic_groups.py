@@ -46,8 +46,8 @@ NAMED_MEMBERS_SINCE = 3
 NEW_MEMBER_SECONDS = 5 * 60.0
 """Maximum time in seconds that a new member waits for its first response.
 
-It does not know its id until then and cannot send heartbeats. If its client gives up and joins again, the unused member
-must not delay the rebalance for longer.
+If its client gives up and joins again as another member, the unused member must not delay the rebalance for longer.
+Before JoinGroup v4, it does not know its id until the response, so it can neither send heartbeats nor leave (KIP-394).
 """
 SKIP_ASSIGNMENT_SINCE = 9
 """First JoinGroup version whose response can instruct a static leader that rejoins to skip the assignment (KIP-814)."""

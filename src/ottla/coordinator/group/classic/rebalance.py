@@ -160,8 +160,8 @@ class ClassicRebalance:
         if group.state is ClassicGroupState.COMPLETING and group.leader is not None:
             leader = group.members[group.leader]
             log.warning(
-                "The rebalance of group %s has waited for %.0f s, now for its leader %s (%s), which has not sent the "
-                "assignment; it is removed after %g s",
+                "The rebalance of group %s has taken %.0f s and waits for the assignment from its leader %s (%s). A "
+                "leader that does not send it within the rebalance timeout of %g s is removed from the group.",
                 group.id,
                 seconds,
                 leader.id,
@@ -172,8 +172,9 @@ class ClassicRebalance:
         absent = [f"{m.id} ({m.client_host})" for m in group.members.values() if m.awaiting_join is None]
         if group.state is ClassicGroupState.PREPARING and absent:
             log.warning(
-                "The rebalance of group %s has waited for %.0f s for %d of %d members, which have not joined again: "
-                "%s. They do not call poll(), and are removed after %g s (max.poll.interval.ms)",
+                "The rebalance of group %s has taken %.0f s and waits for %d of %d members, which have not joined "
+                "again: %s. They probably do not call poll(). Dynamic members are removed after the rebalance timeout "
+                "of %g s (max.poll.interval.ms).",
                 group.id,
                 seconds,
                 len(absent),
@@ -198,7 +199,7 @@ class ClassicRebalance:
             self.prepare(group, result, f"member {member.id} ({member.client_host}) {reason}")
         else:
             log.info(
-                "Removed member %s (%s) from group %s, which is rebalancing: it %s",
+                "Removed member %s (%s) from group %s, which is rebalancing: the member %s",
                 member.id,
                 member.client_host,
                 group.id,
