@@ -142,8 +142,9 @@ def spark() -> str:
 
 
 def stalls() -> str:
-    """Return the latencies under each disturbance."""
-    part = results.load("stalls").get("stalls")
+    """Return the latencies under each disturbance, and the throughput beside a compaction."""
+    parts = results.load("stalls")
+    part = parts.get("stalls")
     if part is None:
         return ""
     by_row: dict[str, dict[str, Figure]] = {}
@@ -156,7 +157,13 @@ def stalls() -> str:
         for row, figures in by_row.items()
     ]
     head = ["ms", *(f"{name} {p}" for name in ("Ottla", "Kafka") for p in percentiles)]
-    return f"{table(head, rows)}\n\n{origin(part)}"
+    blocks = [table(head, rows)]
+    if "compaction" in parts:
+        rates = [
+            [f.name, *(number(f.median(name)) for name in ("ottla", "kafka"))] for f in parts["compaction"].figures
+        ]
+        blocks.append(table(["MB/s", "Ottla", "Kafka"], rates))
+    return "\n\n".join([*blocks, origin(part)])
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

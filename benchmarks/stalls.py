@@ -5,7 +5,7 @@
 A producer in its own process sends single records at a fixed rate with acks=all. A latency is measured from the time at
 which the record was due, so that a stall counts for all records that it delays. Each row is a disturbance by
 other clients. The broker has two log directories; a preloaded library slows the disk of the second one down. The
-brokers take turns.
+brokers take turns. Last, a producer sends as fast as it can, alone and while another topic is compacted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import multiprocessing
 import os
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -38,6 +39,11 @@ PERCENTILES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
 SMALL_BATCH = 300
 LARGE_BATCH = 1_000_000
 SEGMENT_BYTES = 64 << 20
+THROUGHPUT_BATCH = 65_536
+THROUGHPUT_ROUNDS = 1500
+"""Batches after which the producer's rate is computed."""
+THROUGHPUT = ("produce alone", "produce beside a compaction")
+COMPACTION_SECONDS = 60
 
 
 class Load(NamedTuple):
@@ -48,10 +54,12 @@ class Load(NamedTuple):
     cold_bytes: int
     deleted_bytes: int
     dirty_bytes: int
+    compacted_bytes: int
+    """Size of the topic whose compaction a producer is measured beside."""
 
 
-FULL = Load(8, 500, 4 << 30, 1 << 30, 256 << 20)
-QUICK = Load(4, 500, 512 << 20, 256 << 20, 64 << 20)
+FULL = Load(8, 500, 4 << 30, 1 << 30, 256 << 20, 4 << 30)
+QUICK = Load(4, 500, 512 << 20, 256 << 20, 64 << 20, 1200 << 20)
 
 
 class SlowDisk:
@@ -186,10 +194,32 @@ class Disturbed:
                 "segment.ms": "1000",
             },
         )
-        keyed = keyed_batch()
+        keyed = keyed_batch(LARGE_BATCH, 1000, 1000)
         self.client.produce(topic, 1, keyed, max(1, self.load.dirty_bytes // len(keyed.data)))
         with self.beside(lambda client: _append(client, topic, keyed)):
             return self.latencies()
+
+    def throughput(self) -> list[float]:
+        """Return the MB/s of a producer alone, and while another topic is compacted."""
+        configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.9", "segment.bytes": str(SEGMENT_BYTES)}
+        topic, other = self.create("fast", **configs), self.create("fast")
+        batch = batch_of(100, THROUGHPUT_BATCH)
+
+        def rate() -> float:
+            done = self.client.produce(other, 1, batch, THROUGHPUT_ROUNDS)
+            return done.bytes / done.seconds / 1e6
+
+        alone = [rate() for _ in range(10)]
+        keyed = keyed_batch(THROUGHPUT_BATCH, 90, 100_000)
+        self.client.produce(topic, 1, keyed, self.load.compacted_bytes // len(keyed.data))
+        beside = []
+        deadline = time.monotonic() + COMPACTION_SECONDS
+        while self._size(topic) > self.load.compacted_bytes / 8 and time.monotonic() < deadline:
+            beside.append(rate())
+        return [statistics.median(alone), statistics.median(beside)]
+
+    def _size(self, topic: str) -> int:
+        return sum(path.stat().st_size for path in self.broker.directory.glob(f"fast/{topic}-0/*.log"))
 
     def deletion(self) -> list[float]:
         topic = self.create("fast", **{"file.delete.delay.ms": "0"})
@@ -218,11 +248,11 @@ class Disturbed:
         client.produce(self.slow_topic, 1, self.small, 5)
 
 
-def keyed_batch() -> Batch:
-    """Return records of a thousand keys."""
-    builder = BatchBuilder(bytearray(LARGE_BATCH))
+def keyed_batch(batch_bytes: int, value_bytes: int, keys: int) -> Batch:
+    """Return a batch of records with so many different keys."""
+    builder = BatchBuilder(bytearray(batch_bytes))
     now = time.time_ns() // 1_000_000
-    while builder.append(now, b"%d" % (builder.record_count % 1000), bytes(1000)):
+    while builder.append(now, b"%d" % (builder.record_count % keys), bytes(value_bytes)):
         pass
     data = bytes(builder.close())
     return Batch(data, builder.record_count, len(data))
@@ -259,7 +289,7 @@ def measure(command: Callable[[Path, int], list[str]], name: str, load: Load) ->
         try:
             disturbed = Disturbed(broker, load, disk)
             disturbed.latencies()  # a JVM needs some load before it is at its best
-            return {row: run(disturbed) for row, run in ROWS}
+            return {row: run(disturbed) for row, run in ROWS} | {"throughput": disturbed.throughput()}
         finally:
             disk.set()
             broker.stop()
@@ -315,11 +345,15 @@ def main(argv: Sequence[str]) -> int:
         for row, _ in ROWS
         for i, (percentile, _) in enumerate(PERCENTILES)
     ]
-    for figure in figures:
+    throughput = [
+        Figure(name, "MB/s", True, {who: [m["throughput"][i] for m in runs] for who, runs in measured.items()})
+        for i, name in enumerate(THROUGHPUT)
+    ]
+    for figure in figures + throughput:
         medians = "  ".join(f"{name} {figure.median(name):>9.2f}" for name in measured)
-        print(f"{figure.name:<52} {medians} ms", flush=True)
+        print(f"{figure.name:<52} {medians} {figure.unit}", flush=True)
     if args.save:
-        results.save("stalls", {"stalls": figures}, [("ottla", "kafka")])
+        results.save("stalls", {"stalls": figures, "compaction": throughput}, [("ottla", "kafka")])
     return 0
 
 

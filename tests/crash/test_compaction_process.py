@@ -1,4 +1,4 @@
-"""kill -9 of a broker whose compaction runs in a process of its own: the process ends, and no key loses its last value."""
+"""kill -9 of a broker whose compaction runs in another process: the process ends, and no key loses its last value."""
 
 from __future__ import annotations
 

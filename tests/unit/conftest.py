@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def unlimited_log() -> None:
-    """Start the windows of rate-limited log lines again, so that no test loses lines because of earlier ones."""
-    for name in logs.LOGGERS:
-        for limit in logging.getLogger(name).filters:
+def unlimited_log() -> Iterator[None]:
+    """Start the windows of rate-limited log lines again, and restore the levels that a command has set, so that no test
+    loses lines because of earlier ones.
+    """
+    loggers = [logging.getLogger(name) for name in logs.LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        for limit in logger.filters:
             if isinstance(limit, logs.RateLimitFilter):
                 limit.reset()
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        if logger.level != level:
+            logger.setLevel(level)
 
 
 @pytest.fixture

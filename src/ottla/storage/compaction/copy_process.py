@@ -88,7 +88,7 @@ def _result(process: subprocess.Popen[bytes], plan: CopyPlan, spend: Spend) -> C
     pickle.dump(plan, process.stdin)
     process.stdin.flush()
     while True:
-        message = pickle.load(process.stdout)  # noqa: S301 - of our own process
+        message = pickle.load(process.stdout)
         if isinstance(message, CopiedSegments):
             return message
         if isinstance(message, Exception):
@@ -100,7 +100,7 @@ def _result(process: subprocess.Popen[bytes], plan: CopyPlan, spend: Spend) -> C
 
 def main() -> None:
     """Read a plan from standard input, run the copy, and write its result to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes of a terminal; the broker stops this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches this process, too; the broker ends it
     os.nice(NICENESS)
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     unspent = 0
@@ -116,7 +116,7 @@ def main() -> None:
             unspent = 0
 
     try:
-        plan: CopyPlan = pickle.load(requests)  # noqa: S301 - of the broker that has started this process
+        plan: CopyPlan = pickle.load(requests)
         pickle.dump(_outcome(plan, spend), replies)
         replies.flush()
     except (BrokenPipeError, EOFError):  # the broker has ended
