@@ -643,6 +643,16 @@ def test_subscribe_and_assign_are_mutually_exclusive(broker: ScriptedBroker) -> 
             c.subscribe(["t"])
 
 
+async def test_asynchronous_consumer_may_subscribe_after_an_empty_assignment(broker: ScriptedBroker) -> None:
+    async with aio.KafkaConsumer(bootstrap_servers=broker.address) as c:
+        c.assign([TP])
+        c.assign([])
+        assert not c.assignment()
+        c.subscribe(["t"])
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
+            c.subscribe()
+
+
 def test_commit_without_a_group_raises_illegal_state(broker: ScriptedBroker) -> None:
     with consumer(broker) as c, pytest.raises(IllegalStateError, match="group_id"):
         c.commit()

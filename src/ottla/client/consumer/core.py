@@ -255,7 +255,7 @@ class ConsumerCore:
         """Replace the subscription with topics or with a pattern."""
         names = topic_names(topics)
         if bool(names) == (pattern is not None):
-            raise IllegalStateError("subscribe() takes either topics or a pattern")
+            raise IllegalStateError("subscribe() takes either topics or a pattern; unsubscribe() ends a subscription")
         in_new_group = self.config.group_protocol == "consumer" and self.config.group_id
         if isinstance(pattern, SubscriptionPattern) and not in_new_group:
             raise UnsupportedVersionError("a SubscriptionPattern needs group.protocol=consumer and a group.id")

@@ -160,10 +160,10 @@ class Subscription:
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without a subscription."""
+        """Assign exactly these partitions, without a subscription. None: as `unsubscribe`, as in Kafka's Java client."""
         self._check_mode(manual=True)
-        self.manual = True
         self.assign(partitions)
+        self.manual = bool(self.partitions)
 
     def _check_mode(self, manual: bool) -> None:
         if manual and self.has_subscription:
