@@ -718,7 +718,7 @@ class BrokerConfig(
     group_consumer_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a consumer group; 0: at once (in Kafka: 1000).",
+        "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum. In Kafka: 1000.",
     )
     group_consumer_min_assignment_interval_ms = Option(
         0, integer(0), "Minimum consumer.assignment.interval.ms of a group."
@@ -764,7 +764,7 @@ class BrokerConfig(
     group_share_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a share group; 0: at once (in Kafka: 1000).",
+        "Minimum time in milliseconds between two assignments of a share group; 0: no minimum. In Kafka: 1000.",
     )
     group_share_min_assignment_interval_ms = Option(0, integer(0), "Minimum share.assignment.interval.ms of a group.")
     group_share_max_assignment_interval_ms = Option(
@@ -1177,7 +1177,9 @@ DYNAMIC = frozenset(
         "remote.log.manager.fetch.max.bytes.per.second",
     }
 )
-"""Options that can be changed while the broker runs (KIP-226), except those in `RENEWED`."""
+"""Configs that can be changed while the broker runs (KIP-226). Those in `RENEWED` can be changed, too, but only per
+listener.
+"""
 
 PLAIN_USERS = "plain.sasl.jaas.config"
 RENEWED = frozenset(

@@ -164,7 +164,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
     partitioner: Final = Option(
         "default",
         partitioner_of,
-        "Chooses the partition: default, sticky, roundrobin, random, or a callable or object.",
+        "Chooses the partition: default, sticky, roundrobin or random, the name of Java's class for one of them, a "
+        "callable, an object with a method partition(), or the dotted name of either.",
     )
     partitioner_class: Final = Option(
         None, nullable(partitioner_of), "Kafka's name for partitioner; the names of Java's classes are accepted."

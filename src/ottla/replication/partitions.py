@@ -532,7 +532,7 @@ class Partitions:
             try:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
-                log.error("%s", error)  # the log directory is out of service
+                log.error("Cannot delete the replica %s: %s", tp, error)  # the log directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)
@@ -546,7 +546,7 @@ class Partitions:
             if existing.topic_id not in (None, uuid_text(topic.id)):
                 # the log is of an earlier topic of this name, which was deleted while this broker was down
                 stray = directory.mark_stray(tp)
-                log.warning("Renamed the log of %s, which is of a deleted topic with this name, to %s", tp, stray)
+                log.warning("%s: renamed the log of an earlier, deleted topic with the same name to %s", tp, stray)
                 continue
             if existing.topic_id is None:
                 directory.assign_topic_id(existing, uuid_text(topic.id))

@@ -64,7 +64,9 @@ READ_SECONDS: Final = 20.0
 """Time in seconds after the end of the last transaction within which the members of the group must read every record.
 """
 MAX_AFTER_SECONDS: Final = 3600.0
-"""Virtual time in seconds after the last fault in which a run must end, more than the sum of the limits above."""
+"""Virtual time in seconds within which a run must end after its load and the last fault. It is more than the sum of the
+limits above.
+"""
 LEAK_SECONDS: Final = 20
 """Time in seconds within which brokers must release the resources of clients that have stopped."""
 CLEANING_SECONDS: Final = 60

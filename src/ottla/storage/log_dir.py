@@ -337,7 +337,7 @@ class LogDir:
             # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
             log.warning(
-                "%s: renamed the log, which is of a deleted topic with this name, to %s", tp, self.mark_stray(tp)
+                "%s: renamed the log of an earlier, deleted topic with the same name to %s", tp, self.mark_stray(tp)
             )
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:

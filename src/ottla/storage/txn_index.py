@@ -52,7 +52,8 @@ class TransactionIndex:
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries, which are read at the first use.
 
-        An incomplete last entry is ignored. Raises KafkaStorageError for other damage.
+        An incomplete last entry is ignored. Raises KafkaStorageError for an entry of an unknown version; other damage
+        is found by `sanity_check`.
         """
         if self._entries is None:
             self._entries = self._read()

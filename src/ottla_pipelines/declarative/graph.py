@@ -77,8 +77,8 @@ class Registry(SparkConnectGraphElementRegistry):
         """Raise PipelineError for a table that would lose rows. Log a warning for a flow that would not wait for its
         input.
 
-        A table may have only one flow, because the file sink's log numbers micro-batches per directory: it would
-        consider micro-batch 0 of a second flow as already written, and the run would succeed without its rows.
+        A table of files may have only one flow, because the file sink's log numbers micro-batches per directory: it
+        would consider micro-batch 0 of a second flow as already written, and the run would succeed without its rows.
         """
         for flow, kind, table in self._early_reads:
             if last_part(table) in self.outputs:

@@ -111,7 +111,8 @@ def test_one_sufficient_acl_authorizes_the_request(name: str, acl: ACL, tmp_path
         kind = BY_NAME[name].request
         allow_only(client, acl)
         request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
-        assert not codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        denied = codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        assert not denied, f"{name} needs another ACL than {acl}: correct ON_TOPICS and ON_CLUSTER, or the handler"
 
     with_authorizer(test, tmp_path)
 

@@ -47,7 +47,7 @@ class HttpListener:
         self._server: HttpServer | None = None
         self._bind_error: str | None = None
         self.url: str | None = None
-        """The address; None if the port was in use."""
+        """The URL, set by `start`; None if the address could not be bound."""
 
     def start(self) -> None:
         """Bind the address. `log_state` logs whether that has succeeded."""

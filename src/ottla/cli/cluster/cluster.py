@@ -190,7 +190,7 @@ COMMAND = Command(
                 Option("--brokers N", f"number of brokers of a new cluster ({BROKERS})", int),
                 Option(
                     "--base-port PORT",
-                    "port of broker 0; the port of broker N is higher by N. 0: any free ports",
+                    "port of broker 0 of a new cluster; broker N has PORT + N. With 0, all have free ports",
                     int,
                     default=BASE_PORT,
                 ),

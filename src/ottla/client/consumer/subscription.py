@@ -160,7 +160,7 @@ class Subscription:
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without a subscription. None: as `unsubscribe`, as in Kafka's Java client."""
+        """Assign exactly these partitions, without a subscription. If there are none, do the same as `unsubscribe`."""
         self._check_mode(manual=True)
         self.assign(partitions)
         self.manual = bool(self.partitions)

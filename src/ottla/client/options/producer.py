@@ -68,7 +68,9 @@ class ProducerOptions(ClientOptions, total=False):
     delivery_timeout_ms: int
     """Maximum time in milliseconds between send() and the acknowledgement or failure of a record."""
     partitioner: Any
-    """Chooses the partition: default, sticky, roundrobin, random, or a callable or object."""
+    """Chooses the partition: default, sticky, roundrobin or random, the name of Java's class for one of them, a
+    callable, an object with a method partition(), or the dotted name of either.
+    """
     partitioner_class: Any
     """Kafka's name for partitioner; the names of Java's classes are accepted."""
     partitioner_ignore_keys: bool

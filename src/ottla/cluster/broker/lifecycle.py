@@ -170,7 +170,9 @@ class BrokerLifecycle:
             try:
                 remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
-                log.warning("The controller cannot move the leaders on this broker to other brokers: %s", error)
+                log.warning(
+                    "The request of a controlled shutdown to the controller failed (%d retries left): %s", left, error
+                )
             else:
                 if not remaining:
                     return

@@ -2,7 +2,8 @@
 
 Each function takes a partition's state and returns the next one, or None if nothing changes; there is no I/O. The first
 replica in order that qualifies becomes the leader. It must be alive and in sync, because another leader may lack
-acknowledged records. The exception is `unclean`, which the topic's configs have to allow.
+acknowledged records. The exception is `unclean`, for which the topic's configs have to allow it, or an administrator
+has to request it (ElectLeaders).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ChannelMetrics:
 
 
 class NodeMetrics:
-    """The sensors of the connections to one broker. Each also updates the sensor of all connections."""
+    """The sensors of the connections to one broker. All except `latency` also update the sensor of all connections."""
 
     __slots__ = ("latency", "received", "requests", "responses", "sent")
 

@@ -207,7 +207,9 @@ class Connection:
         self.state: dict[str, object] = {}
         """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
-        """Functions to call once, when the peer has disconnected, so that responses can no longer be sent."""
+        """Functions to call once, when the connection is closed or the peer has disconnected. No response can be sent
+        after that.
+        """
         self.last_active = time.monotonic()
 
     def start(self) -> None:

@@ -138,7 +138,7 @@ class ShareSnapshotValue(Data, versions="0", flexible="0+"):
 
 
 class ShareUpdateValue(Data, versions="0", flexible="0+"):
-    """The changes to a share partition's state since the snapshot of this epoch."""
+    """Changes to a share partition's state, to be applied to the snapshot of this epoch after all earlier updates."""
 
     snapshot_epoch: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")

@@ -140,4 +140,4 @@ def test_sigterm_ends_a_broker_that_waits_for_zookeeper(tmp_path: Path) -> None:
             output = process.stderr.read()
             assert process.wait(20) == 0
             assert time.monotonic() - began < 10, "kazoo waits for 18 s"
-        assert "Stopped the broker during its start: opening the metadata store" in output
+        assert "A signal stopped the broker during its start (stage: opening the metadata store)" in output
