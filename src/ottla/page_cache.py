@@ -141,6 +141,19 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
     return nbytes
 
 
+def read_cached(fd: int, buffer: memoryview, position: int) -> int:
+    """Read into the buffer without waiting for the disk. Return how many bytes were read; 0 if this is not supported.
+
+    A disk error counts as bytes that are not cached, because the next read reports it.
+    """
+    if not RWF_NOWAIT:
+        return 0
+    try:
+        return os.preadv(fd, [buffer], position, RWF_NOWAIT)
+    except OSError:
+        return 0
+
+
 def load(fd: int, position: int, nbytes: int) -> asyncio.Future[None]:
     """Let a worker read these bytes into the page cache, and return a future of its completion. The kernel is also
     advised to read ahead.

@@ -26,7 +26,16 @@ from tests.unit.slow_disk import SlowDisk
 from ottla import page_cache
 from ottla.errors import StartupError
 from ottla.net.server import connection as connections
-from ottla.net.server.connection import FILE_BYTES, CloseConnectionError, Connection, Reply, Service, UnsentBytes
+from ottla.net.server.connection import (
+    COPIED_BYTES,
+    FILE_BYTES,
+    ONE_PACKET_BYTES,
+    CloseConnectionError,
+    Connection,
+    Reply,
+    Service,
+    UnsentBytes,
+)
 from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import STANDARD_BYTES, MemoryPool
@@ -610,3 +619,57 @@ def test_last_byte_of_a_file_range_is_probed(tmp_path: Path) -> None:
     rest.advance(FILE_BYTES)
     assert rest.probe() == 1
     rest.release()
+
+
+@pytest.mark.parametrize("send_buffer", [None, 4096])
+@pytest.mark.parametrize("supports_nowait", [True, False])
+def test_short_file_ranges_are_sent_whole_in_order_and_released_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, send_buffer: int | None, supports_nowait: bool
+) -> None:
+    content = os.urandom(1_000_000)
+    (tmp_path / "log").write_bytes(content)
+    sizes = [1, 0, 100, 5000, COPIED_BYTES, COPIED_BYTES + 1, 0, ONE_PACKET_BYTES + 1, 3] + [4000] * 100
+    slices = [Slice(tmp_path / "log", sum(sizes[:i]), size) for i, size in enumerate(sizes)]
+    body = b"".join(b"head" + content[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))) + b"end"
+    if not supports_nowait:
+        monkeypatch.setattr(page_cache, "RWF_NOWAIT", 0)
+
+    def handle(_: memoryview, connection: Connection) -> Reply:
+        if send_buffer is not None:
+            connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        return [struct.pack(">i", len(body)), *(chunk for piece in slices for chunk in (b"head", piece)), b"end"]
+
+    async def test() -> None:
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"files"))
+            assert await read_response(reader) == body
+            writer.close()
+        assert [piece.released for piece in slices] == [1] * len(slices)
+
+    run(test)
+
+
+def test_short_file_range_that_is_not_cached_is_read_by_a_worker(tmp_path: Path, slow_disk: SlowDisk) -> None:
+    content = os.urandom(8192)
+    slices = []
+    for name in ("first", "cold", "last"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log").write_bytes(content)
+        slices.append(Slice(tmp_path / name / "log", 0, len(content)))
+    slow_disk.evict(tmp_path / "cold")
+
+    def handle(_: memoryview, connection: Connection) -> Reply:
+        size = 3 * (2 + len(content))
+        return [struct.pack(">i", size), *(chunk for piece in slices for chunk in (b"--", piece))]
+
+    async def test() -> None:
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"files"))
+            assert await read_response(reader) == 3 * (b"--" + content)
+            writer.close()
+        assert slow_disk.loads
+        assert not slow_disk.waits_on_the_loop
+
+    run(test)

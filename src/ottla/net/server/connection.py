@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from ottla import page_cache
@@ -41,6 +42,10 @@ TLS_HELLO = 0x1603
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 """States of a socket whose peer has closed the connection (linux/tcp_states.h)."""
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
+ONE_PACKET_BYTES: Final = 60 * 1024
+"""Maximum size in bytes of a file range that shares a packet with the buffer before it. A packet has up to 17 pieces of
+memory, one for each page of the file; more would need a second one, for which the kernel wakes the client again.
+"""
 DISCONNECT_CHECK_SECONDS = 1.0
 """Interval in seconds between checks whether a peer has disconnected.
 
@@ -55,6 +60,14 @@ FILE_BYTES: Final = 1024 * 1024
 """Number of bytes of a file per sendfile, which takes at most 0.2 ms.
 
 A worker reads as much at a time if the file is not cached.
+"""
+COPIED_BYTES: Final = 24 * 1024
+"""Maximum size in bytes of a file range that is read and sent together with others: up to here, copying takes less time
+than the system calls and packets of a sendfile for each.
+"""
+COPIED_AT_ONCE: Final = 256 * 1024
+"""Maximum size of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default, which the
+kernel doubles.
 """
 PROBED_SECONDS: Final = 0.1
 """Time in seconds for which bytes that were found in the page cache are assumed to stay there."""
@@ -586,18 +599,41 @@ class Connection:
             self._loop.add_writer(self._sock.fileno(), self._on_writable)
 
     def _send_buffers(self) -> None:
+        """Send the buffers at the start of the response, together with short file ranges that follow."""
         out = self._out
         n = 0
         while n < len(out) and n < IOV_MAX and isinstance(out[n], (bytes, bytearray, memoryview)):
             n += 1
-        # MSG_MORE: a file range follows, and header and data should share a packet
-        sent = self._sock.sendmsg(out[:n], (), MSG_MORE if n < len(out) else 0)  # type: ignore[arg-type]
+        if n == len(out) or out[n].nbytes > COPIED_BYTES:  # type: ignore[union-attr]  # a file range
+            self._send_start(out[:n])  # type: ignore[arg-type]
+            return
+        copies = self._memory.allocate(LARGE_BYTES)
+        try:
+            self._send_start(_with_copies(out, memoryview(copies)))
+        finally:
+            self._memory.release(copies)
+
+    def _send_start(self, buffers: list[Buffer]) -> None:
+        """Send buffers that have the content of the first chunks, and remove from the chunks what was sent."""
+        out = self._out
+        shares_packet = len(buffers) < len(out) and _size(out[len(buffers)]) <= ONE_PACKET_BYTES
+        sent = self._sock.sendmsg(buffers, (), MSG_MORE if shares_packet else 0)
         done = 0
-        while done < n and sent >= len(out[done]):  # type: ignore[arg-type]
-            sent -= len(out[done])  # type: ignore[arg-type]
+        for buffer in buffers:
+            if sent < len(buffer):
+                break
+            sent -= len(buffer)
+            chunk = out[done]
+            if chunk is not buffer:
+                chunk.release()  # type: ignore[union-attr]  # a file range, of which the buffer is a copy
             done += 1
         if sent:
-            out[done] = memoryview(out[done])[sent:]  # type: ignore[arg-type]
+            chunk = out[done]
+            if isinstance(chunk, (bytes, bytearray, memoryview)):
+                out[done] = memoryview(chunk)[sent:]
+            else:
+                rest = out[done] = chunk if isinstance(chunk, UnsentBytes) else UnsentBytes(chunk, chunk.nbytes)
+                rest.advance(sent)
         del out[:done]
 
     def _send_file(self, piece: FileRange) -> None:
@@ -664,6 +700,31 @@ class Connection:
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._sock.fileno())
+
+
+def _size(chunk: Chunk) -> int:
+    return len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.nbytes
+
+
+def _with_copies(chunks: Sequence[Chunk], room: memoryview) -> list[Buffer]:
+    """Return the buffers among the first chunks, and copies of short file ranges in `room`, up to COPIED_AT_ONCE.
+
+    The copies end before a file range that is not in the page cache.
+    """
+    buffers: list[Buffer] = []
+    end = 0
+    for chunk in islice(chunks, IOV_MAX):
+        if isinstance(chunk, (bytes, bytearray, memoryview)):
+            buffers.append(chunk)
+            continue
+        begin, end = end, end + chunk.nbytes
+        if end > COPIED_AT_ONCE or chunk.nbytes > COPIED_BYTES:
+            break
+        copy = room[begin:end]
+        if chunk.nbytes and page_cache.read_cached(chunk.fileno(), copy, chunk.position) < chunk.nbytes:
+            break
+        buffers.append(copy)
+    return buffers
 
 
 def _rounded(nbytes: int) -> int:
