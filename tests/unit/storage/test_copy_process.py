@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -90,14 +91,40 @@ def test_thread_copies_if_no_process_can_be_started(
     assert "Cannot start a process for the compaction of" in caplog.text
 
 
-def test_process_waits_for_the_throttle_and_ends_when_it_is_stopped(
-    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def large_log(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> Log:
+    """A log whose copy asks several times whether to go on."""
     monkeypatch.setattr(copy_process, "PROCESS_BYTES", 0)
     log = make_log(cleanup_policy=("compact",), segment_bytes=1 << 20)
     for i in range(60):
         log.append(batch((b"k%d" % i, bytes(100_000))), leader_epoch=0)
     log.high_watermark = log.log_end_offset
+    return log
+
+
+def test_signals_to_all_processes_do_not_end_the_copy(large_log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes: list[subprocess.Popen[bytes]] = []
+    start = copy_process._start
+
+    def start_one() -> subprocess.Popen[bytes]:
+        processes.append(start())
+        return processes[0]
+
+    def spend(_: int) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            processes[0].send_signal(number)
+
+    monkeypatch.setattr(copy_process, "_start", start_one)
+    throttle = Throttle()
+    monkeypatch.setattr(throttle, "spend", spend)
+    compaction = new_pass(large_log, throttle)
+    compaction.copy()
+    assert compaction.install()
+
+
+def test_process_waits_for_the_throttle_and_ends_when_it_is_stopped(
+    large_log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spent: list[int] = []
 
     def spend(nbytes: int) -> None:
@@ -108,10 +135,10 @@ def test_process_waits_for_the_throttle_and_ends_when_it_is_stopped(
     throttle = Throttle()
     monkeypatch.setattr(throttle, "spend", spend)
     with pytest.raises(StoppedError):
-        new_pass(log, throttle).copy()
+        new_pass(large_log, throttle).copy()
     assert len(spent) == 3
     assert min(spent) >= copy_process.SPEND_BYTES
-    assert not cleaned_files(log)
+    assert not cleaned_files(large_log)
 
 
 @pytest.mark.parametrize("producers", [0, 100_000])

@@ -100,7 +100,10 @@ def _result(process: subprocess.Popen[bytes], plan: CopyPlan, spend: Spend) -> C
 
 def main() -> None:
     """Read a plan from standard input, run the copy, and write its result to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches this process, too; the broker ends it
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # a terminal or systemd sends them to all processes; the broker ends this one
     os.nice(NICENESS)
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     unspent = 0
