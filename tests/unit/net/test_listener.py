@@ -29,6 +29,7 @@ from ottla.net.server import connection as connections
 from ottla.net.server.connection import (
     COPIED_BYTES,
     FILE_BYTES,
+    IOV_MAX,
     ONE_PACKET_BYTES,
     CloseConnectionError,
     Connection,
@@ -671,5 +672,21 @@ def test_short_file_range_that_is_not_cached_is_read_by_a_worker(tmp_path: Path,
             writer.close()
         assert slow_disk.loads
         assert not slow_disk.waits_on_the_loop
+
+    run(test)
+
+
+def test_more_buffers_than_one_call_takes_are_sent_whole() -> None:
+    buffers = [b"%d " % i for i in range(2 * IOV_MAX + 1)]
+
+    def handle(_: memoryview, connection: Connection) -> Reply:
+        return [struct.pack(">i", len(b"".join(buffers))), *buffers]
+
+    async def test() -> None:
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"buffers"))
+            assert await read_response(reader) == b"".join(buffers)
+            writer.close()
 
     run(test)

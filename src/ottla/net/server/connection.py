@@ -604,7 +604,7 @@ class Connection:
         n = 0
         while n < len(out) and n < IOV_MAX and isinstance(out[n], (bytes, bytearray, memoryview)):
             n += 1
-        if n == len(out) or out[n].nbytes > COPIED_BYTES:  # type: ignore[union-attr]  # a file range
+        if n == len(out) or _size(out[n]) > COPIED_BYTES:
             self._send_start(out[:n])  # type: ignore[arg-type]
             return
         copies = self._memory.allocate(LARGE_BYTES)
