@@ -3,7 +3,9 @@
 Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
 which serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
 time: the next one is not processed before the response to the last one is written. This limits the memory of a
-connection and keeps responses in order. While a request is processed, views into its frame stay valid.
+connection and keeps responses in order. Only small responses may wait for each other: those to requests that a client
+has sent ahead are sent together, within TURN_SECONDS, because each send wakes the client. While a request is processed,
+views into its frame stay valid.
 
 A connection that waits for its peer has no buffer: it allocates one when bytes arrive, and releases it when they are
 processed. Not thread-safe: event loop only.
@@ -53,7 +55,13 @@ Only used if the peer has sent data beyond the request in progress: the socket i
 noticed.
 """
 RECEIVES: Final = 16
-"""Maximum number of calls of recv for a large request before other connections have their turn: about a MiB."""
+"""Maximum number of calls of recv before other connections have their turn: about a MiB of a large request."""
+TURN_SECONDS: Final = 0.0005
+"""Time in seconds after which a connection that has sent several requests ahead gives others their turn, and for which
+a response waits for those to the requests behind it.
+"""
+HELD_BYTES: Final = 4096
+"""Maximum size in bytes of a response that waits for others."""
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
@@ -156,7 +164,10 @@ class Connection:
         "_filled",
         "_frame_began",
         "_frame_free",
+        "_held",
+        "_hold_until",
         "_is_check_scheduled",
+        "_is_continuing",
         "_is_loading",
         "_loop",
         "_memory",
@@ -206,6 +217,9 @@ class Connection:
             False  # whether the peer has sent a complete large frame; the next one then gets its buffer at once
         )
         self._out: list[Chunk] = []
+        self._held: list[Chunk] = []  # responses that wait for those to the next requests; empty between turns
+        self._hold_until = 0.0  # the time until which responses may wait; 0 between turns
+        self._is_continuing = False  # whether more is received in this turn, because the last recv filled the buffer
         self._reading = self._writing = False
         self._is_loading = False  # whether a worker is reading the next bytes to send from the disk
         self._is_check_scheduled = False  # whether a timer will check for a disconnect of the peer
@@ -234,6 +248,9 @@ class Connection:
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
+        self._hold_until = 0.0
+        if self._held:
+            self._send(())
         if self._sock.fileno() < 0:
             return
         self._stop_reading()
@@ -284,8 +301,20 @@ class Connection:
         if self._task is not None:
             self._read_ahead()
             return
-        for _ in range(RECEIVES):
-            n = self._receive(self._buffer or self._take_buffer())
+        self._hold_until = time.monotonic() + TURN_SECONDS
+        self._receive_requests(self._hold_until)
+        self._hold_until = 0.0
+        if self._held:
+            self._send(())
+
+    def _receive_requests(self, end: float) -> None:
+        """Receive and process requests until no more have arrived, the connection has to wait, or it is `end`."""
+        for i in range(1, RECEIVES + 1):
+            buffer = self._buffer or self._take_buffer()
+            n = self._receive(buffer)
+            # After a full buffer, the rest of a large request or the next one is usually there. A turn of the event
+            # loop costs more than to look for it.
+            self._is_continuing = self._filled == len(buffer) and i < RECEIVES and self.last_active < end
             if n is None:
                 self._make_room()
                 return
@@ -293,8 +322,7 @@ class Connection:
                 self.close()
                 return
             self._handle_frames()
-            # The rest of a large request is usually there; a turn of the event loop costs more than to look for it.
-            if not self._reading or self._buffer is None or self._task is not None:
+            if not self._reading or self._task is not None or (self._buffer is None and not self._is_continuing):
                 return
 
     def _read_ahead(self) -> None:
@@ -513,7 +541,10 @@ class Connection:
         if self._sock.fileno() < 0:
             return False
         if size + 4 <= STANDARD_BYTES >= have:
-            self._stash_rest(buffer)
+            if self._is_continuing and self._hold_until and not self.busy and self._pause is None:
+                self._start, self._filled = 0, self._move(buffer, start, have)
+            else:
+                self._stash_rest(buffer)
             return True
         needed = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
         if needed > len(buffer):
@@ -542,7 +573,7 @@ class Connection:
     @staticmethod
     def _move(buffer: bytearray, start: int, have: int) -> int:
         view = memoryview(buffer)
-        view[:have] = bytes(view[start : start + have])
+        view[:have] = view[start : start + have]  # overlapping views are copied correctly
         return have
 
     def _release_buffers(self) -> None:
@@ -567,10 +598,26 @@ class Connection:
         return not self.busy and 0 < self._frame_began < time.monotonic() - SLOW_REQUEST_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        self._out = list(chunks)
+        """Send the responses that wait and another one, unless it may wait, too."""
+        if self._hold_until and (self._is_continuing or self._filled > self._start) and self._may_wait(chunks):
+            self._held += chunks
+            return
+        self._out = [*self._held, *chunks]
+        self._held.clear()
         self._flush()
         if self._out:
             self._send_began = time.perf_counter()
+
+    def _may_wait(self, response: Sequence[Chunk]) -> bool:
+        """Return whether a response may wait for those to the next requests: a small one, not for long."""
+        nbytes = 0
+        for chunk in response:
+            nbytes += len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else HELD_BYTES + 1
+        now = time.monotonic()
+        if now < self._hold_until:
+            return nbytes <= HELD_BYTES
+        self._hold_until = now + TURN_SECONDS
+        return False
 
     def _flush(self) -> None:
         """Send as much as the socket accepts.
