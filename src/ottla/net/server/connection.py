@@ -56,7 +56,7 @@ noticed.
 """
 RECEIVES: Final = 16
 """Maximum number of calls of recv before other connections have their turn: about a MiB of a large request."""
-TURN_SECONDS: Final = 0.0005
+TURN_SECONDS: Final = 0.00025
 """Time in seconds after which a connection that has sent several requests ahead gives others their turn, and for which
 a response waits for those to the requests behind it.
 """
