@@ -1,4 +1,4 @@
-"""Topics of a flow at the target, with the source's partitions, configs and ACLs (`MirrorSourceConnector`)."""
+"""Topics of a flow at the target, with partitions, configs and ACLs as at the source (`MirrorSourceConnector`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TopicMirror:
         return self._policy.remote_topic(self._flow.name.source, topic)
 
     async def refresh(self) -> None:
-        """Find the topics and partitions of the source, and create those that the target lacks."""
+        """Find the topics and partitions to copy, and create those that the target lacks."""
         described = await self._source.admin.describe_topics()
         topics = {name: info for name, info in described.items() if self.is_copied(name) and info.partitions}
         at_target = await self._target.admin.describe_topics()
@@ -122,7 +122,10 @@ class TopicMirror:
         self._warn(failed, "add partitions to topic", InvalidPartitionsError)
 
     async def sync_configs(self) -> None:
-        """Set the configs of the source's topics at the target, and remove those that the source does not set."""
+        """Set the configs of the copied topics at the target as at the source, and remove those that are not set there.
+
+        Read-only and sensitive configs, and those of config.properties.exclude, are left as they are.
+        """
         names = sorted({tp.topic for tp in self.partitions})
         sources = await self._topic_configs(self._source, names)
         targets = await self._topic_configs(self._target, [self.remote_topic(name) for name in names])
@@ -153,7 +156,7 @@ class TopicMirror:
 
     def _to_set(self, entries: Entries) -> dict[str, ConfigEntry]:
         """Return the configs to set at the target: those that are set at the source, and with use.defaults.from=source
-        those with defaults as well, unless they are excluded from copying.
+        those with defaults as well. Read-only, sensitive and excluded configs are left out.
         """
         with_defaults = self._config.use_defaults_from == "source"
         return {
@@ -176,7 +179,10 @@ class TopicMirror:
         return {resource.name: entries for resource, entries in described.items()}
 
     async def sync_acls(self) -> None:
-        """Create the ACLs of the source's topics at the target. Does nothing if a cluster has no authorizer."""
+        """Create the ACLs of the copied topics at the target, except those that allow WRITE. ACLs are never deleted.
+
+        Only ACLs for one topic by its name are copied. Does nothing if a cluster has no authorizer.
+        """
         if self._without_acls:
             return
         try:
@@ -202,7 +208,7 @@ class TopicMirror:
         return named and not writes and self.is_copied(pattern.resource_name)
 
     def _target_acl(self, acl: ACL) -> ACL:
-        """Return the ACL for the copy: an ACL that allows All on the topic allows Read on the copy."""
+        """Return the ACL for the copy of a topic: one that allows ALL on the topic allows only READ on the copy."""
         name = self.remote_topic(acl.resource_pattern.resource_name)
         everything = acl.permission_type == ACLPermissionType.ALLOW and acl.operation == ACLOperation.ALL
         return acl._replace(
@@ -217,7 +223,7 @@ class TopicMirror:
 
 
 def matches(pattern: re.Pattern[str] | None, name: str) -> bool:
-    """Return whether any of the expressions matches this name."""
+    """Return whether a pattern matches the whole name. None matches no name."""
     return pattern is not None and pattern.fullmatch(name) is not None
 
 
