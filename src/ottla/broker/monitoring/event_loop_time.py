@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 WINDOW_SECONDS: Final = 15.0
-"""Size of a window in seconds. The idle fraction is measured over one to two windows."""
+"""Minimum size of a window in seconds. A window ends when the idle fraction is read after that time."""
 
 
 class EventLoopTime(selectors.DefaultSelector):
@@ -39,7 +39,7 @@ class EventLoopTime(selectors.DefaultSelector):
         return self.woken_at - self.began_at - self.idle_seconds
 
     def idle_fraction(self) -> float:
-        """Return the fraction of time that the event loop waited, in the last one or two windows."""
+        """Return the fraction of time, 0 to 1, that the event loop waited since the last complete window began."""
         now = time.perf_counter()
         since, idle = self._marks[0]
         fraction = (self.idle_seconds - idle) / max(now - since, 1e-6)

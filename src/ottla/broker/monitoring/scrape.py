@@ -46,7 +46,7 @@ class MonitoredBroker:
     """Returns the number of the broker's state, as in Kafka's metric `BrokerState`."""
     isr_updates: AlterPartitionManager | None = None
     fetchers: ReplicaFetcherManager | None = None
-    """None for a standalone broker."""
+    """`isr_updates` and `fetchers`: None for a standalone broker."""
     loop_time: EventLoopTime | None = None
     """None unless the broker was started by `ottla broker`."""
     loop_monitor: EventLoopMonitor | None = None
@@ -55,7 +55,7 @@ class MonitoredBroker:
 
 @dataclass(slots=True)
 class ReplicaCounts:
-    """Counts of this broker's replicas. Counts about ISRs cover only the partitions that this broker leads."""
+    """Counts of this broker's replicas. All but `producer_ids` cover only the partitions that this broker leads."""
 
     leaders: int = 0
     under_replicated: int = 0
