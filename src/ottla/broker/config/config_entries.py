@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
     """Yield the configs of a topic.
 
-    A value comes from the topic, from the corresponding broker config, or from Kafka's default.
+    A value comes from the topic, from the corresponding broker config, or from the default.
     """
     for name, option in TopicConfig.options.items():
         places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
@@ -56,9 +56,9 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 
 
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
-    """Yield the configs of a broker.
+    """Yield the configs of this broker.
 
-    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or Kafka's default.
+    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or the default.
     """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]
@@ -67,7 +67,7 @@ def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
 
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield the dynamic configs of all brokers."""
+    """Yield the dynamic configs that are set for all brokers together."""
     for name in for_all.keys() & BrokerConfig.options.keys():
         value = for_all[name]
         yield _entry(BrokerConfig.options[name], [ConfigSource(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
@@ -93,7 +93,7 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else Kafka's defaults.
+    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else the defaults.
 
     `source`: the number of the source of values that are set on the resource.
     """
