@@ -102,7 +102,10 @@ class Quotas:
         )
 
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` against a quota, and return the time in seconds for which the client has to pause."""
+        """Count `amount` against a quota, and return the time in seconds for which the client has to pause.
+
+        The time is 0 if the quota is not set, or not exceeded.
+        """
         share = self._share(key, user, client_id)
         if share is None:
             return 0.0
@@ -217,7 +220,7 @@ class TokenBucket:
         return min(self.burst, self._tokens + (now - self._filled) * self.rate)
 
     def wait_seconds(self, now: float) -> float:
-        """Return the time in seconds until the number of tokens is not negative."""
+        """Return the time in seconds until the number of tokens is not negative; 1 if it is, and the rate is 0."""
         return max(0.0, -self.tokens(now)) / self.rate if self.rate > 0 else float(self.tokens(now) < 0)
 
 
@@ -241,7 +244,7 @@ class MutationQuota:
     def record(self, partitions: int) -> None:
         """Count partitions before they are changed.
 
-        Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded.
+        Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded already.
         """
         if self._share is None:
             return
