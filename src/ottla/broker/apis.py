@@ -29,7 +29,7 @@ MAX_ITEMS = 100_000
 So many items take about 30 MB when decoded.
 """
 MAX_ITEMS_TOGETHER = 10_000
-"""Maximum number of array items for APIs that process all items of a request together."""
+"""A lower maximum, for APIs such as those that process all items of a request together."""
 
 
 class ApiEntry(NamedTuple):
@@ -180,10 +180,7 @@ SPECIAL_APIS = (
 """The APIs whose properties differ from the defaults of `ApiEntry`."""
 
 CONTROLLER_APIS = frozenset({"DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"})
-"""APIs that are declared only for the admin client, which sends them to Kafka's KRaft controllers.
-
-This broker does not support them.
-"""
+"""APIs of Kafka's KRaft clusters, which are declared only for the admin client. This broker does not support them."""
 
 
 def _supported() -> tuple[ApiEntry, ...]:

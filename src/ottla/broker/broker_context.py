@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """The broker's parts, named after their classes, and shortcuts to its config, id, cluster image and
-    coordinators.
-    """
+    """The broker's parts, and shortcuts to its config, id, cluster image and coordinators."""
 
     dynamic_config: DynamicBrokerConfig
     clock: Clock

@@ -48,7 +48,7 @@ class RequestTime:
 
 
 CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
-"""The stopwatch of the current request; None if no quotas are set."""
+"""The stopwatch of the current request; None outside of requests, and in requests without quotas."""
 
 
 class Timed(Generic[T]):

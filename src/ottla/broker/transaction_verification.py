@@ -85,7 +85,7 @@ class VerificationResult:
 
 
 def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
-    """Return whether another broker coordinates the transactional id."""
+    """Return whether this broker does not coordinate the transactional id. False if standalone."""
     if broker.add_partitions is None:
         return False  # a standalone broker
     try:
@@ -102,6 +102,9 @@ async def add_or_verify(
     admission: VerificationResult,
 ) -> None:
     """Add the partitions to the transaction, or let the coordinator on another broker add or verify them.
+
+    Partitions that are in the open transaction already are left out. If this broker coordinates the transaction,
+    partitions of older clients are not verified here but by `ensure_verified`.
 
     `written`: the base sequence of the batch, by partition. `admission` receives the errors, and the guards of
     partitions that another broker has verified.
@@ -181,7 +184,10 @@ def ensure_verified(
     sequence: int,
     admission: VerificationResult,
 ) -> None:
-    """Raise an error of the transaction unless the partition is in the writer's open transaction."""
+    """Raise an error of the transaction unless the partition is in the writer's open transaction.
+
+    Older clients are not checked if `transaction.partition.verification.enable` is false.
+    """
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return
