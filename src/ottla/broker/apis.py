@@ -1,8 +1,8 @@
 """The APIs that this broker supports. ApiVersions and the docs are derived from this table.
 
 All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
-(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. Both are imported at the
-first request. Only APIs with special properties, such as limits or required authorization, have a row here.
+(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A handler is imported at
+the first request, the messages of all APIs at the first ApiVersions request. Only APIs with special properties, such as limits or required authorization, have a row here.
 """
 
 from __future__ import annotations

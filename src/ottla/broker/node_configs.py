@@ -8,7 +8,7 @@
 | `broker.rack` | the machine's name, so that replicas prefer other machines |
 | `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
 | replication factors of internal topics | the number of brokers, at most 3, unless `zookeeper.connect` is set |
-| `min.isr` of internal topics | their replication factor, at most 2, unless `zookeeper.connect` is set |
+| `min.isr` of internal topics | the number of brokers, at most 2, unless `zookeeper.connect` is set |
 
 The last four rows apply to configs that the file does not set.
 

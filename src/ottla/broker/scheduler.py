@@ -151,7 +151,7 @@ class BackgroundTasks:
             failures_log.error("%s", error)
 
     def check_isr(self) -> None:
-        """Remove followers that have fallen behind from the ISRs, and request again ISR changes that were rejected."""
+        """Remove followers that have fallen behind from the ISRs, and request again additions that were rejected."""
         for partition in self._partitions:
             partition.leader_replica.check_isr()
 
@@ -169,7 +169,7 @@ class BackgroundTasks:
             log_dir.flusher.check()
 
     def forget_silent_producers(self) -> None:
-        """Remove the state of producers without an open transaction, inactive for `producer.id.expiration.ms`."""
+        """Remove the state of producers without an open transaction after `producer.id.expiration.ms` of inactivity."""
         now = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)

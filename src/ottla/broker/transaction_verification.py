@@ -63,7 +63,7 @@ class ClientCapabilities(NamedTuple):
     abortable: bool
     """Whether the client knows the error TRANSACTION_ABORTABLE."""
     retriable_error: type[errors.KafkaError]
-    """The error after which a client without `joins` retries the request."""
+    """The error after which the client retries the request."""
 
 
 class TransactionalWriter(NamedTuple):

@@ -110,7 +110,7 @@ class CheckpointMirror:
         self._groups = groups
 
     async def emit(self) -> None:
-        """Write checkpoints of those offsets committed at the source that can be translated and are news."""
+        """Write checkpoints of the offsets committed at the source that can be translated, if `Checkpoints.is_news`."""
         async for record in self._syncs_reader.read_to_end():
             for sync in _parsed(OffsetSync, record):
                 self._syncs.add(sync)
@@ -144,7 +144,7 @@ class CheckpointMirror:
         failed: Errors = {}
         descriptions = await self._target.admin.describe_consumer_groups(groups, errors=failed)
         for group, error in failed.items():
-            log.warning("%s: cannot describe group %s of the target: %s", self._flow.name, group, error)
+            log.warning("%s: cannot describe group %s at the target: %s", self._flow.name, group, error)
         for group, description in descriptions.items():
             if description.state in INACTIVE:
                 await self._commit(group)
@@ -160,7 +160,11 @@ class CheckpointMirror:
         for partition, error in failed.items():
             if not isinstance(error, UnknownMemberIdError):  # a member has joined meanwhile
                 log.warning(
-                    "%s: cannot commit the offset of %s for group %s: %s", self._flow.name, partition, group, error
+                    "%s: cannot commit the offset of %s for group %s at the target: %s",
+                    self._flow.name,
+                    partition,
+                    group,
+                    error,
                 )
 
 

@@ -33,7 +33,7 @@ Action = Callable[[], Awaitable[None]]
 class FlowMirror:
     """Copies the topics, records, configs, ACLs and group offsets of one flow, and emits heartbeats.
 
-    The options of the flow disable any of these tasks.
+    Options of the flow can disable these tasks.
     """
 
     def __init__(self, flow: Flow, properties: MirrorProperties, source: Cluster, target: Cluster) -> None:
@@ -59,7 +59,8 @@ class FlowMirror:
     async def prepare(self) -> None:
         """Create MirrorMaker's own topics, and the copied topics at the target.
 
-        Raises KafkaError for one of its own topics. If a copied topic cannot be created, a warning is logged.
+        Raises KafkaError if a request fails, or if one of MirrorMaker's own topics cannot be created. If a copied topic
+        cannot be created, a warning is logged.
         """
         config, name = self.flow.config, self.flow.name
         if config.emit_heartbeats_enabled:

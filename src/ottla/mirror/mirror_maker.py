@@ -14,7 +14,7 @@ from ottla.mirror.flow_mirror import FlowMirror
 class MirrorMaker:
     """Runs the flows to some targets (default: to all). Not thread-safe: event loop only.
 
-    Raises ConfigurationError if the properties are invalid, or a target is none of their clusters.
+    Raises ConfigurationError if the properties are invalid, a target is unknown, or none of the flows is enabled.
     """
 
     def __init__(self, properties: MirrorProperties, targets: Collection[str] = ()) -> None:

@@ -100,7 +100,7 @@ class TopicMirror:
         failed: Errors = {}
         created = await self._target.admin.create_topics(new_topics, errors=failed, wait_for_metadata=True)
         for name in sorted(created):
-            log.info("%s: created topic %s", self._flow.name, name)
+            log.info("%s: created topic %s at the target", self._flow.name, name)
         self._warn(failed, "create topic", TopicAlreadyExistsError)
 
     async def _add_partitions(self, topics: Mapping[str, TopicInfo], at_target: dict[str, TopicInfo]) -> None:
@@ -118,11 +118,13 @@ class TopicMirror:
         await self._target.admin.wait_for_topics(added)
         at_target |= await self._target.admin.describe_topics(added)
         for name in added:
-            log.info("%s: topic %s has %d partitions now", self._flow.name, name, larger[name])
+            log.info(
+                "%s: added partitions to topic %s at the target, which has %d now", self._flow.name, name, larger[name]
+            )
         self._warn(failed, "add partitions to topic", InvalidPartitionsError)
 
     async def sync_configs(self) -> None:
-        """Set the configs of the copied topics at the target as at the source, and remove those that are not set there.
+        """Set the configs of the copied topics at the target, and remove those that the source does not set.
 
         Read-only and sensitive configs, and those of config.properties.exclude, are left as they are.
         """
@@ -140,7 +142,12 @@ class TopicMirror:
         await self._target.admin.alter_configs(changes, errors=failed)
         for resource, change in changes.items():
             if resource not in failed:
-                log.info("%s: changed configs of topic %s: %s", self._flow.name, resource.name, ", ".join(change))
+                log.info(
+                    "%s: changed configs of topic %s at the target: %s",
+                    self._flow.name,
+                    resource.name,
+                    ", ".join(change),
+                )
         self._warn({resource.name: error for resource, error in failed.items()}, "change configs of topic")
 
     def _changes(self, source: Entries, target: Entries) -> dict[str, str | None]:

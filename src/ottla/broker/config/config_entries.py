@@ -78,7 +78,8 @@ def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Itera
     """Yield the dynamic configs that have no row in the table of broker configs: unknown ones, and those of one
     listener, such as `listener.name.external.ssl.keystore.location`.
 
-    Only the values of listeners' certificate configs are shown, because others may be secrets.
+    The values of listeners' certificate configs are shown unless they are secrets. Other values are not shown, because
+    they may be secrets.
     """
     for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
         for name in options.keys() - BrokerConfig.options.keys():
@@ -93,7 +94,8 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else the defaults.
+    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else the configs' own
+    defaults.
 
     `source`: the number of the source of values that are set on the resource.
     """

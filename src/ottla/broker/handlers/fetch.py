@@ -71,7 +71,7 @@ READ_AT_ONCE = 256
 """Number of partitions that are read before other requests are processed."""
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
-"""If a consumer's fetch has found too little data, it pauses at least this many times as long as reading has taken."""
+"""After reading too little data, a consumer's fetch pauses this many times as long as the reading has taken."""
 Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 

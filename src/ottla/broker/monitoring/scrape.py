@@ -50,7 +50,7 @@ class MonitoredBroker:
     loop_time: EventLoopTime | None = None
     """None unless the broker was started by `ottla broker`."""
     loop_monitor: EventLoopMonitor | None = None
-    """None if `ottla.event.loop.stall.ms` is 0."""
+    """None if `ottla.event.loop.stall.ms` is 0, or the broker does not serve clients yet."""
 
 
 @dataclass(slots=True)

@@ -67,7 +67,8 @@ class BrokerListeners(list[Listener]):
     def advertised(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
         """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to.
 
-        For a listener that is bound to all addresses of the machine, the address is the machine's host name.
+        If a listener without a configured address is bound to all addresses of the machine, the machine's host name is
+        advertised.
         """
         advertised = {e.name: e for e in config.advertised_listeners}
         addresses = []

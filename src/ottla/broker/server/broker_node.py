@@ -90,8 +90,8 @@ class BrokerNode:
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.failed = asyncio.Event()
-        """Set when this broker cannot continue, because its log directories have failed, or another broker has
-        registered with its id.
+        """Set when this broker cannot continue: all log directories, or the one on the metadata store's disk, have
+        failed, or another broker has registered with its id.
         """
         self.failure = ""
         logs.protect()

@@ -21,7 +21,7 @@ from ottla.model import SHARE_GROUP_STATE, TopicIdPartition, TopicPartition
 log = logging.getLogger("ottla.coordinator.group")
 
 INITIALIZE_SECONDS: Final = 1.0
-"""Maximum time in seconds that a heartbeat waits for the share coordinators. They continue in the background."""
+"""Maximum time in seconds that a heartbeat waits for the initialization, which then continues in the background."""
 
 
 async def results_by_topic(
