@@ -2,7 +2,8 @@
 
 All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
 (`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A handler is imported at
-the first request, the messages of all APIs at the first ApiVersions request. Only APIs with special properties, such as limits or required authorization, have a row here.
+the first request, the messages of all APIs at the first ApiVersions request. Only APIs with special properties, such as
+limits or required authorization, have a row here.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class ApiEntry(NamedTuple):
     required_cluster_operation: ACLOperation | None = None
     """The operation on the cluster that a client must be authorized for; None if there is none.
 
-    Handlers check all other authorization.
+    `dispatch` also checks that inter-broker requests come from brokers. Handlers check all other authorization.
     """
     by_controller: bool = False
-    """Whether only the controller handles it. A request that arrives during a controller election waits for its end."""
+    """Whether requests during a controller election wait for its end, because only the controller handles them."""
     inter_broker_since: int | None = None
     """The first version that only brokers of the cluster may send, and that a standalone broker does not support; None
     if clients may send all versions.

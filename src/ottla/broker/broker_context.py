@@ -76,7 +76,7 @@ class BrokerContext:
 
     @property
     def in_cluster(self) -> bool:
-        """Whether this broker is in a cluster with other brokers, not standalone."""
+        """Whether this broker is in a cluster, not standalone."""
         return self.cluster_secret is not None
 
     @property

@@ -221,7 +221,7 @@ class Dispatch:
     async def _when_initialized(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        """Handle a request when this broker has received the cluster's metadata.
+        """Handle a request when this broker has received the cluster's metadata, or has waited for it too long.
 
         Before that, it would report all topics as unknown.
         """

@@ -123,8 +123,8 @@ async def add_or_verify(
 
 
 async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[TopicPartition]) -> None:
-    """Add partitions. If the previous transaction is still completing, wait for it here so that the client does not
-    have to retry.
+    """Add partitions. If the previous transaction is still completing, wait for it first, for a limited time, so that
+    the client does not have to retry.
     """
     runtime = broker.transactions
     try:

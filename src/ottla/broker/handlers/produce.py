@@ -7,7 +7,7 @@ internal topics are rejected.
 
 A partition must be in the producer's transaction before its first batch is appended. From version 12 on, the broker
 adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
-(KIP-890).
+(KIP-890), unless transaction.partition.verification.enable is false.
 
 Requires WRITE on the topic and, for transactional batches, on the transactional id. If the latter is missing, the whole
 request fails.
@@ -439,7 +439,7 @@ def _rejected(
 
 
 def _header(records: RecordData | None) -> BatchHeader | None:
-    """Return the header of a batch of format 2; None for older formats and incomplete batches."""
+    """Return the header of a batch of format 2; None for older formats, and for incomplete or corrupt batches."""
     if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
         return None
     try:

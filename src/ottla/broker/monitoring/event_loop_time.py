@@ -20,7 +20,7 @@ class EventLoopTime(selectors.DefaultSelector):
         super().__init__()
         self.idle_seconds = 0.0
         self.woken_at = self.began_at = time.perf_counter()
-        """The time of the end of the last wait, and of the start of the measurement, in seconds of
+        """`woken_at`: the end of the last wait. `began_at`: the start of the measurement. Both are in seconds of
         `time.perf_counter`.
         """
         self._marks = [(self.began_at, 0.0), (self.began_at, 0.0)]
