@@ -57,7 +57,7 @@ STOP_SECONDS = 30.0
 """Maximum time in seconds that `stop` waits for the brokers' thread."""
 
 MOVE_SECONDS = 30.0
-"""Maximum time in seconds for moving a leader."""
+"""Maximum time in seconds for the election of a controller or leader."""
 RETRY_SECONDS = 0.005
 DUE_ROUNDS = 10
 """Number of iterations of the event loop in which due timers, and the tasks that they wake, run after the clock was

@@ -3,8 +3,8 @@
 
 A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed records
 would wait for it forever. For producers of the newer protocol the broker adds the partition with their first write; for
-older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the append, so that
-no marker can come in between.
+older ones it only verifies, unless transaction.partition.verification.enable is false. Either way `ensure_verified`
+runs in the same step of the event loop as the append, so that no marker can come in between.
 
 If another broker coordinates the transaction, it verifies the partition first. Its response is valid as long as no
 marker was written to the partition since the request: a guard in the log's producer state detects such a marker, as in

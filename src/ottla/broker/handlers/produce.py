@@ -245,7 +245,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
 def _append_all(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append all batches; transactional ones only to partitions that are in the transaction."""
+    """Append all batches. If many are compressed, other requests are processed in between."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
         return _append_in_turns(request, context, admission)
     pending = Pending(admission)

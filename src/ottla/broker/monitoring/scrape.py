@@ -123,7 +123,7 @@ class Scrape:
         self.members: dict[str, int] = {}
         """The number of members by group."""
         self.rebalances: Mapping[str, int] = {}
-        """The number of rebalances by group."""
+        """The number of rebalances by group, of at most MAX_REBALANCED_GROUPS groups."""
         self.rebalance_seconds: dict[str, float] = {}
         """The time since the start of the rebalance of each group that is rebalancing."""
         self.lags = NO_LAGS

@@ -649,7 +649,7 @@ class BrokerNode:
             )
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Apply dynamic configs and quotas."""
+        """Apply the dynamic configs, client quotas and connection limits of a new image, if configs have changed."""
         if before.configs is after.configs:
             return  # only topics have changed
         before_config = self._dynamic_config.current
