@@ -110,7 +110,10 @@ class CheckpointMirror:
         self._groups = groups
 
     async def emit(self) -> None:
-        """Write checkpoints of the offsets committed at the source that can be translated, if `Checkpoints.is_news`."""
+        """Write new checkpoints (see `Checkpoints.is_news`) of the offsets that groups have committed at the source.
+
+        Offsets that cannot be translated yet are left out.
+        """
         async for record in self._syncs_reader.read_to_end():
             for sync in _parsed(OffsetSync, record):
                 self._syncs.add(sync)

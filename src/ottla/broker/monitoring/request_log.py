@@ -2,8 +2,8 @@
 
 A request after which the broker closes the connection because of an error has no line.
 
-It is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level while
-the broker runs: `ottla configs --entity-type broker-loggers`.
+The log is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level
+while the broker runs: `ottla configs --entity-type broker-loggers`.
 """
 
 from __future__ import annotations
