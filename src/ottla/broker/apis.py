@@ -1,8 +1,9 @@
 """The APIs that this broker supports. ApiVersions and the docs are derived from this table.
 
 All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
-(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. Both are imported at the
-first request. Only APIs with special properties, such as limits or required authorization, have a row here.
+(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A handler is imported at
+the first request, the messages of all APIs at the first ApiVersions request. Only APIs with special properties, such as
+limits or required authorization, have a row here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_ITEMS = 100_000
 So many items take about 30 MB when decoded.
 """
 MAX_ITEMS_TOGETHER = 10_000
-"""Maximum number of array items for APIs that process all items of a request together."""
+"""A lower maximum, for APIs such as those that process all items of a request together."""
 
 
 class ApiEntry(NamedTuple):
@@ -39,10 +40,10 @@ class ApiEntry(NamedTuple):
     required_cluster_operation: ACLOperation | None = None
     """The operation on the cluster that a client must be authorized for; None if there is none.
 
-    Handlers check all other authorization.
+    `dispatch` also checks that inter-broker requests come from brokers. Handlers check all other authorization.
     """
     by_controller: bool = False
-    """Whether only the controller handles it. A request that arrives during a controller election waits for its end."""
+    """Whether requests during a controller election wait for its end, because only the controller handles them."""
     inter_broker_since: int | None = None
     """The first version that only brokers of the cluster may send, and that a standalone broker does not support; None
     if clients may send all versions.
@@ -180,10 +181,7 @@ SPECIAL_APIS = (
 """The APIs whose properties differ from the defaults of `ApiEntry`."""
 
 CONTROLLER_APIS = frozenset({"DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"})
-"""APIs that are declared only for the admin client, which sends them to Kafka's KRaft controllers.
-
-This broker does not support them.
-"""
+"""APIs of Kafka's KRaft clusters, which are declared only for the admin client. This broker does not support them."""
 
 
 def _supported() -> tuple[ApiEntry, ...]:

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """The broker's parts, named after their classes, and shortcuts to its config, id, cluster image and
-    coordinators.
-    """
+    """The broker's parts, and shortcuts to its config, id, cluster image and coordinators."""
 
     dynamic_config: DynamicBrokerConfig
     clock: Clock
@@ -78,7 +76,7 @@ class BrokerContext:
 
     @property
     def in_cluster(self) -> bool:
-        """Whether this broker is in a cluster with other brokers, not standalone."""
+        """Whether this broker is in a cluster, not standalone."""
         return self.cluster_secret is not None
 
     @property

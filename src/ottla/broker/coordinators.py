@@ -155,7 +155,7 @@ class Coordinators:
             runtime.close()
 
     def on_leader(self, partition: Partition) -> None:
-        """Load a partition of an internal topic that this broker leads."""
+        """Load a partition of an internal topic that this broker leads. Does nothing after `close`."""
         runtime = None if self._closed else self._runtime_of(partition.topic_partition.topic)
         if runtime is not None:
             runtime.shards.on_leader(partition)
@@ -175,7 +175,7 @@ class Coordinators:
         return self.share_states if topic == SHARE_GROUP_STATE else None
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Retry markers for partitions that have changed, and remove the state of deleted topics."""
+        """Retry transaction markers for partitions that have changed, and remove the state of deleted topics."""
         if self._transactions is not None:
             await self._transactions.completer.on_image_changed(before, after)
         deleted = frozenset(before.topics.keys() - after.topics.keys())
@@ -200,5 +200,5 @@ class Coordinators:
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id of all transactional ids; -1 if there are none."""
+        """The highest producer id of the transactional ids that this broker coordinates; -1 if there are none."""
         return -1 if self._transactions is None else self._transactions.highest_producer_id

@@ -66,14 +66,14 @@ SERVED_BEFORE_METADATA = frozenset(
     }
 )
 """APIs that are handled before this broker has received the cluster's metadata: handshakes, which the controller needs
-to send the metadata, and requests of other brokers.
+to send the metadata, and some requests of other brokers.
 """
 
 
 Interceptor = Callable[
     [ApiEntry, Handler, Request[Any], RequestContext], "Response | Awaitable[Response | None] | None"
 ]
-"""Called instead of the handler of a request, which it may call."""
+"""Called instead of the handler of a request. It receives the handler, and may call it."""
 
 
 class ServedApi(NamedTuple):
@@ -221,7 +221,7 @@ class Dispatch:
     async def _when_initialized(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        """Handle a request when this broker has received the cluster's metadata.
+        """Handle a request when this broker has received the cluster's metadata, or has waited for it too long.
 
         Before that, it would report all topics as unknown.
         """

@@ -57,7 +57,7 @@ STOP_SECONDS = 30.0
 """Maximum time in seconds that `stop` waits for the brokers' thread."""
 
 MOVE_SECONDS = 30.0
-"""Maximum time in seconds for moving a leader."""
+"""Maximum time in seconds for the election of a controller or leader."""
 RETRY_SECONDS = 0.005
 DUE_ROUNDS = 10
 """Number of iterations of the event loop in which due timers, and the tasks that they wake, run after the clock was
@@ -88,7 +88,8 @@ class Broker:
     ports. `brokers`: the number of brokers; several brokers replicate, elect leaders and fail over as in any cluster.
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
-    Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
+    The constructor raises ConfigurationError if `brokers` is less than 1. `start` raises it for an invalid config, and
+    StartupError if a broker cannot start.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients: `host:port` of each running broker, separated by commas."""
+        """The addresses for clients: `host:port` of each running broker, separated by commas.
+
+        Raises IllegalStateError if none is running.
+        """
         endpoints = [node.endpoints[0] for _, node in sorted(self._nodes.items()) if node.endpoints]
         if not endpoints:
             raise IllegalStateError("the broker is not running; use it as `with Broker() as broker:`")
@@ -130,7 +134,10 @@ class Broker:
 
     @property
     def data_dir(self) -> Path:
-        """The log directory; with several brokers, the parent of their log directories."""
+        """The first log directory; with several brokers, the parent of their first log directories.
+
+        Raises IllegalStateError if the broker is not running.
+        """
         if not self._configs:
             raise IllegalStateError("the broker is not running")
         directory = Path(self._configs[0].data_dirs[0])
@@ -153,7 +160,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop with a controlled shutdown, and delete temporary data. Idempotent."""
+        """Stop all brokers cleanly, without moving their leaders, and delete temporary data. Idempotent."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None:
             return
@@ -193,7 +200,8 @@ class Broker:
     def kill_broker(self, broker_id: int) -> None:
         """Stop one of several brokers as if its process were killed: connections end while requests are in progress.
 
-        Returns when the others lead its partitions. Raises ConfigurationError if it is not running.
+        Returns when the controller has elected other leaders of its partitions, if an in-sync replica is left. Raises
+        ConfigurationError if it is not running.
         """
         self._call(self._taken(broker_id).kill())
         self._call(_wait_gone(self.nodes, broker_id))

@@ -16,7 +16,7 @@ ERROR_FIELDS: Final = (*ERROR_CODES, "error_message")
 
 
 class errors_in:  # noqa: N801 - used as a statement
-    """Context manager that stores a KafkaError of its block in the `error_code` and `error_message` of a result.
+    """Context manager that catches a KafkaError of its block, and stores its code and message in a result.
 
     with errors_in(result):
         await alter(resource)

@@ -2,8 +2,8 @@
 
 A thread repeatedly schedules a callback on the event loop, and waits for it. If this takes longer than a threshold, the
 thread logs which code the event loop is running. It logs a long stall while it still lasts, because neither the HTTP
-listener nor the metrics can show it then. If the thread itself did not run, either the whole process was stopped
-(SIGSTOP, a suspended machine, swapping), or a call held the lock of Python's interpreter.
+listener nor the metrics can show it then. If the thread itself did not run, either the whole process did not run
+(SIGSTOP, swapping, too few cores), or a call held the lock of Python's interpreter.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ log.addFilter(RateLimitFilter())
 PAUSE_SECONDS: Final = 0.05
 """Time in seconds between a callback and the next one. A stall is measured too short by up to this time."""
 STOPPED_SECONDS: Final = 1.0
-"""Minimum pause of the monitor's thread, in seconds, that counts as a stall. Shorter pauses are normal on a busy
-machine.
+"""Minimum pause of the monitor's thread, in seconds, that counts as a stall, if the threshold is not larger.
+
+Shorter pauses are normal on a busy machine.
 """
 FIRST_REPORT_SECONDS: Final = 5.0
 """Time in seconds after which a stall that has not ended is logged."""
@@ -101,7 +102,7 @@ class EventLoopMonitor:
         if cpu_seconds < seconds / 2:
             log.warning(
                 "The process did not run for %.1f s; no client was served meanwhile. Possible causes: it was stopped, "
-                "its machine was suspended or had too few cores, or its memory was swapped out",
+                "its machine had too few cores, or its memory was swapped out",
                 seconds,
             )
         else:

@@ -20,7 +20,7 @@ L = TypeVar("L")
 
 
 class PartitionErrorFields(Protocol[L]):
-    """A partition of a response to Produce or Fetch."""
+    """A partition of a response to Produce, Fetch, ShareFetch or ShareAcknowledge."""
 
     error_code: int
     current_leader: L | None
@@ -50,7 +50,7 @@ def add_leaders_to_share_response(
 ) -> None:
     """Add the current leaders to the results of failed partitions, and their nodes to the response.
 
-    An unknown leader is -1. The default of these fields is 0, which clients would take for broker 0.
+    Without a leader to add, the fields are -1. Their default is 0, which clients would take for broker 0.
     """
     messages = share_fetch if isinstance(response, share_fetch.ShareFetchResponse) else share_acknowledge
     failed: list[tuple[TopicPartition, Any]] = [

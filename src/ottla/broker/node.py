@@ -1,8 +1,8 @@
 """A node of several brokers: one process each, with its own event loop, port and log directories.
 
-Kafka's clients send each request to the leader of its partition, so nothing is forwarded, and the brokers share only
-the metadata. The parent process starts the brokers, waits until all are ready, restarts a broker that has failed, and
-stops all of them.
+Kafka's clients send records to the leader of their partition, so the processes need not share data: they are brokers
+of a cluster like any others. The parent process starts the brokers, waits until all are ready, restarts a broker that
+has failed, and stops all of them.
 
 A socket connects the parent with each broker. The broker sends its addresses when it is ready, and stops when the
 parent closes its end. So brokers also stop if the parent was killed.
@@ -45,7 +45,10 @@ class MultiBrokerNode:
         """The addresses of the brokers; empty until all are ready."""
 
     async def start(self) -> None:
-        """Start all brokers, and return when they serve clients. Raises StartupError if one cannot start."""
+        """Start all brokers, and return when they serve clients, or when `stop` is called.
+
+        If one cannot start, stop the other brokers and raise StartupError.
+        """
         starting = asyncio.gather(*(broker.start() for broker in self._brokers))
         try:
             await self._until_stopping(starting)
@@ -58,7 +61,7 @@ class MultiBrokerNode:
             starting.cancel()
 
     async def run(self) -> int:
-        """Keep the brokers running until `stop`, and stop them.
+        """Keep the brokers running until `stop`, or until all have stopped cleanly; then stop those that are running.
 
         Returns the exit code: 1 if a broker did not stop cleanly, else 0.
         """
@@ -148,7 +151,7 @@ class _Process:
                     code = 1
 
     async def stop(self) -> int:
-        """Stop the broker cleanly, and return the exit code of its process."""
+        """Stop the broker cleanly, and return the exit code of its process; 0 if it was never started."""
         process = self._process
         if process is None:
             return 0
@@ -200,6 +203,9 @@ class Parent:
 
 
 def parent() -> Parent | None:
-    """Return the connection to the parent process; None if this broker is not part of a node of several brokers."""
+    """Return the connection to the parent process; None if this broker is not part of a node of several brokers.
+
+    Removes its environment variable, so a second call returns None.
+    """
     descriptor = os.environ.pop(SOCKET_VARIABLE, None)
     return None if descriptor is None else Parent(int(descriptor))

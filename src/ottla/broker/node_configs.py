@@ -5,9 +5,12 @@
 | `broker.id` | the configured id plus N |
 | `listeners`, `advertised.listeners`, `ottla.http.listener` | each port plus N; port 0 stays 0 |
 | `log.dirs` | a directory `broker-ID` below each |
-| `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
 | `broker.rack` | the machine's name, so that replicas prefer other machines |
-| replication factors of internal topics | at most the number of brokers, if the node is a cluster of its own |
+| `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
+| replication factors of internal topics | the number of brokers, at most 3, unless `zookeeper.connect` is set |
+| `min.isr` of internal topics | the number of brokers, at most 2, unless `zookeeper.connect` is set |
+
+The last four rows apply to configs that the file does not set.
 
 `ottla.broker.ID.NAME=VALUE` sets a config of the broker with this id, such as a port other than the derived one.
 """
@@ -44,7 +47,8 @@ def broker_count(configs: Mapping[str, Any]) -> int:
 def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """Return the configs of each broker of a node.
 
-    Raises ConfigurationError, or StartupError if the log directory has the data of a single broker.
+    Raises ConfigurationError for invalid configs and for ports that would be used twice, and StartupError if a log
+    directory has the data of a single broker.
     """
     common = {name: value for name, value in configs.items() if not name.startswith(OWN_PREFIX)}
     base = BrokerConfig.from_kafka(common)
@@ -61,7 +65,7 @@ def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]
 
 
 def check_single(configs: Mapping[str, Any]) -> None:
-    """Raise StartupError if the log directory of a single broker has the data of a node of several brokers."""
+    """Raise StartupError if the first log directory of a single broker has the data of a node of several brokers."""
     directory = BrokerConfig(configs).data_dirs[0]
     if (Path(directory) / METADATA / STORE_FILE).exists():
         raise StartupError(f"log.dirs: {directory} has the data of a node of several brokers; start it with --brokers")
@@ -93,7 +97,10 @@ def _configs(common: Mapping[str, Any], base: BrokerConfig, count: int, index: i
 
 
 def _shifted(endpoints: Iterable[Endpoint], by: int, config: str = "listeners") -> str:
-    """Return the endpoints with `by` added to each port. Port 0, which means any free port, stays 0."""
+    """Return the endpoints with `by` added to each port. Port 0, which means any free port, stays 0.
+
+    Raises ConfigurationError if a port would be above 65535.
+    """
     shifted = [endpoint._replace(port=endpoint.port and endpoint.port + by) for endpoint in endpoints]
     for endpoint in shifted:
         if endpoint.port > 65535:

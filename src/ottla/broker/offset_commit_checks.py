@@ -36,7 +36,10 @@ class ResponseTopic(Protocol):
 def codes_of(
     topic: CommitTopic, context: RequestContext, ids_since: int, accept: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
-    """Yield the index and error code of each partition, and call `accept` with those that may be committed."""
+    """Return the index and error code of each partition, and call `accept` with those that may be committed.
+
+    A KafkaError that `accept` raises is the error of the partition.
+    """
     try:
         name = readable(topic, context, ids_since)
     except KafkaError as error:
@@ -50,7 +53,7 @@ def codes_of(
 def readable(topic: CommitTopic, context: RequestContext, ids_since: int) -> str:
     """Return the name of a topic, which requests identify by its id from version `ids_since` on.
 
-    Raises the error of an unknown topic or of a client without READ.
+    Raises UnknownTopicIdError for an unknown id, and TopicAuthorizationFailedError if the client lacks READ.
     """
     name: str | None = topic.name
     if context.version >= ids_since:

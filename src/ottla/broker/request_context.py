@@ -84,22 +84,23 @@ class RequestContext:
     def log_producer(self, transactional_id: str, producer_id: int, epoch: int, timeout_ms: int) -> None:
         """Log which client uses a transactional id from now on.
 
-        Other clients with this id are fenced, and an open transaction of this client holds up consumers. Rate-limited:
-        a client may do this for each transaction.
+        Other clients with this id are fenced, and an open transaction of this client holds up `read_committed`
+        consumers. Rate-limited: a client may do this for each transaction.
         """
         text = "Initialized transactional_id=%s: producer_id=%d epoch=%d transaction_timeout_ms=%d%s"
         transactions_log.info(text, transactional_id, producer_id, epoch, timeout_ms, self.by)
 
     def log_rejection(self, resource: object, error: errors.KafkaError) -> None:
-        """Log that data which the client has sent is invalid, or cannot be replicated. Rate-limited by resource, error
-        and client.
+        """Log that a batch of the client was rejected, because it is invalid or cannot be replicated.
+
+        Rate-limited by resource, error and client.
         """
         name = errors.for_code(errors.code_of(error)).name
         rejected_log.info("Rejected a batch for %s%s with %s: %s", resource, self.by, name, error.message)
 
     @property
     def is_broker(self) -> bool:
-        """Whether the client is a broker of this cluster and may send inter-broker requests.
+        """Whether the client is a broker of this cluster and may send inter-broker requests. False if standalone.
 
         With an authorizer its principal needs CLUSTER_ACTION, by an ACL or as a super user. Without one, or if only
         `allow.everyone.if.no.acl.found` allows it, the connection must have proved that it knows the cluster's secret.
@@ -212,7 +213,10 @@ class RequestContext:
         return ("--bootstrap-server", str(endpoint).partition("://")[2], *credentials)
 
     def throttle(self, seconds: float) -> int:
-        """Stop reading from the connection for this time after the response. Returns the time in milliseconds."""
+        """Stop reading from the connection for this time, in seconds, after the response.
+
+        Returns the time in milliseconds, at most MAX_THROTTLE_MS.
+        """
         if seconds > 0:
             self.connection.throttle(seconds)
         return min(round(seconds * 1000), MAX_THROTTLE_MS)

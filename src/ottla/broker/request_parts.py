@@ -19,14 +19,14 @@ from typing import Any, Final
 from ottla.protocol.message import Request, Response, Struct
 
 PART_ITEMS: Final = 16
-"""Number of items of the first part. A request with at most this many items is not split."""
+"""Number of items of an array up to which a request is not split."""
 MAX_PART_ITEMS: Final = 512
 PART_SECONDS: Final = 0.005
 """Time in seconds that a part should take on the event loop."""
 AT_ONCE: Final = 200
-"""Number of items that are sorted into parts, or whose results are merged, before other tasks may run."""
+"""Number of items that are sorted into parts before other tasks may run."""
 SHARED: Final = frozenset({"brokers", "node_endpoints"})
-"""Names of arrays that are equal in the responses to all parts."""
+"""Names of arrays whose items may occur in the responses to several parts. The merged response has each item once."""
 
 Handle = Callable[[Request[Any]], "Response | Awaitable[Response | None] | None"]
 Chain = tuple[Any, ...]
@@ -34,7 +34,7 @@ Chain = tuple[Any, ...]
 
 
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
-    """Return the path of an array with more items than fit into the first part; None if there is none."""
+    """Return the first of the paths with an array of more than PART_ITEMS items; None if there is none."""
     for path in paths:
         first, *others = _names_of(path)
         items = getattr(request, first)

@@ -48,7 +48,7 @@ class RequestTime:
 
 
 CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
-"""The stopwatch of the current request; None if no quotas are set."""
+"""The stopwatch of the request that is being awaited; None elsewhere, and if no quotas are set."""
 
 
 class Timed(Generic[T]):

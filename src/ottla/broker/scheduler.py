@@ -1,4 +1,4 @@
-"""Periodic tasks of the broker: retention, compaction, checkpoints, timed-out transactions, deleted files."""
+"""Periodic tasks of the broker, such as retention, compaction, checkpoints and removal of deleted files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ REST_MS = 60_000
 class BackgroundTasks:
     """The broker's periodic tasks.
 
-    Each runs on the event loop and passes blocking work to a worker. A failure does not end the task.
+    Each runs on the event loop. Checkpoints, removals of files and compactions block, so workers do them. A failure
+    does not end a task.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class BackgroundTasks:
         self.resize_cleaner_pool()
 
     def resize_cleaner_pool(self) -> None:
-        """Run `log.cleaner.threads` cleaners. Surplus ones end after the log that they are compacting."""
+        """Start cleaners up to `log.cleaner.threads`. Surplus ones end after their run over the log directories."""
         config = self._live.current
         for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             cleaner = self._cleaners.get(number)
@@ -150,12 +151,12 @@ class BackgroundTasks:
             failures_log.error("%s", error)
 
     def check_isr(self) -> None:
-        """Remove followers that have fallen behind from the ISRs; add those that have caught up."""
+        """Remove followers that have fallen behind from the ISRs, and request again additions that were rejected."""
         for partition in self._partitions:
             partition.leader_replica.check_isr()
 
     def flush_old(self) -> None:
-        """Fsync logs whose oldest unflushed records are older than `flush.ms`."""
+        """Flush logs with unflushed records if their last flush was at least `flush.ms` ago."""
         now = self._clock.now_ms()
         for partition in self._in_service():
             partition_log = partition.log
@@ -168,7 +169,7 @@ class BackgroundTasks:
             log_dir.flusher.check()
 
     def forget_silent_producers(self) -> None:
-        """Remove the state of producers that have been inactive for `producer.id.expiration.ms`."""
+        """Remove the state of producers without an open transaction after `producer.id.expiration.ms` of inactivity."""
         now = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
@@ -189,7 +190,7 @@ class BackgroundTasks:
                 failures_log.error("%s", error)
 
     async def compact(self, log_dir: LogDir) -> None:
-        """Compact the logs of a directory one after the other until none is dirty enough.
+        """Compact the logs of a directory one after the other until none is dirty enough, or a pass makes no progress.
 
         A worker copies the records, or waits for a process that does.
         """
@@ -211,7 +212,8 @@ class BackgroundTasks:
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
         """Run one pass of the cleaner.
 
-        Return False if `compact` must stop for now, because of a disk error or because the log has changed meanwhile.
+        Return False if `compact` must stop for now: because of a disk error, because the pass has compacted nothing, or
+        because the log has changed meanwhile.
         """
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
@@ -229,7 +231,7 @@ class BackgroundTasks:
             return True
 
     async def _run_steps(self, steps: Steps) -> bool:
-        """Run the steps of an operation on a log, those that use the disk in a worker."""
+        """Run the steps of an operation on a log, those that use the disk in a worker. Return whether it succeeded."""
         loop = asyncio.get_running_loop()
         try:
             wait_for_disk = next(steps)
@@ -244,9 +246,7 @@ class BackgroundTasks:
             return bool(done.value)
 
     async def _run_cleaner(self, number: int) -> None:
-        """Run the cleaner with this number, counted from 0, until `log.cleaner.threads` is not larger than the
-        number.
-        """
+        """Run the cleaner with this number, counted from 0, while `log.cleaner.threads` is larger than the number."""
         while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             for log_dir in self._usable():

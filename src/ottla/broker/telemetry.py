@@ -25,7 +25,7 @@ from ottla.records.crc import crc32c
 log = logging.getLogger("ottla.telemetry")
 
 MAX_CLIENTS = 16_384
-"""Maximum number of clients whose state is kept, as in Kafka. The client that was inactive longest is dropped first."""
+"""Maximum number of clients whose state is kept, as in Kafka. The one that has subscribed longest ago is dropped."""
 ALL_METRICS = "*"
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 KAFKAS_OWN = "org.apache.kafka."
@@ -43,7 +43,7 @@ class TelemetryClient(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """The metrics that a client has to push. An empty prefix means all of them."""
+    """The metrics that a client has to push: prefixes of their names. An empty prefix means all metrics."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -137,7 +137,10 @@ class Telemetry:
 
 
 def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
-    """Return the union of all subscriptions that match a client, with the shortest of their intervals."""
+    """Return the union of all subscriptions that match a client, with the shortest of their intervals.
+
+    If none matches, the client has to push no metrics; the interval is then DEFAULT_PUSH_INTERVAL_MS.
+    """
     metrics: set[str] = set()
     intervals = []
     for options in subscriptions.values():
@@ -160,7 +163,10 @@ def _matches(client: TelemetryClient, conditions: tuple[str, ...]) -> bool:
 
 
 def created_reporters(names: Iterable[str], configs: Mapping[str, Any]) -> list[Any]:
-    """Return instances of the classes in `metric.reporters`; raise ConfigurationError for an unknown class."""
+    """Return configured instances of the classes in `metric.reporters`, except Kafka's Java classes.
+
+    Raises ConfigurationError for an unknown class.
+    """
     reporters: list[Any] = []
     for name in names:
         if name.startswith(KAFKAS_OWN):

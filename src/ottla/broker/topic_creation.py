@@ -86,7 +86,8 @@ async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (auto
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic that a client has requested, with the broker's defaults, or as an internal topic.
 
-    Raises LeaderNotAvailableError if the controller is unreachable: the client retries.
+    Raises LeaderNotAvailableError if the controller is unreachable, and CoordinatorNotAvailableError if an internal
+    topic cannot be created: the client retries after both.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
@@ -99,7 +100,8 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     """Return an internal topic; create it if necessary.
 
-    Raises CoordinatorNotAvailableError if it cannot be created now.
+    Raises CoordinatorNotAvailableError if it cannot be created now, and LeaderNotAvailableError if it exists but this
+    broker has not received its metadata yet.
     """
     topic = broker.image.topics.get(name)
     if topic is not None:
@@ -120,7 +122,7 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
 
 
 async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic. If another broker is the controller, send it the request."""
+    """Create a planned topic. If another broker is the controller, send it the request, and wait for the metadata."""
     try:
         return await create(broker, topic_plan, by)
     except errors.NotControllerError:
@@ -147,7 +149,10 @@ async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
 
 
 async def _wait_for_topic(broker: BrokerContext, name: str) -> TopicImage:
-    """Wait until this broker has received the metadata of a topic, and return it."""
+    """Wait until this broker has received the metadata of a topic, and return it.
+
+    Raises LeaderNotAvailableError after METADATA_WAIT_SECONDS.
+    """
     await broker.metadata_cache.wait_for(lambda image: name in image.topics, METADATA_WAIT_SECONDS)
     topic = broker.image.topics.get(name)
     if topic is None:
@@ -212,7 +217,8 @@ name.
 def check_options(
     options: Mapping[str, str | None], config: BrokerConfig, before: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the configs of a topic as text; raise InvalidConfigError for unknown ones and invalid values.
+    """Return the configs of a topic as text; raise InvalidConfigError for unknown configs and invalid values or
+    combinations.
 
     `before`: the current configs of a topic that exists.
     """

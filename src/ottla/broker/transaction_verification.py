@@ -3,8 +3,8 @@
 
 A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed records
 would wait for it forever. For producers of the newer protocol the broker adds the partition with their first write; for
-older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the append, so that
-no marker can come in between.
+older ones it only verifies, unless transaction.partition.verification.enable is false. Either way `ensure_verified`
+runs in the same step of the event loop as the append, so that no marker can come in between.
 
 If another broker coordinates the transaction, it verifies the partition first. Its response is valid as long as no
 marker was written to the partition since the request: a guard in the log's producer state detects such a marker, as in
@@ -63,7 +63,7 @@ class ClientCapabilities(NamedTuple):
     abortable: bool
     """Whether the client knows the error TRANSACTION_ABORTABLE."""
     retriable_error: type[errors.KafkaError]
-    """The error after which a client without `joins` retries the request."""
+    """The error after which the client retries the request."""
 
 
 class TransactionalWriter(NamedTuple):
@@ -85,7 +85,7 @@ class VerificationResult:
 
 
 def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
-    """Return whether another broker coordinates the transactional id."""
+    """Return whether this broker does not coordinate the transactional id. False if standalone."""
     if broker.add_partitions is None:
         return False  # a standalone broker
     try:
@@ -102,6 +102,9 @@ async def add_or_verify(
     admission: VerificationResult,
 ) -> None:
     """Add the partitions to the transaction, or let the coordinator on another broker add or verify them.
+
+    Partitions that are in the open transaction already are left out. If this broker coordinates the transaction,
+    partitions of older clients are not verified here but by `ensure_verified`.
 
     `written`: the base sequence of the batch, by partition. `admission` receives the errors, and the guards of
     partitions that another broker has verified.
@@ -120,8 +123,8 @@ async def add_or_verify(
 
 
 async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[TopicPartition]) -> None:
-    """Add partitions. If the previous transaction is still completing, wait for it here so that the client does not
-    have to retry.
+    """Add partitions. If the previous transaction is still completing, wait for it first, for a limited time, so that
+    the client does not have to retry.
     """
     runtime = broker.transactions
     try:
@@ -181,7 +184,10 @@ def ensure_verified(
     sequence: int,
     admission: VerificationResult,
 ) -> None:
-    """Raise an error of the transaction unless the partition is in the writer's open transaction."""
+    """Raise an error of the transaction unless the partition is in the writer's open transaction.
+
+    Older clients are not checked if `transaction.partition.verification.enable` is false.
+    """
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return

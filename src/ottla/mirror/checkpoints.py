@@ -44,18 +44,20 @@ class Checkpoints:
         return self._by_group.get(group, {})
 
     def is_news(self, checkpoint: Checkpoint) -> bool:
-        """Return whether to write a checkpoint: it advances the group at the target, or the group was reset to an
-        earlier offset at the source.
+        """Return whether to write a checkpoint: it is the first one of its group and partition, it advances the group
+        at the target, or the group was reset to an earlier offset at the source.
 
-        Other checkpoints would move a group backward at the target although it has not moved at the source, because
-        the translation of older offsets becomes less exact.
+        Another checkpoint could move a group backward at the target although it has not moved back at the source,
+        because the translation of older offsets becomes less exact.
         """
         last = self.for_group(checkpoint.group).get(checkpoint.partition)
         return last is None or checkpoint.upstream < last.upstream or checkpoint.downstream > last.downstream
 
 
 def offsets_to_commit(checkpoints: Mapping[TopicPartition, Checkpoint], committed: Offsets) -> Offsets:
-    """Return the offsets to commit for an inactive group: those ahead of its committed offsets at the target."""
+    """Return the offsets to commit for an inactive group: those ahead of its committed offsets at the target, and those
+    of partitions for which it has committed none there.
+    """
     return {
         partition: checkpoint.offset_and_metadata
         for partition, checkpoint in checkpoints.items()
@@ -64,7 +66,7 @@ def offsets_to_commit(checkpoints: Mapping[TopicPartition, Checkpoint], committe
 
 
 class CheckpointMirror:
-    """Translates the offsets of a flow's groups. `async with` starts its readers."""
+    """Translates the offsets of a flow's groups. `async with` reads the earlier checkpoints."""
 
     def __init__(
         self, flow: Flow, policy: ReplicationPolicy, topics: TopicMirror, source: Cluster, target: Cluster
@@ -108,14 +110,19 @@ class CheckpointMirror:
         self._groups = groups
 
     async def emit(self) -> None:
-        """Write checkpoints of the offsets that the groups have committed at the source."""
+        """Write new checkpoints (see `Checkpoints.is_news`) of the offsets that groups have committed at the source.
+
+        Offsets that cannot be translated yet are left out.
+        """
         async for record in self._syncs_reader.read_to_end():
             for sync in _parsed(OffsetSync, record):
                 self._syncs.add(sync)
         failed: Errors = {}
         committed = await self._source.admin.list_group_offsets(self._groups, errors=failed)
         for group, error in failed.items():
-            log.warning("%s: cannot read the offsets of group %s: %s", self._flow.name, group, error)
+            log.warning(
+                "%s: cannot read the committed offsets of group %s at the source: %s", self._flow.name, group, error
+            )
         new = [c for group, offsets in committed.items() for c in self._translated(group, offsets)]
         futures = [await self._target.producer.send(self.topic, c.value(), c.key(), partition=0) for c in new]
         for checkpoint, future in zip(new, futures, strict=True):
@@ -133,14 +140,14 @@ class CheckpointMirror:
                 yield checkpoint
 
     async def sync_group_offsets(self) -> None:
-        """Commit the translated offsets at the target for groups without members there."""
+        """Commit translated offsets at the target for groups without members there. No offset is moved backward."""
         groups = [group for group in self._groups if self._checkpoints.for_group(group)]
         if not groups:
             return
         failed: Errors = {}
         descriptions = await self._target.admin.describe_consumer_groups(groups, errors=failed)
         for group, error in failed.items():
-            log.warning("%s: cannot describe group %s of the target: %s", self._flow.name, group, error)
+            log.warning("%s: cannot describe group %s at the target: %s", self._flow.name, group, error)
         for group, description in descriptions.items():
             if description.state in INACTIVE:
                 await self._commit(group)
@@ -156,7 +163,11 @@ class CheckpointMirror:
         for partition, error in failed.items():
             if not isinstance(error, UnknownMemberIdError):  # a member has joined meanwhile
                 log.warning(
-                    "%s: cannot commit the offset of %s for group %s: %s", self._flow.name, partition, group, error
+                    "%s: cannot commit the offset of %s for group %s at the target: %s",
+                    self._flow.name,
+                    partition,
+                    group,
+                    error,
                 )
 
 

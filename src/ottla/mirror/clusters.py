@@ -1,4 +1,4 @@
-"""Clients of one cluster that all flows share: an admin client, and a producer for MirrorMaker's own topics."""
+"""Clients of one cluster that all flows share, and readers of MirrorMaker's internal topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ COMPACTED: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
 
 
 class Cluster:
-    """One cluster. `async with` starts the clients, and closes them at the end."""
+    """One cluster: its admin client, and its producer of heartbeats, checkpoints and offset syncs.
+
+    `async with` starts the clients, and closes them at the end.
+    """
 
     def __init__(self, alias: str, properties: MirrorProperties) -> None:
         self.alias = alias
@@ -44,7 +47,7 @@ class Cluster:
         return TopicReader(self._consumer_configs, topic)
 
     async def create_compacted_topic(self, name: str, config: MirrorConfig, kind: str, partitions: int = 1) -> None:
-        """Create an internal topic unless it exists, with the replication factor of the config
+        """Create a compacted topic unless it exists, with the replication factor of the config
         `<kind>.replication.factor`.
 
         Raises ConfigurationError if the cluster has too few brokers for this replication factor.

@@ -1,8 +1,9 @@
 """Copies the records of a flow with their partition, timestamp, key, value and headers (`MirrorSourceTask`).
 
 Exactly once: a transaction at the target contains the records and the source offsets up to which records were copied.
-Another process with the same flow fences this one, because it uses the same transactional id; it then reads the
-committed offsets. At least once: the offsets are written after the records are acknowledged.
+A second process with the same flow uses the same transactional id. So it fences the first one before it reads the
+committed offsets. At least once, with exactly.once.source.support=disabled or a target without transactions: the
+offsets are written after the records are acknowledged.
 
 After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """
@@ -35,7 +36,7 @@ TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 """Bytes of keys, values and headers after which a transaction is committed, so that memory is bounded."""
 
 ROWS_PER_TURN: Final = 500
-"""Number of records with headers that are sent before other tasks, such as the producer's sender, get a turn."""
+"""Number of records sent one by one before other tasks, such as the producer's sender, get a turn."""
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a session waits at its end for records in flight, which may never be sent after a
 failure.
@@ -58,7 +59,7 @@ class CopyProgress:
         self.records = 0
         self.bytes = 0
         self.lag: int | None = None
-        """The number of records of the source that are not copied yet; None until it is known."""
+        """The number of records not copied yet, in partitions where it is known; None if it is known of none."""
 
 
 class _Sent(NamedTuple):
@@ -69,7 +70,7 @@ class _Sent(NamedTuple):
     future: BatchFuture | list[RecordFuture]
 
     def copied(self) -> Iterator[CopiedRecords]:
-        """Return the offsets at both clusters. Raises the error of a record that failed."""
+        """Yield ranges with consecutive offsets at both clusters. Raises the error of a record that failed."""
         row = 0
         for downstream, count in self._ranges():
             for first, end in pairwise(_run_bounds(self.columns.offsets, row, row + count)):
@@ -152,7 +153,7 @@ class Copier:
         return next_offsets(self._flow.name.source, records)
 
     def stop(self) -> None:
-        """End `run` after the current transaction."""
+        """End `run` after the records that are being copied."""
         self._stopping = True
         self._consumer.wakeup()
 
@@ -162,7 +163,7 @@ class Copier:
             await self.copy_next()
 
     async def copy_next(self) -> None:
-        """Wait for records for up to consumer.poll.timeout.ms, and copy them."""
+        """Wait for records for up to consumer.poll.timeout.ms; copy them, and those that arrive meanwhile."""
         self._assign()
         polled = await self._poll(self._flow.config.consumer_poll_timeout_ms)
         if not polled:
@@ -269,7 +270,7 @@ def offsets_topic(flow: Flow) -> str:
 
 
 def transactional_id(flow: Flow) -> str:
-    """Return the id that Kafka Connect uses for the first task of this flow, so that it fences MirrorMaker 2."""
+    """Return the id that Kafka Connect uses for the first task of this flow, so that the copier fences that task."""
     return f"{flow.name.source}-mm2-MirrorSourceConnector-0"
 
 

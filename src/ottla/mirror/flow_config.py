@@ -40,7 +40,8 @@ class Flow(NamedTuple):
 class MirrorProperties:
     """The properties. Options of one flow (`A->B.topics`) take precedence over those of all flows (`topics`).
 
-    Raises ConfigurationError if clusters, flows or options are invalid.
+    Raises ConfigurationError if `clusters` does not name two or more different aliases, if an option names a flow
+    between other clusters, or if a cluster has no `bootstrap.servers`.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -57,8 +58,8 @@ class MirrorProperties:
     def flows(self, targets: Collection[str] = ()) -> list[Flow]:
         """Return the flows to these targets (default: all) that are enabled or have heartbeats.
 
-        Raises ConfigurationError if a target is unknown, if no flow is enabled, or if records would be copied in a
-        loop.
+        Raises ConfigurationError if a target is unknown, if an option of a flow is invalid, if none of the flows is
+        enabled, or if flows with IdentityReplicationPolicy and the same `topics` form a loop.
         """
         for alias in targets:
             if alias not in self.clusters:
@@ -101,13 +102,13 @@ class MirrorProperties:
         return MirrorConfig.from_kafka({**top, **of_target, **own})
 
     def _check_names(self) -> None:
-        """Log a warning for options without a prefix that do not exist: they would be ignored."""
+        """Log a warning for each option without a prefix of a cluster or client that is unknown or has no effect."""
         prefixes = (*(f"{alias}." for alias in self.clusters), *ROLE_PREFIXES, *SHARED)
         names = (key for key in self._properties if key != "clusters" and "->" not in key)
         MirrorConfig.check_names(key for key in names if not key.startswith(prefixes))
 
     def _check_flow_names(self) -> None:
-        """Raise ConfigurationError for options of a flow between clusters that do not exist: they would do nothing."""
+        """Raise ConfigurationError if an option names a flow that does not exist: it would have no effect."""
         for key in self._properties:
             source, arrow, rest = key.partition("->")
             if not arrow:
@@ -123,8 +124,9 @@ WORKER: Final = ("offset.storage.", "exactly.once.source.support")
 
 
 def _check_loops(flows: list[Flow]) -> None:
-    """Raise ConfigurationError if records would be copied in an endless loop: the identity policy does not prevent it,
-    because the copy of a topic has the same name.
+    """Raise ConfigurationError if enabled flows with the identity policy and the same `topics` form a loop.
+
+    The policy does not prevent that records are copied endlessly, because the copy of a topic has the same name.
     """
     identity = [f for f in flows if f.config.enabled and f.config.replication_policy_class == IDENTITY]
     for flow in identity:

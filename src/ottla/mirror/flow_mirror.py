@@ -1,4 +1,4 @@
-"""The tasks of one flow, from start to end."""
+"""The tasks of one flow: it copies records, and at intervals topics, configs, ACLs and group offsets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ log = logging.getLogger("ottla.mirror")
 
 FENCED: Final = (ProducerFencedError, InvalidProducerEpochError)
 BACKOFF: Final = ExponentialBackoff(1.0, 60.0, jitter=0.2)
-"""Delays in seconds between sessions that fail."""
+"""Delays in seconds before a session that failed, or the translation of offsets, is started again."""
 
 Action = Callable[[], Awaitable[None]]
 
 
 class FlowMirror:
-    """Copies the topics, records, configs, ACLs and group offsets of one flow, and emits heartbeats."""
+    """Copies the topics, records, configs, ACLs and group offsets of one flow, and emits heartbeats.
+
+    Options of the flow can disable these tasks.
+    """
 
     def __init__(self, flow: Flow, properties: MirrorProperties, source: Cluster, target: Cluster) -> None:
         self.flow = flow
@@ -54,7 +57,11 @@ class FlowMirror:
             self._copier.stop()
 
     async def prepare(self) -> None:
-        """Create the internal topics, and the topics to copy at the target. Raises errors of the clusters."""
+        """Create MirrorMaker's own topics, and the copied topics at the target.
+
+        Raises KafkaError if a request fails, or if one of MirrorMaker's own topics cannot be created. If a copied topic
+        cannot be created, a warning is logged.
+        """
         config, name = self.flow.config, self.flow.name
         if config.emit_heartbeats_enabled:
             await self._target.create_compacted_topic(self.policy.heartbeats_topic, config, "heartbeats.topic")
@@ -71,7 +78,10 @@ class FlowMirror:
         await self.topics.refresh()
 
     async def run(self) -> None:
-        """Mirror until `stop`. Raises an error if the first session cannot start, or another process has taken over."""
+        """Mirror until `stop`.
+
+        Raises an exception group if the first session cannot start, or if another process has taken over.
+        """
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(task) for task in self._background()]
             if self.flow.config.enabled:
@@ -102,7 +112,7 @@ class FlowMirror:
         return tasks
 
     async def _repeat(self, action: Action, seconds: float, what: str, *, at_once: bool = True) -> None:
-        """Run an action at intervals. A failed action is logged, and repeated after the usual interval."""
+        """Run an action every `seconds`, or at its end if it takes longer. A KafkaError is only logged."""
         if not at_once:
             await asyncio.sleep(seconds)
         while True:
@@ -110,7 +120,7 @@ class FlowMirror:
             try:
                 await action()
             except KafkaError as error:
-                log.warning("%s: %s failed; retrying in %g s: %s", self.flow.name, what, seconds, error)
+                log.warning("%s: %s failed; it is repeated every %g s: %s", self.flow.name, what, seconds, error)
             await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
 
     async def _emit_heartbeat(self) -> None:
@@ -148,8 +158,9 @@ class FlowMirror:
                 tasks.create_task(self._repeat(checkpoints.sync_group_offsets, seconds, "commit of offsets"))
 
     async def _copy(self) -> None:
-        """Copy in sessions: after a failure, a new session starts. Raises the error if the first session cannot start,
-        or if another process has taken over the flow.
+        """Copy in sessions: after a KafkaError, a new session starts.
+
+        Raises the error if the first session cannot start, or if another process has taken over the flow.
         """
         failures = 0
         while not self._stopped.is_set():
@@ -178,7 +189,7 @@ class FlowMirror:
                 await copier.run()
 
     async def until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine to its end; `stop` cancels it."""
+        """Run a coroutine to its end, or cancel it and return when `stop` is called."""
         task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -190,8 +201,8 @@ class FlowMirror:
             await asyncio.gather(task, stopped, return_exceptions=True)
 
     async def _emit_offset_syncs(self, copied: list[CopiedRecords]) -> None:
-        """Record offset syncs of copied records. Errors are only logged: if syncs are missing, translated offsets are
-        less exact, but never wrong.
+        """Record offset syncs of copied records. A KafkaError is only logged: without a sync, translated offsets are
+        less exact.
         """
         if not self.flow.config.emit_offset_syncs_enabled:
             return
@@ -219,4 +230,6 @@ class FlowMirror:
 
     def _sync_failed(self, error: BaseException) -> None:
         cluster = self._syncs_cluster.alias
-        log.warning("%s: cannot write to %s on %s: %s", self.flow.name, self._syncs_topic, cluster, error)
+        log.warning(
+            "%s: cannot write an offset sync to topic %s on %s: %s", self.flow.name, self._syncs_topic, cluster, error
+        )

@@ -1,4 +1,4 @@
-"""All flows of a properties file in one process: Kafka's `MirrorMaker`."""
+"""The flows of a properties file in one process: Kafka's `MirrorMaker`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.mirror.flow_mirror import FlowMirror
 class MirrorMaker:
     """Runs the flows to some targets (default: to all). Not thread-safe: event loop only.
 
-    Raises ConfigurationError if the properties are invalid.
+    Raises ConfigurationError if the properties are invalid, a target is unknown, or none of the flows is enabled.
     """
 
     def __init__(self, properties: MirrorProperties, targets: Collection[str] = ()) -> None:
@@ -27,7 +27,7 @@ class MirrorMaker:
         ]
 
     async def run(self) -> None:
-        """Mirror until `stop`. If a flow fails, stop the other flows in order, then raise its error."""
+        """Mirror until `stop`. If a flow fails, cancel the other flows and raise its error."""
         async with AsyncExitStack() as clients:
             for cluster in self._clusters.values():
                 await clients.enter_async_context(cluster)

@@ -25,9 +25,9 @@ MIN_SYNCS: Final = 64
 class SyncSelector:
     """Selects the offset syncs of one partition that are recorded.
 
-    These are the first one, those after a gap in the offsets of the source, at least one in `max_lag` + 1 records, and
-    the last one of a transaction. The translation relies on it: between two syncs, the offsets at the target grow as
-    fast as those at the source, or faster because of transaction markers.
+    `select` returns the first sync, the syncs after a gap in the source offsets or a step back in the target offsets,
+    and at least one sync in `max_lag` + 1 records. So between two recorded syncs, the offsets at the target grow as
+    fast as those at the source, or faster because of transaction markers. The translation relies on it.
     """
 
     def __init__(self, partition: TopicPartition, max_lag: int) -> None:
@@ -37,7 +37,10 @@ class SyncSelector:
         self._last: OffsetSync | None = None
 
     def select(self, upstream: int, downstream: int, count: int) -> Iterator[OffsetSync]:
-        """Yield the syncs to record for `count` copied records. Their offsets are consecutive at both clusters."""
+        """Yield the syncs to record for `count` copied records with consecutive offsets at both clusters.
+
+        `upstream` and `downstream`: the offsets of the first of these records at the source and at the target.
+        """
         last = self._last
         first = upstream
         if last is not None and upstream == self._next_upstream and downstream >= last.downstream:
@@ -50,7 +53,7 @@ class SyncSelector:
             yield last
 
     def latest(self, upstream: int, downstream: int) -> OffsetSync | None:
-        """Return the sync of the last copied record; None if it was selected already."""
+        """Return the sync of the last copied record, to be recorded too; None if it was selected already."""
         if self._last is not None and self._last[1:] == (upstream, downstream):
             return None
         self._last = OffsetSync(self._partition, upstream, downstream)
@@ -79,10 +82,10 @@ class OffsetSyncStore:
             self._limits[sync.partition] = max(MIN_SYNCS, 2 * len(syncs))
 
     def translate(self, partition: TopicPartition, offset: int) -> int | None:
-        """Return the offset at which a group continues at the target without missing a record; None if it is unknown.
+        """Return the offset at which a group continues at the target without missing a record.
 
         It is at most one record after the latest sync at or before `offset`, because later records may have been
-        removed by compaction, or may not be copied yet.
+        removed by compaction, or may not be copied yet. None if there is no sync at or before `offset`.
         """
         syncs = self._syncs.get(partition, [])
         index = bisect.bisect_right(syncs, offset, key=attrgetter("upstream")) - 1

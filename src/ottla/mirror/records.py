@@ -1,6 +1,7 @@
 """Records of MirrorMaker's own topics, in the formats of `org.apache.kafka.connect.mirror`.
 
-Strings have a length of two bytes, numbers are big-endian. Values of heartbeats and checkpoints begin with a version.
+A string is preceded by its length in two bytes. Numbers are big-endian. Values of heartbeats and checkpoints begin with
+a version.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def _string(value: str) -> bytes:
 
 
 class _Reader:
-    """Reads fields one after the other. Raises SerializationError if the bytes end too early."""
+    """Reads fields one after the other. Raises SerializationError if the bytes end too early, or for other versions."""
 
     def __init__(self, data: bytes | None) -> None:
         self._data = data or b""
@@ -64,7 +65,7 @@ class OffsetSync(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Parse a record. Raises SerializationError for other bytes."""
+        """Parse a record. Raises SerializationError if its key or value ends too early."""
         keys, values = _Reader(key), _Reader(value)
         return cls(TopicPartition(keys.string(), keys.number("i")), values.number("q"), values.number("q"))
 
@@ -92,7 +93,7 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Parse a record. Raises SerializationError for other bytes."""
+        """Parse a record. Raises SerializationError if its key or value ends too early, or its version is not 0."""
         keys, values = _Reader(key), _Reader(value)
         values.version()
         group, partition = keys.string(), TopicPartition(keys.string(), keys.number("i"))
@@ -114,7 +115,7 @@ class Heartbeat(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Parse a record. Raises SerializationError for other bytes."""
+        """Parse a record. Raises SerializationError if its key or value ends too early, or its version is not 0."""
         keys, values = _Reader(key), _Reader(value)
         values.version()
         return cls(keys.string(), keys.string(), values.number("q"))

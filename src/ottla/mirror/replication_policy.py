@@ -10,7 +10,7 @@ HEARTBEATS: Final = "heartbeats"
 
 
 class ReplicationPolicy:
-    """`DefaultReplicationPolicy`: a topic of cluster A is `A.topic` at the target.
+    """`DefaultReplicationPolicy`: a topic of cluster A is `A.topic` at the target, with `.` as the separator.
 
     `internal_separator` is the separator in names of MirrorMaker's own topics.
     """
@@ -35,11 +35,11 @@ class ReplicationPolicy:
         return topic.partition(self._separator)[2] or None
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return whether a topic has heartbeats, possibly after several copies."""
+        """Return whether a topic is the heartbeats topic, or a copy of it or of a copy."""
         return topic == HEARTBEATS or topic.endswith(self._separator + HEARTBEATS)
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Return whether a topic belongs to brokers, Kafka Connect or MirrorMaker, and is never copied."""
+        """Return whether a topic has the name of an internal topic of brokers, Kafka Connect or MirrorMaker."""
         return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._internal(".internal")))
 
     def is_cycle(self, topic: str, target: str) -> bool:
@@ -64,7 +64,7 @@ class ReplicationPolicy:
 
 
 class IdentityReplicationPolicy(ReplicationPolicy):
-    """Topics have the same names at source and target, except heartbeats topics; so copies cannot be recognized."""
+    """Topics keep their names at the target, except those that end with `heartbeats`."""
 
     def remote_topic(self, source: str, topic: str) -> str:
         return super().remote_topic(source, topic) if topic.endswith(HEARTBEATS) else topic
@@ -77,7 +77,7 @@ class IdentityReplicationPolicy(ReplicationPolicy):
 
 
 def replication_policy(config: MirrorConfig) -> ReplicationPolicy:
-    """Return the policy of a flow."""
+    """Return the replication policy, with its separators, that the config of a flow selects."""
     separator = config.replication_policy_separator
     internal = separator if config.replication_policy_internal_topic_separator_enabled else "."
     kind = IdentityReplicationPolicy if config.replication_policy_class == IDENTITY else ReplicationPolicy

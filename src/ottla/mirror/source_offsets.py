@@ -1,9 +1,9 @@
 """The offsets up to which the source was copied, in a compacted topic of the target.
 
 The topic and its records are those of Kafka Connect's source offsets, so this tool continues where MirrorMaker 2
-has stopped, and vice versa. Each offset is written in the same transaction as the copied records. Committed offsets
-of a consumer group would allow that as well, but a cluster removes the offsets of a group without members after a week
-(offsets.retention.minutes), and all records would then be copied again.
+has stopped, and vice versa. Offsets committed for a consumer group could be used instead, but by default a cluster
+removes the offsets of a group without members after a week (offsets.retention.minutes), and all records would then be
+copied again.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ def offset_key(source: str, partition: TopicPartition) -> bytes:
 
 
 def offset_value(offset: int) -> bytes:
-    """Return the value of the record. `offset`: the source offset of the last copied record."""
+    """Return the value of the record that stores an offset. `offset`: the source offset of the last copied record."""
     return json.dumps({"offset": offset}, separators=(",", ":")).encode()
 
 
 def next_offsets(source: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
     """Return the next offset to copy of each partition. `records`: keys and values in the order of the log.
 
-    Records of other clusters and connectors are ignored. A tombstone removes the offset of its partition.
+    Records of other clusters and connectors are ignored. A tombstone, or a value without an offset, removes the offset
+    of its partition.
     """
     offsets: dict[TopicPartition, int] = {}
     for key, value in records:

@@ -1,4 +1,4 @@
-"""Topics of a flow at the target, with the source's partitions, configs and ACLs (`MirrorSourceConnector`)."""
+"""Topics of a flow at the target, with partitions, configs and ACLs as at the source (`MirrorSourceConnector`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TopicMirror:
         return self._policy.remote_topic(self._flow.name.source, topic)
 
     async def refresh(self) -> None:
-        """Find the topics and partitions of the source, and create those that the target lacks."""
+        """Find the topics and partitions to copy, and create those that the target lacks."""
         described = await self._source.admin.describe_topics()
         topics = {name: info for name, info in described.items() if self.is_copied(name) and info.partitions}
         at_target = await self._target.admin.describe_topics()
@@ -100,7 +100,7 @@ class TopicMirror:
         failed: Errors = {}
         created = await self._target.admin.create_topics(new_topics, errors=failed, wait_for_metadata=True)
         for name in sorted(created):
-            log.info("%s: created topic %s", self._flow.name, name)
+            log.info("%s: created topic %s at the target", self._flow.name, name)
         self._warn(failed, "create topic", TopicAlreadyExistsError)
 
     async def _add_partitions(self, topics: Mapping[str, TopicInfo], at_target: dict[str, TopicInfo]) -> None:
@@ -118,11 +118,16 @@ class TopicMirror:
         await self._target.admin.wait_for_topics(added)
         at_target |= await self._target.admin.describe_topics(added)
         for name in added:
-            log.info("%s: topic %s has %d partitions now", self._flow.name, name, larger[name])
+            log.info(
+                "%s: added partitions to topic %s at the target, which has %d now", self._flow.name, name, larger[name]
+            )
         self._warn(failed, "add partitions to topic", InvalidPartitionsError)
 
     async def sync_configs(self) -> None:
-        """Set the configs of the source's topics at the target, and remove those that the source does not set."""
+        """Set the configs of the copied topics at the target, and remove those that the source does not set.
+
+        Read-only and sensitive configs, and those of config.properties.exclude, are left as they are.
+        """
         names = sorted({tp.topic for tp in self.partitions})
         sources = await self._topic_configs(self._source, names)
         targets = await self._topic_configs(self._target, [self.remote_topic(name) for name in names])
@@ -137,7 +142,12 @@ class TopicMirror:
         await self._target.admin.alter_configs(changes, errors=failed)
         for resource, change in changes.items():
             if resource not in failed:
-                log.info("%s: changed configs of topic %s: %s", self._flow.name, resource.name, ", ".join(change))
+                log.info(
+                    "%s: changed configs of topic %s at the target: %s",
+                    self._flow.name,
+                    resource.name,
+                    ", ".join(change),
+                )
         self._warn({resource.name: error for resource, error in failed.items()}, "change configs of topic")
 
     def _changes(self, source: Entries, target: Entries) -> dict[str, str | None]:
@@ -153,7 +163,7 @@ class TopicMirror:
 
     def _to_set(self, entries: Entries) -> dict[str, ConfigEntry]:
         """Return the configs to set at the target: those that are set at the source, and with use.defaults.from=source
-        those with defaults as well, unless they are excluded from copying.
+        those with defaults as well. Read-only, sensitive and excluded configs are left out.
         """
         with_defaults = self._config.use_defaults_from == "source"
         return {
@@ -176,7 +186,10 @@ class TopicMirror:
         return {resource.name: entries for resource, entries in described.items()}
 
     async def sync_acls(self) -> None:
-        """Create the ACLs of the source's topics at the target. Does nothing if a cluster has no authorizer."""
+        """Create the ACLs of the copied topics at the target, except those that allow WRITE. ACLs are never deleted.
+
+        Only ACLs for one topic by its name are copied. Does nothing if a cluster has no authorizer.
+        """
         if self._without_acls:
             return
         try:
@@ -202,7 +215,7 @@ class TopicMirror:
         return named and not writes and self.is_copied(pattern.resource_name)
 
     def _target_acl(self, acl: ACL) -> ACL:
-        """Return the ACL for the copy: an ACL that allows All on the topic allows Read on the copy."""
+        """Return the ACL for the copy of a topic: one that allows ALL on the topic allows only READ on the copy."""
         name = self.remote_topic(acl.resource_pattern.resource_name)
         everything = acl.permission_type == ACLPermissionType.ALLOW and acl.operation == ACLOperation.ALL
         return acl._replace(
@@ -217,7 +230,7 @@ class TopicMirror:
 
 
 def matches(pattern: re.Pattern[str] | None, name: str) -> bool:
-    """Return whether any of the expressions matches this name."""
+    """Return whether a pattern matches the whole name. None matches no name."""
     return pattern is not None and pattern.fullmatch(name) is not None
 
 

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
     """Yield the configs of a topic.
 
-    A value comes from the topic, from the corresponding broker config, or from Kafka's default.
+    A value comes from the topic, from the corresponding broker config, or from the default.
     """
     for name, option in TopicConfig.options.items():
         places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
@@ -56,9 +56,9 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 
 
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
-    """Yield the configs of a broker.
+    """Yield the configs of this broker.
 
-    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or Kafka's default.
+    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or the default.
     """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]
@@ -67,7 +67,7 @@ def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
 
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield the dynamic configs of all brokers."""
+    """Yield the dynamic configs that are set for all brokers together."""
     for name in for_all.keys() & BrokerConfig.options.keys():
         value = for_all[name]
         yield _entry(BrokerConfig.options[name], [ConfigSource(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
@@ -78,7 +78,8 @@ def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Itera
     """Yield the dynamic configs that have no row in the table of broker configs: unknown ones, and those of one
     listener, such as `listener.name.external.ssl.keystore.location`.
 
-    Only the values of listeners' certificate configs are shown, because others may be secrets.
+    The values of listeners' certificate configs are shown unless they are secrets. Other values are not shown, because
+    they may be secrets.
     """
     for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
         for name in options.keys() - BrokerConfig.options.keys():
@@ -93,7 +94,8 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else Kafka's defaults.
+    """Yield the configs of a resource: the values that are set on it, else those in `defaults`, else the configs' own
+    defaults.
 
     `source`: the number of the source of values that are set on the resource.
     """

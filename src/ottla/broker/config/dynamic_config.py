@@ -35,7 +35,10 @@ class DynamicBrokerConfig:
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one. Return whether any has changed."""
+        """Apply the dynamic configs of all brokers and of this one. Return whether any has changed.
+
+        If they conflict with the broker's file, log the error and keep the current configs.
+        """
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
         self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}

@@ -1,6 +1,6 @@
 """AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554). Requires ALTER on the cluster.
 
-Only keys derived from the salted password are stored, in Kafka's format below `/config/users`.
+Keys derived from the salted password are stored with salt and iterations, in Kafka's format below `/config/users`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""DeleteShareGroupOffsets: delete a share group's state in topics. The group must have no members."""
+"""DeleteShareGroupOffsets: delete a share group's states of all partitions of topics.
+
+The group must have no members.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DeleteTopics: delete topics by name or, from version 6 on, by id. Logs are renamed at once and removed later.
 
 Requires DELETE on the cluster or the topic. The response does not reveal to a client without DESCRIBE whether a topic
-exists, nor the name of a topic id.
+of this name exists, nor the name of a topic id.
 """
 
 from __future__ import annotations

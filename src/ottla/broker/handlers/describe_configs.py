@@ -3,7 +3,7 @@
 As in Kafka, a broker of a cluster reads them from the metadata store first, because the client may have just set a
 config at another broker, whose notification has not arrived here yet.
 
-Requires DESCRIBE_CONFIGS on the topic or group; on the cluster for brokers and client metrics.
+Requires DESCRIBE_CONFIGS on the topic or group; on the cluster for brokers, their loggers and client metrics.
 """
 
 from __future__ import annotations

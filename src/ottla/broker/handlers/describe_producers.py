@@ -1,4 +1,4 @@
-"""DescribeProducers: the active producers of partitions, by this broker's replicas. Requires READ on the topic.
+"""DescribeProducers: the active producers of partitions with a replica on this broker. Requires READ on the topic.
 
 `kafka-transactions.sh find-hanging` uses it to find open transactions. Followers also answer, based on the batches that
 they have fetched.

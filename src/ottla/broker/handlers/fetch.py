@@ -1,13 +1,13 @@
-"""Fetch: return slices of log files, which are sent without being read into memory.
+"""Fetch: return records, if possible as slices of log files that are sent without being read into memory.
 
-The broker answers when `min_bytes` are available, when a partition has an error, or after `max_wait_ms`. Partitions
-notify a waiting fetch of appends, so there is no polling. As in KIP-74, the first batch of the first partition with
-data is returned even if it exceeds the limits. Up to version 3, batches are down-converted to messages of format 0 or
-1.
+The broker answers when `min_bytes` are available, after `max_wait_ms`, or at once in cases such as an error of a
+partition. Partitions notify a waiting fetch of appends, so there is no polling. As in KIP-74, the first batch of the
+first partition with data is returned even if it exceeds the limits. Up to version 3, batches are down-converted to
+messages of format 0 or 1.
 
 Followers read to the end of the log. Their fetch offset shows the leader which records they have. Consumers read up to
-the high watermark. From version 11 on they may read from followers, and may be redirected to a nearer replica
-(KIP-392).
+the high watermark, or with read_committed up to the last stable offset. From version 11 on they may read from
+followers, and may be redirected to a nearer replica (KIP-392).
 
 Records of tiered topics that are only in remote storage are read from there (KIP-405). Followers get
 OFFSET_MOVED_TO_TIERED_STORAGE for them, and start where the leader's local log starts.
@@ -71,7 +71,7 @@ READ_AT_ONCE = 256
 """Number of partitions that are read before other requests are processed."""
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
-"""If there is not enough data after a notification, the fetch pauses this many times as long as reading has taken."""
+"""After reading too little data, a consumer's fetch pauses this many times as long as the reading has taken."""
 Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
@@ -152,7 +152,8 @@ class Fetch:
     def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
         """Read some of the partitions, within the limits.
 
-        Partitions whose data is not in the page cache are left out.
+        Partitions whose data is not in the page cache, or only in remote storage, are left out. So are those that have
+        nothing new for a follower with a fetch session.
         """
         results: list[Result] = []
         skips = self._is_follower and self._fetch_context.incremental and self._may_follow
@@ -172,7 +173,7 @@ class Fetch:
 
     @property
     def is_disk_needed(self) -> bool:
-        """Whether partitions were left out because their data is not in the page cache."""
+        """Whether partitions were left out because their data is not in the page cache, or only in remote storage."""
         return bool(self._not_cached)
 
     async def _read_from_disk(self, results: list[Result], budget: Budget) -> list[Result]:
@@ -274,8 +275,8 @@ class Fetch:
                 await asyncio.sleep(0)
 
     async def _rest(self, earliest: float, deadline: float) -> None:
-        """Wait for a notification, but at least until `earliest`, so that reading does not use all the time of the
-        event loop.
+        """Wait for a notification, at most until `deadline`. Then wait until `earliest`, so that reading does not use
+        all the time of the event loop.
         """
         assert self._enough is not None
         loop = asyncio.get_running_loop()

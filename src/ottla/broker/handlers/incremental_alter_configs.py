@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: set and delete configs of resources; append to and subtract from list configs.
 
-Requires ALTER_CONFIGS on the topic or group; on the cluster for brokers and client metrics.
+Requires ALTER_CONFIGS on the topic or group; on the cluster for brokers, their loggers and client metrics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:
-    """Replace the configs of a resource with those that `change` returns."""
+    """Replace the configs of a resource with those that `change` returns, or with `validate_only` only check them."""
     resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, context)
 
     def words_in(option: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ottla.protocol.messages.list_config_resources import (
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-    """Return resources of the requested types, or of all types."""
+    """Return the resources of the requested types, or of all types. Version 0 lists only client metrics."""
     types = request.resource_types or list(RESOURCES) if context.version >= 1 else [CLIENT_METRICS]
     if not RESOURCES.keys() >= set(types):
         raise UnsupportedVersionError(f"unknown resource types {sorted(set(types) - RESOURCES.keys())}")

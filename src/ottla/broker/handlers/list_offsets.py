@@ -3,7 +3,7 @@
 Requires DESCRIBE on the topic.
 
 Version 0, of the 0.8 consumer, returns the base offsets of segments that were written before a timestamp. Later
-versions have introduced special timestamps (`KNOWN_SINCE`). If a topic is not tiered (KIP-405), its earliest local
+versions have introduced more special timestamps (`KNOWN_SINCE`). If a topic is not tiered (KIP-405), its earliest local
 offset is the log start offset, and there are no tiered or pending offsets.
 
 For a consumer, the latest offset is the high watermark, or with read_committed the last stable offset; for a replica,

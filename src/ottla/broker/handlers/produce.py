@@ -1,12 +1,13 @@
 """Produce: append the client's batches, and answer when `acks` is satisfied.
 
-All records are validated (`storage.validation`), then the bytes are written from the request's frame to the file
-without copying. Message sets of versions 0 to 2 (formats 0 and 1) are up-converted first. With `acks=0` there is no
-response; if such a request fails, the broker closes the connection. Batches for internal topics are rejected.
+The batches are validated (`storage.validation`), then written from the request's frame to the file, without a copy of
+the bytes if nothing has to be changed in them. Message sets of versions 0 to 2 (formats 0 and 1) are up-converted
+first. With `acks=0` there is no response; if such a request fails, the broker closes the connection. Batches for
+internal topics are rejected.
 
 A partition must be in the producer's transaction before its first batch is appended. From version 12 on, the broker
 adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
-(KIP-890).
+(KIP-890), unless transaction.partition.verification.enable is false.
 
 Requires WRITE on the topic and, for transactional batches, on the transactional id. If the latter is missing, the whole
 request fails.
@@ -86,7 +87,7 @@ INVALID_DATA = (
     errors.UnsupportedCompressionTypeError,
     errors.UnsupportedForMessageFormatError,
 )
-"""Errors of batches that are rejected however often they are sent, so that the owner of the client has to act."""
+"""Errors of batches with data that the broker does not accept, for which the owner of the client has to act."""
 LOGGED = (*INVALID_DATA, errors.NotEnoughReplicasError)
 """Errors that are logged: those of INVALID_DATA, and the lack of in-sync replicas, for which the operator has to act.
 """
@@ -224,8 +225,8 @@ async def _join(request: ProduceRequest, context: RequestContext) -> Verificatio
 
 
 def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """Yield partition and header of the transactional batches for partitions that this broker leads, except
-    duplicates.
+    """Yield partition and header of the transactional batches for partitions that this broker leads and the client may
+    write to, except duplicates.
     """
     for topic in request.topic_data:
         name = _name(topic, context)
@@ -244,7 +245,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
 def _append_all(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append all batches; transactional ones only to partitions that are in the transaction."""
+    """Append all batches. If many are compressed, other requests are processed in between."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
         return _append_in_turns(request, context, admission)
     pending = Pending(admission)
@@ -438,7 +439,7 @@ def _rejected(
 
 
 def _header(records: RecordData | None) -> BatchHeader | None:
-    """Return the header of a batch of format 2; None for older formats and incomplete batches."""
+    """Return the header of a batch of format 2; None for older formats, and for incomplete or corrupt batches."""
     if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
         return None
     try:

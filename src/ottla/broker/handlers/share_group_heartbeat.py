@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932).
 
-The logic is in `coordinator.group.share`. The state of partitions that are new to the group is created before they are
-assigned.
+The logic is in `coordinator.group.share`. Before the broker responds, it starts to create the states of partitions that
+are new to the group.
 """
 
 from __future__ import annotations

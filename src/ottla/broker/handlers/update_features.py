@@ -20,7 +20,7 @@ from ottla.protocol.messages.update_features import (
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
-"""The first version of UpdateFeatures that has the type of a change."""
+"""The first version of UpdateFeatures that has the type of a change: upgrade, safe or unsafe downgrade."""
 KRAFT_FEATURES = ("metadata.version", "kraft.version")
 KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other features by --feature NAME=LEVEL."
 

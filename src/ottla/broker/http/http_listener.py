@@ -2,7 +2,7 @@
 
 The HTTP server is imported with the first connection, so that a broker starts as fast as without it.
 
-If the port is in use, this is logged, and the broker runs without an HTTP listener. Not thread-safe: event loop only.
+If the address cannot be bound, the broker logs it and runs without an HTTP listener. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HttpListener:
         self._server: HttpServer | None = None
         self._bind_error: str | None = None
         self.url: str | None = None
-        """The URL, set by `start`; None if the address could not be bound."""
+        """The URL, set by `start`; None before, and if the address could not be bound."""
 
     def start(self) -> None:
         """Bind the address. `log_state` logs whether that has succeeded."""

@@ -60,7 +60,7 @@ class HttpServer:
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection until it is closed."""
+        """Serve one connection until it is closed. If there are MAX_CONNECTIONS already, close it at once."""
         if len(self._connections) >= MAX_CONNECTIONS:
             writer.close()
             return

@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HttpRequest(NamedTuple):
-    """A GET request: the broker, the parameters of the query, and the headers by name in lower case."""
+    """A GET or HEAD request: the broker, the parameters of the query, and the headers by name in lower case."""
 
     node: ObservedNode
     query: Mapping[str, Sequence[str]]
@@ -53,7 +53,10 @@ def plain(status: int, text: str, headers: Headers = ()) -> Page:
 
 
 async def metrics(request: HttpRequest) -> Page:
-    """Return all metrics, or those of `?name[]=…`, in the format that the client accepts."""
+    """Return all metrics, or those that `?name[]=…` names, in the format that the client accepts.
+
+    Returns 503 while the broker starts, until its logs are loaded.
+    """
     broker = request.node.monitored
     if broker is None:
         return plain(503, f"{_with_stage('the broker is starting', request.node)}\n")
@@ -86,7 +89,7 @@ async def health(request: HttpRequest) -> Page:
 
 async def readiness(request: HttpRequest) -> Page:
     """Return 200 if the broker serves clients: it has started, is registered, can use its metadata store, and all log
-    directories are online.
+    directories are online; otherwise 503 with the reasons.
 
     With `?isr=1` it must also lead no under-replicated partition. A rolling upgrade checks this before it restarts the
     next broker.

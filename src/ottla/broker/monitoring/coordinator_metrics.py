@@ -28,8 +28,16 @@ def _rate(name: str, text: str, group_type: str) -> BrokerMetric:
 
 
 COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
-    BrokerMetric(f"{_OLD_GROUPS}NumGroups", GAUGE, NONE, "Groups of all types.", coordinators.groups),
-    BrokerMetric(f"{_OLD_GROUPS}NumOffsets", GAUGE, NONE, "Committed offsets.", coordinators.offsets),
+    BrokerMetric(
+        f"{_OLD_GROUPS}NumGroups", GAUGE, NONE, "Groups of all types that this broker coordinates.", coordinators.groups
+    ),
+    BrokerMetric(
+        f"{_OLD_GROUPS}NumOffsets",
+        GAUGE,
+        NONE,
+        "Committed offsets of the groups that this broker coordinates.",
+        coordinators.offsets,
+    ),
     BrokerMetric(
         f"{_OLD_GROUPS}NumGroupsEmpty",
         GAUGE,
@@ -93,7 +101,13 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
     BrokerMetric(
         f"{_GROUPS}offset-expiration-count", COUNT, NONE, "Offsets that have expired.", coordinators.expirations
     ),
-    BrokerMetric(f"{_GROUPS}offset-deletion-count", COUNT, NONE, "Offsets that were deleted.", coordinators.deletions),
+    BrokerMetric(
+        f"{_GROUPS}offset-deletion-count",
+        COUNT,
+        NONE,
+        "Offsets that were deleted, without expired ones.",
+        coordinators.deletions,
+    ),
     BrokerMetric(
         f"{_GROUPS}group-completed-rebalance-count",
         COUNT,
@@ -144,14 +158,14 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_LAGS}lag",
         GAUGE,
         (*GROUP, *PARTITION),
-        "Records of a partition that a group has not committed.",
+        "Lag: records of a partition after the offset that a group has committed.",
         coordinators.lag,
     ),
     BrokerMetric(
         f"{_LAGS}lag-sum",
         GAUGE,
         (*GROUP, *TOPIC),
-        "Records of a topic that a group has not committed.",
+        "Sum of a group's lags on the partitions of a topic.",
         coordinators.lag_sum,
     ),
     BrokerMetric(
@@ -166,14 +180,14 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_LAGS}rebalances-total",
         COUNTER,
         GROUP,
-        "Completed rebalances of a group since this broker coordinates it; of the 10,000 groups that have most.",
+        "Rebalances of a group since this broker coordinates it; only of the 10,000 groups with the most rebalances.",
         coordinators.group_rebalances,
     ),
     BrokerMetric(
         f"{_LAGS}rebalance-seconds",
         GAUGE,
         GROUP,
-        "Time since the start of the rebalance of a classic group; only of groups that are rebalancing.",
+        "Seconds since the start of the rebalance of a classic group; only of groups that are rebalancing.",
         coordinators.rebalance_seconds,
     ),
     BrokerMetric(

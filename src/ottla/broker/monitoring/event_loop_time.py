@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 WINDOW_SECONDS: Final = 15.0
-"""Size of a window in seconds. The idle fraction is measured over one to two windows."""
+"""Minimum size of a window in seconds. A window ends when the idle fraction is read after that time."""
 
 
 class EventLoopTime(selectors.DefaultSelector):
@@ -20,7 +20,7 @@ class EventLoopTime(selectors.DefaultSelector):
         super().__init__()
         self.idle_seconds = 0.0
         self.woken_at = self.began_at = time.perf_counter()
-        """The time of the end of the last wait, and of the start of the measurement, in seconds of
+        """`woken_at`: the end of the last wait. `began_at`: the start of the measurement. Both are in seconds of
         `time.perf_counter`.
         """
         self._marks = [(self.began_at, 0.0), (self.began_at, 0.0)]
@@ -39,7 +39,7 @@ class EventLoopTime(selectors.DefaultSelector):
         return self.woken_at - self.began_at - self.idle_seconds
 
     def idle_fraction(self) -> float:
-        """Return the fraction of time that the event loop waited, in the last one or two windows."""
+        """Return the fraction of time, 0 to 1, that the event loop waited since the last complete window began."""
         now = time.perf_counter()
         since, idle = self._marks[0]
         fraction = (self.idle_seconds - idle) / max(now - since, 1e-6)

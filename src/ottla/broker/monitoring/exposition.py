@@ -28,7 +28,7 @@ class TextFormat(enum.Enum):
 
     @classmethod
     def accepted(cls, accept: str) -> TextFormat:
-        """Return the format that the header Accept prefers."""
+        """Return OpenMetrics if the header Accept names it, else the text format of Prometheus."""
         return cls.OPEN_METRICS if "application/openmetrics-text" in accept else cls.PROMETHEUS
 
 

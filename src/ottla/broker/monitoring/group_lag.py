@@ -19,7 +19,7 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.metrics")
 
 MAX_OFFSETS: Final = 20_000
-"""Maximum number of committed offsets that are read at a time. Those of the remaining groups are left out."""
+"""Maximum number of committed offsets that are read at a time. Groups that would exceed it are left out."""
 TIMEOUT_SECONDS: Final = 2.0
 PURPOSE: Final = "metrics"
 

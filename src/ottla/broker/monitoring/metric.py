@@ -27,11 +27,11 @@ class Kind(enum.Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     SUMMARY = "summary"
-    """A `LatencySnapshot` in milliseconds, with count, sum and quantiles."""
+    """A `LatencySnapshot`, reported in milliseconds with count, sum and quantiles."""
     SIZES = "summary of sizes"
     """A `LatencySnapshot` whose sum is in bytes, without quantiles."""
     COUNT = "unknown"
-    """A value that never decreases, but whose name Prometheus does not accept for counters."""
+    """A value that never decreases, but whose name does not end with `_total`, as OpenMetrics requires of counters."""
 
 
 class BrokerMetric(NamedTuple):

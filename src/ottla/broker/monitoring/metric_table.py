@@ -52,7 +52,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "kafka.server:type=KafkaServer,name=BrokerState",
         GAUGE,
         NONE,
-        "State of the broker: 1 starting, 3 running, 6 in its controlled shutdown.",
+        "State of the broker: 0 not running, 1 starting, 3 running, 6 stopping.",
         process.state,
     ),
     BrokerMetric(
@@ -66,14 +66,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
         GAUGE,
         NONE,
-        "Share of the last 15 to 30 seconds in which the event loop waited, 0 to 1. Below 0.3 the broker is busy.",
+        "Share of time in which the event loop waited, 0 to 1, over 15 s or more. Below 0.3 the broker is busy.",
         process.idle_fraction,
     ),
     BrokerMetric(
         f"{_SERVER}NetworkProcessorAvgIdlePercent",
         GAUGE,
         NONE,
-        "The same value: one event loop handles requests and the network.",
+        "The same value as RequestHandlerAvgIdlePercent: one event loop handles requests and the network.",
         process.idle_fraction,
     ),
     BrokerMetric(
@@ -94,14 +94,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "ottla:type=event-loop#stalled-seconds-total",
         COUNTER,
         NONE,
-        "Seconds of these stalls.",
+        "Total seconds of the stalls that are longer than ottla.event.loop.stall.ms.",
         process.stalled_seconds,
     ),
     BrokerMetric(
         "ottla:type=event-loop#longest-stall-seconds",
         GAUGE,
         NONE,
-        "The longest of them since the start.",
+        "Duration in seconds of the longest stall of the event loop since the start.",
         process.longest_stall,
     ),
     BrokerMetric(
@@ -115,17 +115,21 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "process_resident_memory_bytes",
         GAUGE,
         NONE,
-        "Resident memory of the broker's process in bytes.",
+        "Resident memory of the broker's process in bytes; on macOS, the highest since the start.",
         process.resident_bytes,
     ),
     BrokerMetric(
-        "process_open_fds", GAUGE, NONE, "Open file descriptors: connections, segments, indexes.", process.open_files
+        "process_open_fds",
+        GAUGE,
+        NONE,
+        "Open file descriptors, such as those of connections, segments and indexes.",
+        process.open_files,
     ),
     BrokerMetric(
         "process_max_fds",
         GAUGE,
         NONE,
-        "Limit of open file descriptors. A quarter is reserved for logs.",
+        "Limit of open file descriptors. No client may connect with the last quarter, which is reserved for logs.",
         process.max_files,
     ),
     BrokerMetric("process_threads", GAUGE, NONE, "Threads of Python in the broker's process.", process.threads),
@@ -137,34 +141,38 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_TOPICS}BytesInPerSec", COUNTER, TOPIC, "Bytes that were appended as leader.", per_topic("bytes_in")
     ),
     BrokerMetric(
-        f"{_TOPICS}BytesOutPerSec", COUNTER, TOPIC, "Bytes of records sent to consumers.", per_topic("bytes_out")
+        f"{_TOPICS}BytesOutPerSec",
+        COUNTER,
+        TOPIC,
+        "Bytes of records sent to consumers and members of share groups.",
+        per_topic("bytes_out"),
     ),
     BrokerMetric(
         f"{_TOPICS}BytesRejectedPerSec",
         COUNTER,
         TOPIC,
-        "Bytes of batches larger than max.message.bytes.",
+        "Bytes of batches that were rejected because they are larger than max.message.bytes.",
         per_topic("bytes_rejected"),
     ),
     BrokerMetric(
         f"{_TOPICS}TotalProduceRequestsPerSec",
         COUNTER,
         TOPIC,
-        "Appends to partitions; a request may have several.",
+        "Appends to partitions, including failed ones; a request may have several.",
         per_topic("produce_requests"),
     ),
     BrokerMetric(
         f"{_TOPICS}FailedProduceRequestsPerSec",
         COUNTER,
         TOPIC,
-        "Batches of producers that were rejected.",
+        "Batches of producers that were rejected, unless the partition is unknown, led elsewhere or on a failed disk.",
         per_topic("failed_produce_requests"),
     ),
     BrokerMetric(
         f"{_TOPICS}TotalFetchRequestsPerSec",
         COUNTER,
         TOPIC,
-        "Partitions in responses to fetches.",
+        "Partitions that were read for fetches of consumers and followers.",
         per_topic("fetch_requests"),
     ),
     BrokerMetric(
@@ -192,7 +200,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_TOPICS}TotalShareAcknowledgementRequestsPerSec",
         COUNTER,
         TOPIC,
-        "Partitions whose records a member of a share group has acknowledged.",
+        "Partitions in acknowledgements of members of share groups, including rejected ones.",
         per_topic("share_acknowledgements"),
     ),
     BrokerMetric(
@@ -286,7 +294,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REPLICAS}OfflineReplicaCount",
         GAUGE,
         NONE,
-        "Replicas out of service: their disk has failed.",
+        "Replicas out of service: their disk has failed, or their log could not be created.",
         replicas.offline_replicas,
     ),
     BrokerMetric(
@@ -328,7 +336,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_FETCHERS}MaxLag",
         GAUGE,
         CLIENT,
-        "Records that the follower on this broker lacks that is furthest behind.",
+        "Lag in records of the follower on this broker that is furthest behind its leader.",
         replicas.max_lag,
     ),
     BrokerMetric(
@@ -356,14 +364,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_PARTITION}UnderMinIsr",
         GAUGE,
         PARTITION,
-        "1 if it is led here and below min.insync.replicas, else 0.",
+        "1 if the partition is led here and its ISR is smaller than min.insync.replicas, else 0.",
         replicas.partition_under_min_isr,
     ),
     BrokerMetric(
         f"{_PARTITION}AtMinIsr",
         GAUGE,
         PARTITION,
-        "1 if it is led here and just at min.insync.replicas, else 0.",
+        "1 if the partition is led here and its ISR has just min.insync.replicas members, else 0.",
         replicas.partition_at_min_isr,
     ),
     BrokerMetric(
@@ -384,7 +392,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_PARTITION}LastStableOffsetLag",
         GAUGE,
         PARTITION,
-        "Records between last stable offset and high watermark: of open transactions, and behind them.",
+        "Offsets between last stable offset and high watermark, which read_committed consumers cannot read yet.",
         replicas.last_stable_offset_lag,
     ),
     # Requests
@@ -395,7 +403,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REQUESTS}ErrorsPerSec",
         COUNTER,
         ("request", "error"),
-        "Error codes in responses; NONE for what succeeded.",
+        "Error codes in responses; NONE for success.",
         requests.errors,
     ),
     BrokerMetric(f"{_REQUESTS}RequestBytes", SIZES, REQUEST, "Sizes of requests in bytes.", requests.request_bytes),
@@ -458,14 +466,12 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "Sizes of converted records: memory for message formats of old clients.",
         requests.temporary_bytes,
     ),
-    BrokerMetric(
-        f"{_PURGATORY}PurgatorySize", GAUGE, OPERATION, "Requests that wait, by what they wait for.", requests.waiting
-    ),
+    BrokerMetric(f"{_PURGATORY}PurgatorySize", GAUGE, OPERATION, "Waiting requests by operation.", requests.waiting),
     BrokerMetric(
         f"{_PURGATORY}NumDelayedOperations",
         GAUGE,
         OPERATION,
-        "The same: each waiting request is one operation.",
+        "The same value as PurgatorySize: each waiting request is one operation.",
         requests.waiting,
     ),
     BrokerMetric(
@@ -500,7 +506,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "kafka.server:type=ShareSessionCache,name=ShareSessionsCount",
         GAUGE,
         NONE,
-        "Share sessions (KIP-932).",
+        "Open share sessions (KIP-932).",
         requests.share_sessions,
     ),
     BrokerMetric(
@@ -525,7 +531,11 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         requests.share_acknowledgements,
     ),
     BrokerMetric(
-        f"{_SESSIONS}NumIncrementalFetchSessions", GAUGE, NONE, "Fetch sessions (KIP-227).", requests.fetch_sessions
+        f"{_SESSIONS}NumIncrementalFetchSessions",
+        GAUGE,
+        NONE,
+        "Open fetch sessions (KIP-227).",
+        requests.fetch_sessions,
     ),
     BrokerMetric(
         f"{_SESSIONS}NumIncrementalFetchPartitionsCached",
@@ -596,7 +606,11 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         network.expired,
     ),
     BrokerMetric(
-        f"{_SERVER}MemoryPoolUsed", GAUGE, NONE, "Bytes of large requests that are being received.", network.memory_used
+        f"{_SERVER}MemoryPoolUsed",
+        GAUGE,
+        NONE,
+        "Bytes of large requests that are being received or processed.",
+        network.memory_used,
     ),
     BrokerMetric(
         f"{_SERVER}MemoryPoolAvailable",
@@ -610,49 +624,63 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_CONTROLLER}ActiveControllerCount",
         GAUGE,
         NONE,
-        "1 on the controller. The sum over all brokers must be 1.",
+        "1 on the controller, else 0. The sum over all brokers must be 1.",
         controller.is_active,
     ),
     BrokerMetric(
         f"{_CONTROLLER}ActiveBrokerCount",
         GAUGE,
         NONE,
-        "Brokers that are alive and not in their controlled shutdown.",
+        "Brokers that are alive and not in their controlled shutdown. 0 unless this broker is the controller.",
         controller.active_brokers,
     ),
     BrokerMetric(
         f"{_CONTROLLER}FencedBrokerCount",
         GAUGE,
         NONE,
-        "Brokers in their controlled shutdown.",
+        "Brokers in their controlled shutdown. 0 unless this broker is the controller.",
         controller.fenced_brokers,
     ),
-    BrokerMetric(f"{_CONTROLLER}GlobalTopicCount", GAUGE, NONE, "Topics of the cluster.", controller.topics),
     BrokerMetric(
-        f"{_CONTROLLER}GlobalPartitionCount", GAUGE, NONE, "Partitions of the cluster.", controller.partitions
+        f"{_CONTROLLER}GlobalTopicCount",
+        GAUGE,
+        NONE,
+        "Topics of the cluster. 0 unless this broker is the controller.",
+        controller.topics,
+    ),
+    BrokerMetric(
+        f"{_CONTROLLER}GlobalPartitionCount",
+        GAUGE,
+        NONE,
+        "Partitions of the cluster. 0 unless this broker is the controller.",
+        controller.partitions,
     ),
     BrokerMetric(
         f"{_CONTROLLER}OfflinePartitionsCount",
         GAUGE,
         NONE,
-        "Partitions without a leader, which cannot be written or read. Must be 0.",
+        "Partitions without a leader, which cannot be written or read; 0 unless on the controller. Must be 0.",
         controller.offline_partitions,
     ),
     BrokerMetric(
         f"{_CONTROLLER}PreferredReplicaImbalanceCount",
         GAUGE,
         NONE,
-        "Partitions that are not led by their preferred replica.",
+        "Partitions that are not led by their preferred replica. 0 unless this broker is the controller.",
         controller.imbalanced,
     ),
     BrokerMetric(
-        f"{_CONTROLLER}TopicsToDeleteCount", GAUGE, NONE, "Topics that are being deleted.", controller.topics_to_delete
+        f"{_CONTROLLER}TopicsToDeleteCount",
+        GAUGE,
+        NONE,
+        "Topics that are being deleted. 0 unless this broker is the controller.",
+        controller.topics_to_delete,
     ),
     BrokerMetric(
         f"{_ELECTIONS}LeaderElectionRateAndTimeMs",
         SUMMARY,
         NONE,
-        "Elections of leaders, one for all partitions of a change, in milliseconds.",
+        "Time of leader elections in milliseconds; the partitions of a change are elected together.",
         controller.election_times,
     ),
     BrokerMetric(
@@ -706,14 +734,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
         SUMMARY,
         NONE,
-        "Flushes of logs to the disk, in milliseconds.",
+        "Time of flushes of logs to the disk, in milliseconds.",
         logs.flush_times,
     ),
     BrokerMetric(
         "ottla:type=log-flush#time-ms",
         SUMMARY,
         DIRECTORY,
-        "Flushes of the logs in a log directory, in milliseconds.",
+        "Time of flushes of the logs in a log directory, in milliseconds.",
         logs.directory_flush_times,
     ),
     BrokerMetric(

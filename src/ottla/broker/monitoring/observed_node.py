@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ObservedNode(Protocol):
-    """A broker that is starting or running."""
+    """A broker that is starting, running or stopping."""
 
     @property
     def failure(self) -> str:

@@ -17,25 +17,33 @@ def _counter(name: str, text: str, counter: str) -> BrokerMetric:
 
 REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
     _counter("RemoteCopyBytesPerSec", "Bytes of segments copied to remote storage.", "remote_copy_bytes"),
-    _counter("RemoteCopyRequestsPerSec", "Segments that were to be copied.", "remote_copy_requests"),
+    _counter("RemoteCopyRequestsPerSec", "Attempts to copy a segment to remote storage.", "remote_copy_requests"),
     _counter(
-        "RemoteCopyErrorsPerSec", "Segments that could not be copied; they are copied again.", "remote_copy_errors"
+        "RemoteCopyErrorsPerSec",
+        "Attempts to copy a segment that have failed; they are repeated.",
+        "remote_copy_errors",
     ),
     _counter(
         "RemoteFetchBytesPerSec", "Bytes of records that consumers got from remote storage.", "remote_fetch_bytes"
     ),
     _counter("RemoteFetchRequestsPerSec", "Reads of partitions from remote storage.", "remote_fetch_requests"),
     _counter("RemoteFetchErrorsPerSec", "Reads from remote storage that failed.", "remote_fetch_errors"),
+    _counter("RemoteDeleteRequestsPerSec", "Attempts to delete a segment in remote storage.", "remote_delete_requests"),
     _counter(
-        "RemoteDeleteRequestsPerSec", "Segments that were to be deleted in remote storage.", "remote_delete_requests"
+        "RemoteDeleteErrorsPerSec",
+        "Attempts to delete a segment in remote storage that have failed.",
+        "remote_delete_errors",
     ),
-    _counter("RemoteDeleteErrorsPerSec", "Segments that could not be deleted there yet.", "remote_delete_errors"),
     _counter(
         "BuildRemoteLogAuxStateRequestsPerSec",
-        "Followers that started where their leader's disk starts.",
+        "Attempts of followers to start where the local log of their leader starts.",
         "aux_state_requests",
     ),
-    _counter("BuildRemoteLogAuxStateErrorsPerSec", "Followers that could not start there yet.", "aux_state_errors"),
+    _counter(
+        "BuildRemoteLogAuxStateErrorsPerSec",
+        "Failed attempts of followers to start where the local log of their leader starts.",
+        "aux_state_errors",
+    ),
     BrokerMetric(
         f"{_TOPICS}RemoteCopyLagBytes",
         Kind.GAUGE,
@@ -54,7 +62,7 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_TOPICS}RemoteDeleteLagBytes",
         Kind.GAUGE,
         TOPIC,
-        "Bytes of segments that have to be deleted in remote storage. They cost money if it stays high.",
+        "Bytes of segments that have to be deleted in remote storage. They are paid for until they are deleted.",
         remote_log.delete_lag_bytes,
     ),
     BrokerMetric(
@@ -82,7 +90,7 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
         "kafka.log.remote:type=RemoteLogManager,name=RemoteLogManagerTasksAvgIdlePercent",
         Kind.GAUGE,
         (),
-        "Share of the tiered partitions that are neither copied nor cleaned at the moment, 0 to 1.",
+        "Share of the tiered partitions led here that are neither copied nor cleaned at the moment, 0 to 1.",
         remote_log.tasks_idle_fraction,
     ),
     BrokerMetric(

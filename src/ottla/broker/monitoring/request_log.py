@@ -1,7 +1,9 @@
-"""The request log, as in Kafka: one line per request while the level of the logger `ottla.request` is set to DEBUG.
+"""The request log, as in Kafka: a line for each request while the level of the logger `ottla.request` is set to DEBUG.
 
-It is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level while
-the broker runs: `ottla configs --entity-type broker-loggers`.
+A request after which the broker closes the connection because of an error has no line.
+
+The log is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level
+while the broker runs: `ottla configs --entity-type broker-loggers`.
 """
 
 from __future__ import annotations

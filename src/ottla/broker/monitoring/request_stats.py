@@ -1,8 +1,8 @@
 """Counters and times of the requests of each API: Kafka's `RequestMetrics`.
 
 Most requests are answered in the step of the event loop that receives them, so that their whole time is local. The
-others wait for other brokers, for new records or for a timeout: their time until they start to wait is local, the rest
-is remote. Not thread-safe: event loop only.
+others wait, for example for other brokers, new records or a worker: their time until they start to wait is local, the
+rest is remote. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

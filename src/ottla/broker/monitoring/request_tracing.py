@@ -211,7 +211,7 @@ def _links(request: ProduceRequest) -> Iterator[Link]:
 
 
 def _sender(records: Any) -> trace.SpanContext | None:
-    """Return the trace context in the headers of the first record of an uncompressed batch."""
+    """Return the trace context in the headers of the first record of an uncompressed batch; None if there is none."""
     if records is None or not HEADER_BYTES < len(records) <= MAX_LINKED_BYTES or records[16] != MAGIC:
         return None
     with suppress(CorruptMessageError):

@@ -46,16 +46,16 @@ class MonitoredBroker:
     """Returns the number of the broker's state, as in Kafka's metric `BrokerState`."""
     isr_updates: AlterPartitionManager | None = None
     fetchers: ReplicaFetcherManager | None = None
-    """None for a standalone broker."""
+    """`isr_updates` and `fetchers`: None for a standalone broker."""
     loop_time: EventLoopTime | None = None
     """None unless the broker was started by `ottla broker`."""
     loop_monitor: EventLoopMonitor | None = None
-    """None if `ottla.event.loop.stall.ms` is 0."""
+    """None if `ottla.event.loop.stall.ms` is 0, or the broker does not serve clients yet."""
 
 
 @dataclass(slots=True)
 class ReplicaCounts:
-    """Counts of this broker's replicas. Counts about ISRs cover only the partitions that this broker leads."""
+    """Counts of this broker's replicas. All but `producer_ids` cover only the partitions that this broker leads."""
 
     leaders: int = 0
     under_replicated: int = 0
@@ -123,7 +123,7 @@ class Scrape:
         self.members: dict[str, int] = {}
         """The number of members by group."""
         self.rebalances: Mapping[str, int] = {}
-        """The number of rebalances by group."""
+        """The number of rebalances by group, of at most MAX_REBALANCED_GROUPS groups."""
         self.rebalance_seconds: dict[str, float] = {}
         """The time since the start of the rebalance of each group that is rebalancing."""
         self.lags = NO_LAGS

@@ -29,7 +29,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for an unauthenticated user."""
 MAX_REMEMBERED_ID = 255
 MAX_SHARES = 10_000
-"""Maximum number of quotas whose usage is kept, so that clients with generated ids cannot fill the memory."""
+"""Number of looked-up quotas above which unused ones are forgotten, so that generated client ids cannot fill memory."""
 
 
 class MeasuredUsage:
@@ -102,7 +102,10 @@ class Quotas:
         )
 
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` against a quota, and return the time in seconds for which the client has to pause."""
+        """Count `amount` against a quota, and return the time in seconds for which the client has to pause.
+
+        The time is 0 if the quota is not set, or not exceeded.
+        """
         share = self._share(key, user, client_id)
         if share is None:
             return 0.0
@@ -115,7 +118,7 @@ class Quotas:
         return seconds
 
     def usage(self) -> list[QuotaUsage]:
-        """Return the measured usage of all users and clients that have a quota."""
+        """Return the usage of each quota that was measured, by user and client."""
         now = self._monotonic()
         return [
             QuotaUsage(*owner, measured.rate.per_second(now), measured.throttle_ms(now))
@@ -217,7 +220,10 @@ class TokenBucket:
         return min(self.burst, self._tokens + (now - self._filled) * self.rate)
 
     def wait_seconds(self, now: float) -> float:
-        """Return the time in seconds until the number of tokens is not negative."""
+        """Return the time in seconds until the number of tokens is not negative.
+
+        With a rate of 0, this is 1 if the number is negative.
+        """
         return max(0.0, -self.tokens(now)) / self.rate if self.rate > 0 else float(self.tokens(now) < 0)
 
 
@@ -241,7 +247,7 @@ class MutationQuota:
     def record(self, partitions: int) -> None:
         """Count partitions before they are changed.
 
-        Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded.
+        Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded already.
         """
         if self._share is None:
             return

@@ -29,7 +29,7 @@ Parts = Mapping[str, str | None]
 def path_of(parts: Parts) -> str:
     """Return the path of an entity.
 
-    Raises InvalidRequestError for an empty name or an unsupported combination of types.
+    Raises InvalidRequestError for an empty name, an invalid IP address or an unsupported combination of types.
     """
     if any(name == "" for name in parts.values()):
         raise InvalidRequestError("an entity's name must not be empty")

@@ -12,8 +12,8 @@ PRODUCE, FETCH = 0, 1
 
 
 class RequestQuotaTracker:
-    """Measures the bytes of a Produce or Fetch request, and the time of any request on the event loop and in
-    workers.
+    """Measures the bytes of a Produce request or of the response to a Fetch, and the time of any request on the event
+    loop and in workers.
     """
 
     __slots__ = ("_api_key", "_context", "_nbytes", "_quotas", "spent")
@@ -27,7 +27,10 @@ class RequestQuotaTracker:
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
-        """Count the request against its quotas. Return whether this has set the `throttle_time_ms` of `answer`."""
+        """Count the request against its quotas, and throttle the connection if one is exceeded.
+
+        Return whether this has set the `throttle_time_ms` of `answer`.
+        """
         context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:

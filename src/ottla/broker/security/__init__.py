@@ -1,1 +1,1 @@
-"""Authentication of the broker's clients, and requests about ACLs."""
+"""Authentication and authorization of the broker's clients."""

@@ -1,4 +1,4 @@
-"""Authentication on SASL listeners (KIP-43, KIP-152, KIP-368). Before it, a client can only send ApiVersions.
+"""Authentication on SASL listeners (KIP-43, KIP-152, KIP-368). Before it, clients send only ApiVersions.
 
 A connection goes from INITIAL (ApiVersions or SaslHandshake) to AUTHENTICATE (SaslAuthenticate requests, or raw tokens
 after version 0 of the handshake) to COMPLETE, where requests go to the broker. A failed authentication is answered
@@ -63,7 +63,7 @@ class MechanismFactory(NamedTuple):
 
 
 class SaslState(enum.Enum):
-    """The state of a connection, with Kafka's names."""
+    """The state of a connection, like Kafka's `SaslServerAuthenticator.SaslState` but with fewer states."""
 
     INITIAL = enum.auto()
     AUTHENTICATE = enum.auto()

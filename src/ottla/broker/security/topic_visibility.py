@@ -23,13 +23,13 @@ def client_of(context: RequestContext) -> GroupClient:
 
 
 def check_subscription(names: Iterable[str] | None, context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError if the client does not have DESCRIBE on one of these topics."""
+    """Raise TopicAuthorizationFailedError if the client lacks DESCRIBE on one of these topics."""
     for error in context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names or ()).values():
         raise error
 
 
 def check_described(partitions: Iterable[TopicIdPartition], context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError if the client does not have DESCRIBE on a topic that the group reads."""
+    """Raise TopicAuthorizationFailedError if the client lacks DESCRIBE on a topic that the group reads."""
     names = context.broker.image.names
     read = (names[partition.topic_id] for partition in partitions if partition.topic_id in names)
     if context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, read):

@@ -37,7 +37,9 @@ class BrokerListeners(list[Listener]):
         """The addresses to which the listeners are bound."""
 
     def bind(self, config: BrokerConfig, service: Callable[[str], Service]) -> None:
-        """Bind a listener to each address of `listeners`. Raises StartupError if one is in use.
+        """Bind a listener to each address of `listeners`.
+
+        Raises StartupError if one cannot be bound, and ConfigurationError for unusable certificates.
 
         `service`: returns the service of a listener, by its name.
         """
@@ -63,7 +65,11 @@ class BrokerListeners(list[Listener]):
         self.endpoints = tuple(bound)
 
     def advertised(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to."""
+        """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to.
+
+        If a listener without a configured address is bound to all addresses of the machine, the machine's host name is
+        advertised.
+        """
         advertised = {e.name: e for e in config.advertised_listeners}
         addresses = []
         for bound in self.endpoints:
@@ -112,8 +118,9 @@ class BrokerListeners(list[Listener]):
         self.clear()
 
     def _close_least_recently_used(self) -> None:
-        """Close the client connection that has been idle longest, to make room for a connection of another broker
-        (KIP-402).
+        """Close the client connection that was active least recently, to make room for one of another broker (KIP-402).
+
+        A connection that has a request in progress is closed only if all have one.
         """
         clients = (c for listener in self if not self.quotas.is_protected(listener.name) for c in listener.connections)
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)

@@ -90,8 +90,8 @@ class BrokerNode:
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.failed = asyncio.Event()
-        """Set when this broker cannot continue, because its log directories have failed, or another broker has
-        registered with its id.
+        """Set when this broker cannot continue: all log directories, or the one on the metadata store's disk, have
+        failed, or another broker has registered with its id.
         """
         self.failure = ""
         logs.protect()
@@ -134,9 +134,10 @@ class BrokerNode:
         """Closes what `start` has opened, in reverse order."""
 
     async def start(self) -> None:
-        """Open the log directories, join the cluster, load the logs, and serve clients.
+        """Open the log directories, load the logs, join the cluster, and serve clients.
 
-        Raises StartupError. After an error or a cancellation, everything that was opened is closed again.
+        Raises a KafkaError, such as StartupError. After an error or a cancellation, everything that was opened is
+        closed again.
         """
         began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
@@ -234,7 +235,7 @@ class BrokerNode:
 
     @property
     def http_url(self) -> str | None:
-        """The URL of the HTTP listener; None if there is none."""
+        """The URL of the HTTP listener; None if there is none, or its address could not be bound."""
         return None if self._http is None else self._http.url
 
     @property
@@ -302,7 +303,10 @@ class BrokerNode:
         self.failed.set()
 
     async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
-        """Open the log directories and the metadata store. Return the store and the cluster's secret."""
+        """Open the log directories and the metadata store.
+
+        Return the store and the cluster's secret, which is None if the broker is standalone.
+        """
         if not self.config.in_cluster:
             stack.callback(self._log_dirs.close)
             self._log_dirs.open(self.config, self.broker_id, None, self._clock)
@@ -418,7 +422,7 @@ class BrokerNode:
         )
 
     async def _read_metadata(self, context: BrokerContext, lifecycle: BrokerLifecycle, store: MetadataStore) -> None:
-        """Read cluster id, dynamic configs, secrets and ACLs from the metadata store."""
+        """Read cluster id, configs, secrets, ACLs and delegation tokens from the metadata store. Apply the configs."""
         config = self.config
         if not context.in_cluster:
             await import_log_dirs(store, self._log_dirs, self.broker_id)
@@ -637,7 +641,7 @@ class BrokerNode:
         self._has_id = True
 
     def _check_id(self, reserved: int) -> None:
-        """Raise StartupError if the id is one of those that are generated, unless it was generated for this broker."""
+        """Raise StartupError if the id is one of those that are generated, unless it is stored in a log directory."""
         if self.broker_id > reserved and self.broker_id != first_stored(owner_of, self.config.data_dirs):
             raise StartupError(
                 f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "
@@ -645,7 +649,7 @@ class BrokerNode:
             )
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Apply dynamic configs and quotas."""
+        """Apply the dynamic configs, client quotas and connection limits of a new image, if configs have changed."""
         if before.configs is after.configs:
             return  # only topics have changed
         before_config = self._dynamic_config.current

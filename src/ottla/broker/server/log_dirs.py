@@ -78,7 +78,7 @@ class LogDirs(list[LogDir]):
         return next((log_dir.load_progress for log_dir in self if log_dir.load_progress), "loading the logs")
 
     def store_dir(self, config: BrokerConfig) -> LogDir | None:
-        """Return the log directory on whose disk the metadata store is; None if the store is elsewhere."""
+        """Return the first log directory if the metadata store is on its disk; None if the store is elsewhere."""
         if config.zookeeper_connect is not None:
             return None
         first, store = self[0], config.ottla_metadata_dir

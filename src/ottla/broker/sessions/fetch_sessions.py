@@ -29,7 +29,7 @@ MAX_EPOCH = 2**31 - 1
 MAX_PARTITIONS = 10_000
 """Maximum number of partitions of a session, about 5 MB. A client with more gets no session."""
 EVICTION_SECONDS = 120.0
-"""Kafka's min.incremental.fetch.session.eviction.ms, which is not configurable there either."""
+"""Minimum idle time in seconds of a session that is evicted, as in Kafka, where it is a constant too."""
 
 
 class PartitionKey(NamedTuple):
@@ -169,6 +169,8 @@ class FetchSessions:
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
         """Return the partitions and the session of a request; open a session if the request asks for one.
+
+        Epochs 0 and -1 close the session that the request names.
 
         Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError, after which a
         client opens a new session.

@@ -1,7 +1,7 @@
 """Reads of one request from remote storage, for Fetch, ShareFetch and ListOffsets.
 
-Handlers immediately read records that are on this broker. If a record is only in remote storage, they raise
-RemoteReadNeededError, and repeat the read when it has been fetched.
+Handlers immediately read records that are on this broker. If a record is only in remote storage, the read raises
+RemoteReadNeededError, and the handler reads it from there without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RemoteReadNeededError(Exception):
 
 
 class RemoteRecords(NamedTuple):
-    """Whole batches from remote storage, none if it has not answered in time, and the aborted transactions that may
-    have records in them.
+    """Whole batches, none if remote storage has not answered in time, and the aborted transactions that may have
+    records in them.
     """
 
     data: memoryview
@@ -51,7 +51,10 @@ class RemoteReads:
     async def read(
         self, partition: Partition, offset: int, max_bytes: int, *, at_least_one: bool, committed_only: bool
     ) -> RemoteRecords:
-        """Return batches from the one that contains `offset` on. Raises KafkaError."""
+        """Return batches from the one that contains `offset` on. Raises KafkaError.
+
+        If compaction has removed the records from remote storage, return the first ones of the local log.
+        """
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
             self._deadline = now + self._broker.config.remote_fetch_max_wait_ms / 1000

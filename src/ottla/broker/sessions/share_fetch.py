@@ -134,7 +134,11 @@ class SharePartitionReader:
         return log.high_watermark if entry is None else min(entry.offset, log.high_watermark)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
-        """Return the state of a partition in the group. Raises NotLeaderOrFollowerError if it is not loaded."""
+        """Return the state of a partition in the group.
+
+        Raises an error of `partition`, the error with which loading has failed, or NotLeaderOrFollowerError if the
+        state is not loaded.
+        """
         key, states = self._key(tip), self._broker.share_partitions
         log = self.partition(tip).log
         share_partition = states.get(key)
@@ -201,7 +205,7 @@ class SharePartitionReader:
         return Acquired(batches.data[first:last], _joined(runs))
 
     async def read_remote(self, needed: RemoteReadNeededError) -> bool:
-        """Read the records that `acquire` needs from remote storage. Return whether it has answered in time."""
+        """Read the records that `acquire` needs from remote storage. Return whether it has returned any in time."""
         partition, offset = needed.partition, needed.offset
         try:
             data, aborted = await RemoteReads(self._broker).read(
@@ -258,7 +262,10 @@ class SharePartitionReader:
             counts.update(batch.types)
 
     def release(self) -> None:
-        """Release the records that the member has acquired, because its session has ended."""
+        """Release the records that the member has acquired, because its session has ended.
+
+        If no member of the group has a session, also drop the group's states from memory.
+        """
         self._broker.share_partitions.release(self._group_id, self._member_id)
         if not self._broker.share_sessions.has_group(self._group_id):
             self._broker.share_partitions.drop_group(self._group_id)

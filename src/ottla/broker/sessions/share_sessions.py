@@ -37,7 +37,10 @@ class ShareSession:
         self.partitions: OrderedDict[TopicIdPartition, None] = OrderedDict()
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add and remove the partitions that a request names."""
+        """Add and remove the partitions that a request names.
+
+        Raises ShareSessionLimitReachedError for more than MAX_PARTITIONS partitions.
+        """
         for partition in added:
             self.partitions[partition] = None
             if len(self.partitions) > MAX_PARTITIONS:

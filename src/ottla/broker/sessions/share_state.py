@@ -21,13 +21,15 @@ from ottla.model import SHARE_GROUP_STATE, TopicIdPartition, TopicPartition
 log = logging.getLogger("ottla.coordinator.group")
 
 INITIALIZE_SECONDS: Final = 1.0
-"""The time for which a heartbeat waits for the share coordinators; the rest of the work continues in the background."""
+"""Maximum time in seconds that a heartbeat waits for the initialization, which then continues in the background."""
 
 
 async def results_by_topic(
     request: Any, messages: ModuleType, act: Callable[[ShareKey, Any, Any], Awaitable[None]]
 ) -> list[Any]:
-    """Call `act` concurrently with each partition of a request and its result, and return the results by topic.
+    """Call `act` with each partition of a request and its result, and return the results by topic.
+
+    The partitions of a topic are processed concurrently, topics one after the other.
 
     `messages` is the API's module of messages; the error of a partition goes into its result.
     """
@@ -84,7 +86,7 @@ async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicI
 
 
 async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:
-    """Append a record to the group's log that these partitions have a state, unless this is known for all of them."""
+    """Append a record to the group's log that these partitions have a state, unless it is recorded for all."""
     group = broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ShareGroup) and not group.initialized.issuperset(new):
         partitions = group.initialized.union(new)

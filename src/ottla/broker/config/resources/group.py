@@ -56,8 +56,8 @@ class GroupResource:
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         """Return the configs to set.
 
-        Raises InvalidConfigError for an unknown config, a null value, or a value that is invalid or outside the
-        broker's bounds.
+        Raises InvalidConfigError for an unknown config, a null value, a value that is invalid or outside the broker's
+        bounds, and a session timeout that is not longer than the heartbeat interval.
         """
         checked = {}
         for key, value in options.items():

@@ -11,7 +11,10 @@ from ottla.security.acl import ResourceType
 
 
 class Resource(Protocol):
-    """One type of config resource. The methods raise a KafkaError if the name or a config is invalid."""
+    """One type of config resource.
+
+    `entries`, `options` and `check` raise a KafkaError if the name or a config is invalid.
+    """
 
     ruled_as: ResourceType
     """The resource type whose ACLs authorize access to its configs: its own, or the cluster."""

@@ -43,7 +43,8 @@ def resource(kind: int) -> Resource:
 def permitted(kind: int, name: str, operation: ACLOperation, context: RequestContext) -> Resource:
     """Return the resource type with this number.
 
-    Raises an authorization error if the client is not authorized for the operation on the resource `name`.
+    Raises InvalidRequestError if there is none, and an authorization error if the client is not authorized for the
+    operation on the resource `name`.
     """
     config_resource = resource(kind)
     context.require(

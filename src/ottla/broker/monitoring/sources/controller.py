@@ -1,4 +1,4 @@
-"""Values of the metrics of the controller, 0 on other brokers, and of the connection to ZooKeeper."""
+"""Values of the metrics of the controller, and of the metadata store and its connection to ZooKeeper."""
 
 from __future__ import annotations
 

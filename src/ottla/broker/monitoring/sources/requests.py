@@ -24,7 +24,7 @@ WAITING = {
     "Rebalance": ("JoinGroup", "SyncGroup"),
     "Topic": ("CreateTopics", "DeleteTopics", "CreatePartitions"),
 }
-"""Kafka's purgatories by operation (the `delayedOperation` tag), and the APIs whose requests wait in each."""
+"""Operations, as in the tag `delayedOperation` of Kafka's purgatories, and the APIs whose requests wait in each."""
 QUOTAS = {PRODUCER_BYTES: "Produce", CONSUMER_BYTES: "Fetch"}
 RESOURCES = {**QUOTAS, REQUEST_PERCENT: "Request", MUTATIONS: "ControllerMutation"}
 NO_ERROR = "NONE"
