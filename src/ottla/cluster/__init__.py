@@ -1,1 +1,1 @@
-"""The cluster's metadata: the metadata store, the controller, and the cluster image in each broker."""
+"""The cluster's metadata: the metadata store, the controller, the brokers' cluster images, and their requests."""

@@ -1,1 +1,1 @@
-"""The group, transaction and share coordinators, all of which run on one `CoordinatorRuntime`."""
+"""The group, transaction and share coordinators, which have `CoordinatorRuntime` as their common base."""

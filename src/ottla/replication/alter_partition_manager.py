@@ -1,7 +1,7 @@
 """Sends ISR updates of leaders to the controller: AlterPartition, one request at a time (KIP-497).
 
-Updates that arrive while a request is in flight go into the next one, so when a follower dies, its leader sends one
-request for all partitions. A request is repeated until the controller, which may have changed meanwhile, has answered.
+Updates that arrive while a request is in flight go into the next one, so when a follower dies, its leader sends a few
+requests, not one per partition. Updates are sent again until the controller, which may have changed, has answered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ FAILURES_TO_WARN = 6
 AlterPartition = Callable[
     [int, TopicPartition, PartitionImage, tuple[int, ...], Mapping[int, int]], Awaitable[PartitionImage]
 ]
-"""The function with which the controller on this broker alters a partition's ISR."""
+"""The function with which the controller on this broker alters a partition's ISR.
+
+Its arguments are this broker's id and the fields of a `PendingUpdate`. It returns the new state.
+"""
 
 
 class PendingUpdate(NamedTuple):
@@ -55,7 +58,7 @@ class PendingUpdate(NamedTuple):
 
 
 Answer = PartitionImage | KafkaError | None
-"""The new state of the partition, its error, or None if the controller has not answered."""
+"""The new state of the partition, its error, or None if the update has to be sent again."""
 
 
 class AlterPartitionManager:
@@ -70,11 +73,9 @@ class AlterPartitionManager:
         self._alter = alter
         self._batcher: RequestBatcher[PendingUpdate, Answer] = RequestBatcher(self._send)
         self._failures = 0
-        """Number of consecutive requests that the controller has not answered."""
+        """Number of consecutive requests that have failed as a whole, not only for some partitions."""
         self.shrinks = self.expansions = self.failed_updates = 0
-        """Numbers of ISR updates that the controller has applied, by whether they shrink or expand the ISR, and of
-        updates that it has rejected.
-        """
+        """Numbers of applied updates that made the ISR smaller, of those that made it larger, and of failed updates."""
         self._closed = False
 
     async def submit(
@@ -82,7 +83,8 @@ class AlterPartitionManager:
     ) -> PartitionImage:
         """Request an ISR, and return the state that the controller has written.
 
-        Raises the error of the controller's response.
+        Raises the partition's error in the controller's response, UnknownTopicOrPartitionError if the topic is not in
+        the cluster image, and CancelledError after `close`. Retries after any other error.
         """
         update = PendingUpdate(tp, image, isr, epochs)
         failures = 0
@@ -115,7 +117,7 @@ class AlterPartitionManager:
         except KafkaError as error:
             self._failures += 1
             level = logging.WARNING if self._failures == FAILURES_TO_WARN else logging.DEBUG
-            log.log(level, "Cannot send ISR changes to the controller on broker %d; retrying: %s", controller_id, error)
+            log.log(level, "ISR updates to controller %d (-1: none) failed; retrying: %s", controller_id, error)
             raise
         self._failures = 0
         return answers

@@ -1,8 +1,9 @@
-"""Fetches the partitions that other brokers lead, in `num.replica.fetchers` tasks per leader.
+"""Fetches the partitions that other brokers lead, in up to `num.replica.fetchers` tasks per leader.
 
-The leader answers a request when it has new records. If a partition is added meanwhile, the fetcher does not wait for
-the response: it sends a new request over its other connection at once, and drops the late response. When a response
-arrives, each partition is checked again, because it may have another leader by then.
+The leader may hold a request back until it has new records. If a partition is added meanwhile, the fetcher abandons the
+request: it sends a new one over its other connection at once, and drops the late response. It has only two connections,
+so it does not do this again until the leader has answered the abandoned request. When a response arrives, each
+partition is checked again, because it may have another leader by then.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ limit_repeated_errors(failures_log)
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 LEADER_BACKOFF_SECONDS = 0.05
-"""The backoff in seconds after the first request that a leader did not answer.
+"""The backoff in seconds after the first failed request to a leader.
 
-It doubles up to `replica.fetch.backoff.ms`.
+It doubles with each consecutive failure, up to `replica.fetch.backoff.ms`.
 """
 PARTITION_BACKOFF_SECONDS = 0.02
 """The backoff in seconds after a partition's first error. It doubles up to `replica.fetch.backoff.ms`.
@@ -49,7 +50,7 @@ raised.
 
 
 class FetchOptions(NamedTuple):
-    """The replica fetcher's configs: `replica.fetch.*`, the request timeout, and `num.replica.fetchers`."""
+    """The replica fetcher's configs: `replica.fetch.*`, `replica.socket.timeout.ms` and `num.replica.fetchers`."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -109,7 +110,7 @@ class ReplicaFetcher:
         return self._followers.get(tp)
 
     def add(self, partition: Partition) -> None:
-        """Start to fetch a partition."""
+        """Start to fetch a partition in its current leader epoch. The first one starts the task."""
         self._followers[partition.topic_partition] = Follower(partition)
         self._partition_added.set()
         if self._task is None:
@@ -119,7 +120,7 @@ class ReplicaFetcher:
         self._followers.pop(tp, None)
 
     def close(self) -> None:
-        """Stop the task. The response to a request in flight is dropped."""
+        """Cancel the task, and the waits for disk or remote storage. The response to a request in flight is dropped."""
         for task in (self._task, self._abandoned, *self._waiting):
             if task is not None:
                 task.cancel()
@@ -136,7 +137,7 @@ class ReplicaFetcher:
                 await self._back_off(UnknownServerError(str(error)))
 
     async def _fetch_once(self) -> None:
-        """Fetch all partitions that are due, and apply the response. Wait if none is due."""
+        """Fetch all partitions that are due and ready, and apply the response. Wait if there is none."""
         self._partition_added.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
@@ -157,7 +158,7 @@ class ReplicaFetcher:
         await self._apply_response(response, due)
 
     def _delay_throttled(self, until: float) -> None:
-        """Delay the next fetch of throttled replicas to `until`. In-sync replicas are never throttled."""
+        """Delay the next fetch of throttled replicas to `until` or later. In-sync replicas are never throttled."""
         for follower in self._followers.values():
             if self._is_throttled(follower):
                 follower.due = max(follower.due, until)
@@ -166,7 +167,7 @@ class ReplicaFetcher:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
     async def _fetch(self, positions: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
-        """Send a fetch request, and return the response; None if a partition was added before it arrived."""
+        """Send a fetch request, and return the response; None if the request was abandoned for an added partition."""
         options = self._options
         terms = FetchLimits(
             max_wait_ms=options.wait_max_ms,
@@ -261,7 +262,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._waiting.discard)
 
     async def _build_auxiliary_state(self, follower: Follower) -> None:
-        """Restart a follower's log where its leader's local log starts, with the state that remote storage has."""
+        """Restart a follower's log at or after its leader's local log start, with the state from remote storage."""
         tp, partition = follower.tp, follower.partition
         try:
             builder = self._auxiliary_state()
@@ -270,8 +271,8 @@ class ReplicaFetcher:
             start = await self._local_starts.request(tp, follower.epoch)
             if follower.is_current:
                 log.info(
-                    "%s: restarting the log at offset %d, with the leader epochs and producer state from remote "
-                    "storage",
+                    "%s: restarting the log at or after offset %d, where the leader's local log starts, with leader "
+                    "epochs and producer state from remote storage",
                     tp,
                     start.offset,
                 )
@@ -286,8 +287,9 @@ class ReplicaFetcher:
             self._partition_added.set()
 
     async def _wait_for_disk(self, follower: Follower) -> None:
-        """Fetch a partition again only when its queued writes are complete, because a fetch reports which records this
-        replica has.
+        """Wait until a partition's queued writes are complete, then fetch it again.
+
+        A fetch must not report records that this replica does not have yet.
         """
         written = follower.partition.when_written()
         if written is not None:
@@ -376,7 +378,8 @@ class ReplicaFetcherManager:
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition from the leader that its image names, from the end of this replica's log.
 
-        Stop fetching it if the image names no other broker as the leader.
+        Do nothing if it is already being fetched in this leader epoch. Stop fetching it if the image names no other
+        broker as the leader, or after `close`.
         """
         tp, leader = partition.topic_partition, partition.image.leader
         if leader < 0 or leader == self._own_id or self._closed:

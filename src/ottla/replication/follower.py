@@ -1,6 +1,6 @@
 """The follower's side of a partition: determines the next fetch position, and applies the leader's response to the log.
 
-Responses are applied by `apply`, which returns the next step. Nothing here waits or sends.
+Responses are applied by `apply`, which returns the next step. Nothing here sends requests.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Follower:
         self.has_truncated = False
         """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
-        """The number of records below the leader's high watermark that this replica lacked after its last fetch."""
+        """The number of offsets from the end of this log to the leader's high watermark after the last response."""
         self.requested: FetchPosition | None = None
-        """The fetch position in the request in flight; None if there is none."""
+        """The fetch position in the last request; None before the first one."""
         self._place: FetchPosition | None = None
         self._failures = 0
 
@@ -80,7 +80,7 @@ class Follower:
         return not self.awaits_image and not self.awaits_disk and not self.awaits_remote
 
     def fetch_position(self) -> FetchPosition:
-        """Return the offset and epochs to fetch with."""
+        """Return the position of the next fetch: the log's end and start offsets, and the epochs that identify them."""
         partition, log, last = self.partition, self.partition.log, self._place
         if (
             last
@@ -100,7 +100,7 @@ class Follower:
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
 
-        Raises KafkaError for errors after which the fetch has to be retried.
+        Raises KafkaError if the fetch has to be retried, and OSError if the log cannot be truncated.
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
@@ -141,7 +141,9 @@ class Follower:
             raise
 
     def _update_offsets(self, leader_high_watermark: int, leader_log_start: int) -> None:
-        """Apply the leader's high watermark and log start offset, limited by the end of this log."""
+        """Apply the leader's high watermark, up to the end of this log, and then its log start offset, up to the high
+        watermark. Neither decreases.
+        """
         log = self.partition.log
         self.lag = max(0, leader_high_watermark - log.log_end_offset)
         high_watermark = min(leader_high_watermark, log.log_end_offset)
@@ -224,7 +226,7 @@ def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
 
 
 def describe(error: errors.KafkaError) -> str:
-    """Return an error's name and message as one line."""
+    """Return an error's name and message."""
     return f"{error.name or type(error).__name__} {error.message}".strip()
 
 

@@ -2,8 +2,8 @@
 
 There is no I/O: offsets and times are arguments. Changes of the ISR are sent to the controller one at a time. Until the
 controller has answered, it is unknown whether the change was written, so the high watermark waits for the replicas of
-both ISRs: the maximal ISR. It does not advance while fewer than `min.insync.replicas` are in sync (KIP-966). Otherwise
-a leader alone would expose records that the next leader does not have.
+both ISRs: the maximal ISR. It does not advance while fewer than `min.insync.replicas` of several replicas are in sync
+(KIP-966). Otherwise a leader alone would expose records that the next leader does not have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Replica:
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
         self.broker_epoch = -1
-        """The broker epoch of the follower, by which a late fetch of an earlier registration is recognised."""
+        """The highest broker epoch in the follower's fetches, by which a late fetch of an earlier registration is
+        recognised; -1 if there is none.
+        """
         self.reset(0, float("-inf"), in_sync=False)
 
     def reset(self, leader_end: int, now: float, *, in_sync: bool) -> None:
@@ -54,9 +56,9 @@ class Replica:
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
         """Record a fetch at `offset`: the follower has all records before it.
 
-        The follower is caught up now if `offset` is the leader's end offset. If `offset` is at least the leader's end
-        offset at the previous fetch, the follower was caught up at the time of that fetch. Raises
-        NotLeaderOrFollowerError if the broker has registered again since it sent the fetch.
+        The follower is caught up now if `offset` is at least `leader_end`, the leader's end offset. If it is at least
+        the leader's end offset at the previous fetch, the follower was caught up at the time of that fetch. Raises
+        NotLeaderOrFollowerError if the follower has already fetched with a newer broker epoch.
         """
         if -1 < broker_epoch < self.broker_epoch:
             raise NotLeaderOrFollowerError(f"broker {self.id} has registered again since it sent this fetch")
@@ -85,7 +87,7 @@ class Replica:
     def lag_text(self, leader_end: int, now: float) -> str:
         """Return a description of how far the follower is behind, for log lines."""
         if self.log_end == UNKNOWN:
-            return f"broker {self.id} has not fetched in this epoch"
+            return f"broker {self.id} has not fetched since this epoch began, or since it left the cluster"
         behind = f"broker {self.id} is {leader_end - self.log_end} offsets behind"
         return f"{behind}, was last caught up {now - self.caught_up_at:.1f} s ago"
 
@@ -93,7 +95,7 @@ class Replica:
 class LeaderState:
     """The ISR and the followers' progress in one leader epoch.
 
-    `image`: the last partition state that the controller has written.
+    `image`: the newest partition state that the leader has received from the controller.
     """
 
     def __init__(self, image: PartitionImage, end: int, now: float, lag_seconds: float) -> None:
@@ -139,7 +141,7 @@ class LeaderState:
         self._maximal = frozenset((*self.image.isr, *isr))
 
     def broker_epochs(self, isr: Iterable[int]) -> dict[int, int]:
-        """Return the broker epochs in which replicas have fetched.
+        """Return the broker epochs in which the followers in `isr` have fetched, by broker id; -1 if unknown.
 
         The controller compares them with the current registrations, because a broker that has registered again may have
         lost records.
@@ -158,8 +160,9 @@ class LeaderState:
         return min(min_insync_replicas, len(self.image.replicas))
 
     def high_watermark(self, own_end: int, min_insync_replicas: int, now: float) -> int:
-        """Return the lowest end offset of the maximal ISR and of replicas that are about to join the ISR; -1 if the
-        high watermark must not advance.
+        """Return the lowest end offset of the maximal ISR and of caught-up replicas, which are about to join the ISR.
+
+        Return -1 if too few replicas are in sync, or one of those in the maximal ISR has not fetched yet.
         """
         if len(self.image.isr) < self.required(min_insync_replicas):
             return -1
@@ -194,7 +197,8 @@ class LeaderState:
     def expanded_isr(self, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
         """Return the ISR with `replica` added.
 
-        Return None if it has not caught up, is already in the ISR, or an update is pending.
+        Return None if it has not reached the high watermark and the start of the leader epoch, is already in the ISR,
+        or an update is pending.
         """
         if self.pending_isr is not None or replica.id in self.image.isr:
             return None
@@ -203,11 +207,11 @@ class LeaderState:
         return (*self.image.isr, replica.id)
 
     def preferred_candidates(self, offset: int) -> list[Replica]:
-        """Return the in-sync followers that have the records at `offset`."""
+        """Return the in-sync followers whose log contains `offset` or ends there."""
         in_sync = (self.replicas[i] for i in self.image.isr if i in self.replicas)
         return [r for r in in_sync if r.log_start <= offset <= r.log_end]
 
     def low_watermark(self, own_start: int, alive: Iterable[int]) -> int:
-        """Return the lowest log start offset of this replica and those on live brokers."""
+        """Return the lowest log start offset of this replica and those on live brokers; -1 if one is unknown."""
         log_starts = (self.replicas[i].log_start for i in alive if i in self.replicas)
         return min((own_start, *log_starts))

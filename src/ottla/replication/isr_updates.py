@@ -1,6 +1,4 @@
-"""Submission of ISR updates by the leader (KIP-497): repeats an update until the controller has written or rejected
-it.
-"""
+"""Submission of ISR updates by the leader (KIP-497): repeats an update until it is written, rejected or superseded."""
 
 from __future__ import annotations
 
@@ -30,9 +28,10 @@ SUPERSEDED = (
     errors.UnknownTopicIdError,
     errors.UnknownTopicOrPartitionError,
 )
-"""Errors which mean that the controller has a newer partition state, which it sends to this broker.
+"""Errors which mean that the leader's partition state is outdated: it has changed, or the partition was deleted.
 
-Until that state arrives, the leader must assume that its update may have been written.
+The controller sends the newer state to this broker. Until it arrives, the leader must assume that its update may have
+been written.
 """
 
 
@@ -46,16 +45,17 @@ class IsrSubmitter(Protocol):
 
         `epochs`: the broker epochs in which the replicas in the ISR have fetched.
 
-        Raises the controller's error: FencedLeaderEpochError, InvalidUpdateVersionError, IneligibleReplicaError etc.
+        Raises the controller's error, such as FencedLeaderEpochError, InvalidUpdateVersionError or
+        IneligibleReplicaError.
         """
 
 
 async def submit_until_settled(
     updates: IsrSubmitter, tp: TopicPartition, leader_state: LeaderState, isr: tuple[int, ...]
 ) -> PartitionImage | None:
-    """Submit an ISR update, again and again, until it is written, rejected or superseded.
+    """Submit the pending ISR, again and again, until it is written, rejected, superseded or no longer pending.
 
-    Return the new state; None if the update was rejected or superseded by a newer state.
+    Return the new state; None if the update was not written. If the controller rejects it, clear the pending ISR.
     """
     image, epochs = leader_state.image, leader_state.broker_epochs(isr)
     while leader_state.pending_isr is isr:
@@ -67,7 +67,7 @@ async def submit_until_settled(
                 leader_state.clear_pending()
             return None
         except SUPERSEDED as error:
-            log.info("The change of the ISR of %s to %s is superseded by a newer state: %s", tp, isr, error.name)
+            log.info("ISR of %s is not changed to %s, because the partition has changed: %s", tp, isr, error.name)
             return None
         except errors.KafkaError as error:
             log.warning("Cannot change the ISR of %s to %s; retrying: %s", tp, isr, error)

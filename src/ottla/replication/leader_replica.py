@@ -1,7 +1,7 @@
 """The leader's part of a partition: handles followers' fetches, changes the ISR, and proves that this broker still
 leads.
 
-Replication works as in Kafka (KIP-101, 497, 966). The rules are in `isr_state`, without I/O.
+Replication works as in Kafka (KIP-101, KIP-497, KIP-966). The rules are in `isr_state`, without I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("ottla.replication")
 
 
 class FollowerFetch(NamedTuple):
-    """A follower's state, as its fetch request reports it."""
+    """A follower's state when it sent a fetch request."""
 
     replica_id: int
     broker_epoch: int
@@ -31,8 +31,8 @@ class FollowerFetch(NamedTuple):
     offset: int
     log_start: int
     followed_at: float = float("-inf")
-    """Time at which the leader created the response before this fetch: proof that the replica still followed it
-    then.
+    """Time at which the leader created the response before this fetch, in seconds of the clock's `monotonic`: proof
+    that the replica still followed it then. -inf if there was no such response.
     """
 
 
@@ -106,7 +106,7 @@ class LeaderReplica:
             self._submission.cancel()
 
     def followers_behind(self, offset: int) -> list[int]:
-        """Return the ids of the followers in the ISR that have not fetched up to `offset`."""
+        """Return the sorted ids of the followers in the ISR or the pending ISR that have not fetched up to `offset`."""
         if self.state is None:
             return []
         return sorted(
@@ -127,7 +127,7 @@ class LeaderReplica:
     def high_watermark(self, local_end_offset: int, min_insync_replicas: int) -> int:
         """Return the offset to which the high watermark may advance; -1 if it must not.
 
-        `local_end_offset`: the end of this broker's log.
+        `local_end_offset`: the end of the records in this broker's log that are written, and flushed if required.
         """
         if self.state is None:
             return local_end_offset
@@ -135,7 +135,9 @@ class LeaderReplica:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a request waits for proof that this broker leads. Followers' fetches are then answered at once."""
+        """Whether a request waits for proof that this broker leads. In-sync followers' fetches are then answered at
+        once.
+        """
         return bool(self._confirmations)
 
     def confirm(self, seconds: float) -> asyncio.Future[None] | None:
@@ -146,8 +148,8 @@ class LeaderReplica:
         become leader and appended records that this log lacks. Return a future that completes when enough in-sync
         followers have proved that they still follow this leader: at least one, and so many that the others are fewer
         than min.insync.replicas, and can commit nothing without them. It fails with NotLeaderOrFollowerError after
-        `seconds`, or when this broker resigns. Return None if no other replica is in sync, because no other broker can
-        be the leader then.
+        `seconds`, or when this broker resigns, and with KafkaStorageError if its disk fails. Return None if no other
+        replica is in sync, because no other broker can be the leader then.
 
         This is the confirmation of reads by a quorum (section 6.4 of Ongaro's dissertation on Raft) for an ISR. Apache
         Kafka does not have it.
@@ -165,7 +167,7 @@ class LeaderReplica:
         replica.lag.time.max.ms.
 
         If not, it has probably been replaced without noticing, because a leader removes followers from the ISR that do
-        not fetch for that long.
+        not fetch for that long. True if there is no other replica.
         """
         state = self.state
         if state is None:
@@ -176,7 +178,8 @@ class LeaderReplica:
     def on_fetch(self, fetch: FollowerFetch) -> Replica:
         """Record that a follower has all records before its fetch offset, and return its state.
 
-        Raises UnknownLeaderEpochError or NotLeaderOrFollowerError if it is not a follower of this leader.
+        Raises UnknownLeaderEpochError or NotLeaderOrFollowerError if it is not a follower of this leader, and the
+        latter also if its broker has registered again since it sent the fetch.
         """
         state = self.state
         replica = None if state is None else state.replicas.get(fetch.replica_id)
@@ -194,7 +197,10 @@ class LeaderReplica:
         return replica
 
     def check_isr(self) -> None:
-        """Remove lagging followers from the ISR, and request again the additions that the controller rejected."""
+        """Request to remove lagging followers from the ISR, or to add followers that have caught up.
+
+        An earlier request for the same change may have been rejected, or a pending update may have delayed it.
+        """
         state = self.state
         if state is None or self._partition.closed:
             return
@@ -264,8 +270,10 @@ class LeaderReplica:
         partition.maybe_advance_high_watermark(0)
 
     def on_new_state(self) -> None:
-        """Handle a new partition state: complete confirmations if no other replica is in sync, and add replicas to the
-        ISR that have caught up.
+        """Handle a new partition state.
+
+        Complete the confirmations that it makes possible, flush the log if fewer than min.insync.replicas are in sync,
+        and add replicas to the ISR that have caught up.
         """
         if len(self._partition.image.isr) <= 1:
             # the controller has confirmed this ISR, so no other broker can lead
@@ -277,23 +285,26 @@ class LeaderReplica:
             self._maybe_expand_isr(self.state, *self.state.replicas.values())
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
-        """Stop waiting for brokers that have left the cluster, unless they are in the ISR."""
+        """Stop waiting for brokers that have left the cluster; the high watermark still waits for those in the ISR."""
         if self.state is not None:
             self.state.on_brokers_removed(brokers)
             self._partition.maybe_advance_high_watermark(0)
             self._complete_deletions()
 
     def preferred_candidates(self, offset: int) -> list[Replica]:
-        """Return the in-sync followers that have the records at `offset`."""
+        """Return the in-sync followers whose log contains `offset` or ends there."""
         return [] if self.state is None else self.state.preferred_candidates(offset)
 
     def low_watermark(self, alive: Iterable[int]) -> int:
-        """Return the lowest log start offset of this replica and those on live brokers."""
+        """Return the lowest log start offset of this replica and those on live brokers; -1 if one is unknown."""
         start = self._partition.log.log_start_offset
         return start if self.state is None else self.state.low_watermark(start, alive)
 
     def when_deleted(self, offset: int, alive: Callable[[], Iterable[int]]) -> asyncio.Future[None] | None:
-        """Return None if no live replica has records before `offset`, else a future that completes when none has."""
+        """Return None if no live replica has records before `offset`, else a future that completes when none has.
+
+        `alive`: returns the ids of the live brokers; also called later.
+        """
         self._alive = alive
         return None if self.low_watermark(alive()) >= offset else self._deletions.add(offset)
 

@@ -20,7 +20,7 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 CHUNK_BYTES = 1024 * 1024
-"""Number of bytes that are copied at a time, which takes about a millisecond."""
+"""Maximum number of bytes that are copied at a time, which takes about a millisecond."""
 
 
 class LogDirMove:
@@ -52,7 +52,7 @@ class LogDirMove:
         self._task.add_done_callback(lambda _: done())
 
     async def cancel(self) -> None:
-        """Cancel the move. The replica stays in its log directory."""
+        """Cancel the move if it has not ended. The replica then stays in its log directory."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -70,7 +70,7 @@ class LogDirMove:
                     return
         except (KafkaError, OSError) as error:
             log.error(
-                "Cannot move %s from log directory %s to %s: %s",
+                "Cannot move %s from log directory %s to %s; request it again when the cause is fixed: %s",
                 partition.topic_partition,
                 self.source.path,
                 self.target.path,

@@ -4,9 +4,10 @@ the latter.
 The partition's image determines whether this broker is the leader or a follower. The leader's part is in
 `leader_replica`, the follower's in `follower`.
 
-Invariant: the high watermark never decreases while this broker leads, and only replicas read records at or above it. If
-the topic requires fsync (`flush.messages`), the high watermark advances only when the records are on disk; all appends
-that arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs on a worker.
+Invariant: the high watermark never decreases while this broker leads, and only replicas read records at or above it.
+While `flush.messages` or more records are not flushed, an append advances the high watermark only to the end of the
+flushed ones; all appends that arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs
+on a worker.
 """
 
 from __future__ import annotations
@@ -68,14 +69,16 @@ class Partition:
         on_disk_failure: Callable[[Partition, BaseException], None] | None = None,
         topic_stats: TopicStats | None = None,
     ) -> None:
-        """`on_disk_failure`: called when the disk of the log has failed."""
+        """`on_disk_failure`: called with the partition and the error when `fail` takes it out of service, except if an
+        OSError means that file descriptors or memory are exhausted.
+        """
         self.log = log
         self.image = image
         self.topic_id = topic_id
         self.topic_stats = topic_stats or TopicStats()
         """The counters of the topic, which all of its partitions share."""
         self.leads = False
-        """Whether this broker is the leader that `image` names."""
+        """Whether this broker has the role of the leader."""
         self.min_insync_replicas = min_insync_replicas
         self._workers = workers
         self._flush: asyncio.Future[None] | None = None
@@ -84,7 +87,7 @@ class Partition:
         self._replicated = OffsetWaiters()
         """Futures that complete when the high watermark has reached an offset."""
         self._flushed = OffsetWaiters()
-        """Futures that complete when records are flushed on this broker: for acks=1 if the topic requires fsync."""
+        """Futures that complete when records are written on this broker, and flushed if required: for acks=1."""
         self._written = OffsetWaiters()
         """Futures that complete when queued writes have been written."""
         self.leader_replica = LeaderReplica(self, isr_updates, lag_seconds)
@@ -120,8 +123,8 @@ class Partition:
     def lead(self, image: PartitionImage) -> bool:
         """Become the leader, or apply a new state as the leader. Return whether this starts a new leader epoch.
 
-        If there is no other replica, the high watermark becomes the end of the log. Otherwise it stays until followers
-        have fetched.
+        If there is no other replica, the high watermark becomes the end of the log at the start of the epoch. Otherwise
+        it stays until all in-sync followers have fetched.
         """
         new = not self.leads or image.leader_epoch > self.image.leader_epoch
         changed = new or image.state_version > self.image.state_version or image.replicas != self.image.replicas
@@ -161,11 +164,11 @@ class Partition:
 
     @property
     def failed(self) -> bool:
-        """Whether the disk of the log has failed."""
+        """Whether an error of the log's disk has taken the partition out of service."""
         return self._failed
 
     def replace_log(self, log: Log) -> None:
-        """Replace the log with its copy in another log directory."""
+        """Replace the log with its copy in another log directory, which must have the same end offset."""
         assert log.log_end_offset == self.log.log_end_offset, "the copy has not caught up"
         log.high_watermark = self.log.high_watermark
         self.log.listener = None
@@ -175,7 +178,9 @@ class Partition:
         self.maybe_advance_high_watermark(0)
 
     def close(self) -> None:
-        """Stop accepting appends and reads. Pending ones fail with NotLeaderOrFollowerError."""
+        """Take the partition out of service. Pending appends fail with NotLeaderOrFollowerError, and waiters are
+        called.
+        """
         self._closed = True
         self._resign()
 
@@ -190,7 +195,8 @@ class Partition:
     def check_epoch(self, expected: int) -> None:
         """Check a client's leader epoch; -1 is not checked (KIP-320).
 
-        Raises FencedLeaderEpochError if it is older than the current one, and UnknownLeaderEpochError if it is newer.
+        Raises FencedLeaderEpochError if it is older than the current one, UnknownLeaderEpochError if it is newer, and
+        the errors of `check_open`.
         """
         if self._failed or self._closed:
             self.check_open()
@@ -225,6 +231,9 @@ class Partition:
 
         `inline`: raise LongValidationError for a batch that has to be validated by `prepare` first, and QueueFullError
         if the caller has to `wait_for_disk` first.
+
+        Raises the errors of `check_open` and `Log.append`, NotLeaderOrFollowerError if this broker does not lead, and
+        with acks=all NotEnoughReplicasError. An error of the disk may take the partition out of service.
         """
         if self._failed or self._closed:
             self.check_open()
@@ -315,7 +324,7 @@ class Partition:
         """Return None if all records before `next_offset` are committed, else a future that completes when they are.
 
         With acks=all, records are committed when they are replicated; with acks=1, when they are in this broker's log.
-        In both cases they must be flushed if the topic requires it.
+        In both cases this broker must have flushed them if `flush.messages` requires it.
         """
         if self.high_watermark >= next_offset:
             return None
@@ -327,8 +336,9 @@ class Partition:
         """Return batches from `offset` on, up to the high watermark, or with `committed_only` up to the last stable
         offset.
 
-        Raises OffsetOutOfRangeError for an offset outside the log, and KafkaStorageError if the log cannot be read. A
-        failed disk takes the partition out of service.
+        `max_bytes` and `at_least_one` are those of `Log.read`. Raises OffsetOutOfRangeError for an offset outside the
+        log, OffsetMovedToTieredStorageError for one that is only in remote storage, and KafkaStorageError if the log
+        cannot be read. A failed disk takes the partition out of service.
         """
         bound = self.log.last_stable_offset if committed_only else self.log.high_watermark
         return self._read(offset, max_bytes, bound, at_least_one)
@@ -346,7 +356,10 @@ class Partition:
             raise errors.KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
-        """Call `waiter` whenever consumers can read more, or with `appends` after every append, until `unwatch`."""
+        """Call `waiter` whenever consumers can read more, or with `appends` after every append, until `unwatch`.
+
+        It is also called when this broker stops leading or serving the partition.
+        """
         (self._append_waiters if appends else self._waiters)[waiter] = None
 
     def unwatch(self, waiter: Waiter) -> None:
@@ -375,7 +388,7 @@ class Partition:
         return bool(self._replicated or self._flushed)
 
     async def flush(self) -> None:
-        """Flush all records that have been written so far. If the disk fails, take the partition out of service."""
+        """Flush all records that have been written so far. If that fails, take the partition out of service."""
         log = self.log
         flush = functools.partial(log.flush, log.written_end_offset, is_awaited=True)
         try:
@@ -389,7 +402,7 @@ class Partition:
     async def checkpoint_truncation(self) -> None:
         """Wait until the recovery point on disk is not above the end of the truncated log.
 
-        If the disk fails, take the partition out of service.
+        If it cannot be written, take the partition out of service.
         """
         write = self.log.begin_lower_checkpoint()
         if write is None:
@@ -421,7 +434,7 @@ class Partition:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Take the partition out of service until a restart, because its disk has failed.
+        """Take the partition out of service until a restart, because its disk has failed or is full.
 
         There is no retry: after a failed fsync it is unknown which pages are lost, and a second fsync may succeed
         nevertheless.
@@ -466,7 +479,7 @@ class Partition:
 
     @property
     def _local_end_offset(self) -> int:
-        """The end offset of the written records, or of the flushed records if the topic requires fsync."""
+        """The end offset of the written records, or of the flushed ones if `flush.messages` or more are unflushed."""
         log = self.log
         end = log.written_end_offset
         return end if end - log.recovery_point < log.config.flush_messages else log.recovery_point
@@ -483,7 +496,7 @@ class Partition:
     def maybe_advance_high_watermark(self, gained: int) -> None:
         """Advance the high watermark as far as possible, and complete the requests that wait for it.
 
-        `gained`: number of bytes that were appended.
+        Do nothing if this broker does not lead. `gained`: number of bytes that were appended.
         """
         if not self.leads:
             return

@@ -55,8 +55,8 @@ class LeadershipListener(Protocol):
         """Called when this broker has become the leader of a partition, or leads it in a new epoch."""
 
     def on_resigned(self, tp: TopicPartition) -> None:
-        """Called when this broker no longer leads a partition: it has become a follower, or the partition was closed or
-        has no leader.
+        """Called when this broker no longer leads a partition: it has become a follower, the partition has no leader,
+        or the replica was removed. Not called when the broker stops.
         """
 
 
@@ -66,7 +66,8 @@ class FetcherManager(Protocol):
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition from the leader that its image names.
 
-        Called again when the leader or its epoch changes.
+        Called again for each new state of the partition, so it may have the same leader and epoch as before, or no
+        leader.
         """
 
     def remove(self, tp: TopicPartition) -> None:
@@ -98,8 +99,8 @@ class Partitions:
 
         `followers`: fetches the partitions that other brokers lead. `isr_updates`: sends ISR updates of leaders.
         `unopened_dirs`: the log directories that could not be opened, with the reasons. `on_dir_failure`: called with
-        the replicas that a failed log directory has put out of service. `on_fatal`: called with the reason when
-        `store_dir`, on whose disk the metadata store is, or every log directory has failed.
+        the replicas that a failed log directory has put out of service, or whose log could not be created. `on_fatal`:
+        called with the reason when `store_dir`, on whose disk the metadata store is, or every log directory has failed.
         """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -119,7 +120,9 @@ class Partitions:
         self._unopened_dirs = unopened_dirs
         self._cordoned: Collection[str] = frozenset()
         self.alter_log_dirs_rate = float("inf")
-        """Limit of all log directory moves together, in bytes per second. May change while they run."""
+        """Limit of all log directory moves together, in bytes per second; infinite by default. May change while they
+        run.
+        """
         self._on_fatal = on_fatal
         self._store_dir = store_dir
         self._on_dir_failure = on_dir_failure
@@ -142,7 +145,7 @@ class Partitions:
         self._listeners.append(listener)
 
     def begin_shutdown(self) -> None:
-        """Stop fetching partitions when this broker is removed from their ISRs.
+        """From now on, stop fetching a partition when this broker is removed from its ISR.
 
         Otherwise the leader would add it to the ISR again.
         """
@@ -209,17 +212,17 @@ class Partitions:
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
-        """The log directories, including failed ones."""
+        """The log directories that were opened, including those that have failed since."""
         return self._log_dirs
 
     def cordon(self, paths: Collection[str]) -> None:
-        """Create no new replicas in these log directories (KIP-1066). Existing replicas stay."""
+        """Create no new replicas in these log directories, unless all are cordoned (KIP-1066). Existing ones stay."""
         if paths != self._cordoned:
             log.info("Cordoned log directories: %s", ", ".join(sorted(paths)) or "none")
         self._cordoned = paths
 
     def is_cordoned(self, directory: LogDir) -> bool:
-        """Return whether a log directory gets no new replicas."""
+        """Return whether a log directory is one of `cordoned.log.dirs`."""
         return normpath(directory.path) in self._cordoned
 
     @property
@@ -283,7 +286,7 @@ class Partitions:
                 partition.leader_replica.on_brokers_removed(removed)
 
     def reconfigure(self, image: ClusterImage) -> None:
-        """Compute the config of every log again, because broker configs have changed."""
+        """Compute the config and min.insync.replicas of every replica again, because broker configs have changed."""
         for topic in image.topics.values():
             config = self._log_config(topic.name, topic.configs)
             min_isr = self._min_insync_replicas(topic.name, topic.configs)
@@ -294,12 +297,11 @@ class Partitions:
                     partition.min_insync_replicas = min_isr
 
     async def move_replica(self, tp: TopicPartition, path: str) -> None:
-        """Start to move a replica to a log directory. A move in progress is replaced.
+        """Start to move a replica to a log directory. A move in progress to another directory is cancelled.
 
-        If the replica has no log yet, it will be created there later, as in Kafka, although ReplicaNotAvailableError is
-        raised.
-
-        Raises LogDirNotFoundError, InvalidReplicaAssignmentError, ReplicaNotAvailableError or KafkaStorageError.
+        Raises LogDirNotFoundError for an unknown directory, KafkaStorageError for one out of service,
+        InvalidReplicaAssignmentError for a cordoned one, and ReplicaNotAvailableError if this broker has no such
+        replica. In the last case, the directory is remembered, as in Kafka: the replica's log is created there later.
         """
         target = next((d for d in self._log_dirs if str(d.path) == path), None)
         if target is None:
@@ -341,7 +343,10 @@ class Partitions:
         self.fail_directory(self._directory_of(partition), error)
 
     def fail_directory(self, directory: LogDir, error: BaseException) -> None:
-        """Take a log directory and all its logs out of service after a disk error (KIP-112)."""
+        """Take a log directory and all its logs out of service after a disk error (KIP-112).
+
+        Do nothing if the directory is out of service already.
+        """
         if not directory.offline:
             log.error("Taking log directory %s out of service until a restart: %s", directory.path, error)
             directory.take_offline(str(error))
@@ -430,7 +435,7 @@ class Partitions:
         try:
             partition_log = self._open(tp, image, config, topic)
         except (errors.KafkaStorageError, OSError) as error:
-            log.error("Cannot open the log of %s: %s", tp, error)
+            log.error("Cannot open the log of %s, so the replica is offline: %s", tp, error)
             self._failed_creations.append(tp)
             return None
         self._reported_failures.discard(tp)
@@ -493,8 +498,8 @@ class Partitions:
                 log.info("Broker %d now %s %s", self.broker_id, verb, listed(names))
 
     def _report_failed_creations(self) -> None:
-        """Report replicas whose log could not be created to the controller, like those on a failed disk, so that it
-        elects other leaders.
+        """Report to the controller the replicas whose log could not be created since the last report, like those on a
+        failed disk, so that it elects other leaders.
         """
         new = [tp for tp in self._failed_creations if tp not in self._reported_failures]
         self._failed_creations.clear()
@@ -519,20 +524,20 @@ class Partitions:
             self._notify_resigned(tp)
 
     def stop(self, tp: TopicPartition, delete: bool) -> None:
-        """Handle StopReplica: delete a replica, or only stop fetching before a controlled shutdown."""
+        """Handle StopReplica: delete a replica, or only stop fetching it for a controlled shutdown."""
         if delete:
             self.delete(tp)
         elif self._followers is not None:
             self._followers.remove(tp)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Close a partition, and delete its log. Called only for the controller's StopReplica requests."""
+        """Close a partition, and delete its log. Called only if the controller has the replica stopped."""
         self._close_partition(tp)
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
-                log.error("Cannot delete the replica %s: %s", tp, error)  # the log directory is out of service
+                log.error("Cannot delete the log of %s: %s", tp, error)  # the log directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)
@@ -563,13 +568,13 @@ class Partitions:
         return chosen.create(tp, config, uuid_text(topic.id))
 
     def _mark_stray_copies(self, tp: TopicPartition) -> None:
-        """If a replica has several logs, mark all but the longest as stray.
+        """If a replica has several logs, mark all as stray but one that has the highest end offset.
 
         A crash at the end of a move may leave two.
         """
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
-            log.warning("Found two logs of %s; renamed the shorter one to %s", tp, directory.mark_stray(tp))
+            log.warning("Found several logs of %s; renamed a shorter one to %s", tp, directory.mark_stray(tp))
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

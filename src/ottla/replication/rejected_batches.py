@@ -49,9 +49,10 @@ class RejectedBatches:
         return bool(self._rejections)
 
     def add(self, tp: TopicPartition, header: BatchHeader, error: KafkaError) -> None:
-        """Record that a batch was rejected with `error`. Errors that are not retriable are ignored.
+        """Record that a batch was rejected with `error`.
 
-        CORRUPT_MESSAGE is also ignored, because the producer id and sequence of such a batch may be wrong.
+        Ignored are batches without producer id or sequence or of an earlier producer epoch, errors that are not
+        retriable, and CORRUPT_MESSAGE, because the producer id and sequence of such a batch may be wrong.
         """
         if not header.has_producer_id or header.base_sequence == NO_SEQUENCE:
             return
@@ -72,8 +73,8 @@ class RejectedBatches:
     def check(self, tp: TopicPartition, header: BatchHeader, producers: ProducerStates) -> None:
         """Raise the error of a rejected batch that has to be appended before this one, if there is any.
 
-        Rejected batches that are in the log by now are dropped: they were sent again, or were appended in spite of the
-        error.
+        Rejected batches that have expired, or are of an earlier producer epoch, are dropped. So are those that are in
+        the log by now: they were sent again, or were appended in spite of the error.
         """
         key = tp, header.producer_id
         if key not in self._rejections:

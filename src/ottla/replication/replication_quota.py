@@ -19,7 +19,7 @@ class ReplicationQuota:
         self.bytes_per_second = float("inf")
         """The quota; infinite by default. It may change at any time."""
         self.available_at = 0.0
-        """The time from which more traffic is allowed, in the same clock as `now`."""
+        """The time in seconds from which more traffic is allowed, in the same clock as the methods' `now`."""
         self._applied_rate = self.bytes_per_second
 
     def record(self, nbytes: int, now: float) -> None:
@@ -32,7 +32,7 @@ class ReplicationQuota:
         return self.available_at > now
 
     def _apply_rate(self, now: float) -> None:
-        """If the rate has changed, adjust the current delay, so that a higher rate takes effect at once."""
+        """If the rate has changed, adjust the current delay, so that the new rate takes effect at once."""
         if self._applied_rate != self.bytes_per_second:
             if self.available_at > now:
                 self.available_at = now + (self.available_at - now) * (self._applied_rate / self.bytes_per_second)

@@ -1,7 +1,7 @@
 """The start of a follower of a tiered partition whose leader has the next records only in remote storage (KIP-405).
 
-The follower requests the start of the leader's local log, and continues there with the state of the earlier records,
-which it reads from remote storage.
+The follower requests the start of the leader's local log, and continues there or later, with the state of the earlier
+records, which it reads from remote storage.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 
 
 class LeaderLocalStart(NamedTuple):
-    """The start of a leader's local log: the offset, the leader epoch of the record before, and the leader's log start
-    offset.
+    """The start of a leader's local log.
+
+    `epoch_before`: the leader epoch of the record before `offset`. `log_start_offset`: the start of the leader's whole
+    log, including remote storage.
     """
 
     offset: int
@@ -35,7 +37,7 @@ class LeaderLocalStart(NamedTuple):
 
 
 class AuxiliaryState(Protocol):
-    """Builds the state of followers from remote storage: `remote_log.auxiliary_state`."""
+    """Builds the state of followers from remote storage. Implemented by `AuxiliaryStateBuilder`."""
 
     async def build(self, partition: Partition, leader: LeaderLocalStart) -> None:
         """Restart the log of a follower at the start of its leader's local log, or later. Raises KafkaError."""
@@ -54,7 +56,7 @@ class LeaderLocalStarts:
         self._purpose = purpose
 
     async def request(self, tp: TopicPartition, leader_epoch: int) -> LeaderLocalStart:
-        """Return the start of a partition's local log. Raises KafkaError."""
+        """Return the start of a partition's local log on the leader. Raises KafkaError."""
         log_start, _ = await self._list(tp, leader_epoch, EARLIEST_TIMESTAMP)
         offset, epoch = await self._list(tp, leader_epoch, EARLIEST_LOCAL_TIMESTAMP)
         if epoch < 0:
@@ -78,7 +80,7 @@ class LeaderLocalStarts:
         return result.offset, result.leader_epoch
 
     async def _end_of(self, tp: TopicPartition, leader_epoch: int, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch`, and its end offset in the leader's log."""
+        """Return the largest epoch up to `epoch` in the leader's log, and its end offset; -1 and -1 for none."""
         item = OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(
             replica_id=self._own_id, topics=[OffsetForLeaderTopic(topic=tp.topic, partitions=[item])]

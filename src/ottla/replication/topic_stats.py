@@ -13,7 +13,7 @@ from ottla import errors
 from ottla.latency import LatencyHistogram
 
 NOT_COUNTED = (errors.UnknownTopicOrPartitionError, errors.NotLeaderOrFollowerError, errors.KafkaStorageError)
-"""Errors that do not count as failed produce requests, as in Kafka: clients refresh their metadata and retry."""
+"""Errors that do not count as failed produce requests, because clients refresh their metadata and retry."""
 
 
 class TopicStats:
@@ -66,7 +66,7 @@ class TopicStats:
         self.invalid_crc = self.invalid_magic = self.invalid_records = self.invalid_offset_or_sequence = 0
 
     def add(self, other: TopicStats) -> None:
-        """Add the counters of another topic."""
+        """Add the counters of another topic to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

@@ -1,1 +1,1 @@
-"""A broker as a member of its cluster: registration, metadata updates, dynamic configs, ACLs."""
+"""A broker as a member of its cluster: its lifecycle, metadata updates, and stored data such as configs and ACLs."""

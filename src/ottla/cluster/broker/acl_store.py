@@ -53,7 +53,7 @@ class AclStore:
     def __init__(
         self, store: MetadataStore, listener: Listener, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """`listener` is called with all ACLs after each change."""
+        """`listener` is called with all ACLs after each change, including a denial for each unreadable znode."""
         self._store = store
         self._listener = listener
         self._acls: dict[ResourcePattern, ACLs] = {}
@@ -75,7 +75,7 @@ class AclStore:
     async def refresh(self) -> None:
         """Read recent changes by other brokers.
 
-        If the store is unreachable, log a warning and keep the last known ACLs.
+        If the store fails or does not respond in time, log a warning and keep the last known ACLs.
         """
         await self._changes.refresh()
 
@@ -97,7 +97,8 @@ class AclStore:
     async def remove(self, filters: Sequence[ACLFilter]) -> list[list[tuple[ACL, KafkaError | None]]]:
         """Remove the ACLs that match any filter.
 
-        Return, for each filter, the matching ACLs: each with None if it was removed, else with the error.
+        Return, for each filter, the matching ACLs: each with None if it was removed, else with the error. Raises
+        KafkaError if the changes by other brokers cannot be read first.
         """
         await self._changes.read()
         async with self._changes.lock:
@@ -169,7 +170,7 @@ class AclStore:
     async def _change(self, pattern: ResourcePattern, change: Callable[[ACLs], ACLs]) -> None:
         """Replace a resource's ACLs with those that `change` returns for the current ones.
 
-        Try again if another broker changes them meanwhile.
+        Try again if another broker changes them meanwhile, at most ATTEMPTS times.
         """
         path = znodes.acls(pattern)
         for attempt in range(ATTEMPTS):

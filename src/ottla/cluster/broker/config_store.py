@@ -1,8 +1,8 @@
 """Dynamic configs (KIP-226): the broker that receives a change writes it to a znode below `/config`, and all brokers
 apply it.
 
-Each change is written with a notification below `/config/changes`, as by the tools of Kafka 0.8 to 2. A broker then
-reads the entity that the notification names, so a notification that arrives late or twice does no harm.
+Each change is written with a notification below `/config/changes`, as Kafka does. A broker then reads the entity that
+the notification names, so a notification that arrives late or twice does no harm.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DynamicConfigStore:
     async def refresh(self, paths: Sequence[str]) -> None:
         """Read entities again, for recent changes by other brokers.
 
-        If the store is unreachable, log a warning and keep the last known configs.
+        If the store fails or does not respond within REFRESH_SECONDS, log a warning and keep the last known configs.
         """
         try:
             async with asyncio.timeout(REFRESH_SECONDS), self._lock:
@@ -80,7 +80,10 @@ class DynamicConfigStore:
             log.warning("Cannot read dynamic configs; using the last known ones: %s", reason)
 
     async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of a topic, which the caller has validated. Raises UnknownTopicOrPartitionError."""
+        """Replace the configs of a topic, which the caller has validated.
+
+        Raises UnknownTopicOrPartitionError if the topic does not exist.
+        """
         if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         await self._store.multi(

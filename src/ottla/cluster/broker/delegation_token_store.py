@@ -88,7 +88,7 @@ class DelegationTokenStore:
     async def refresh(self) -> None:
         """Read recent changes by other brokers.
 
-        If the store is unreachable, log a warning and keep the last known tokens.
+        If the store fails or does not respond in time, log a warning and keep the last known tokens.
         """
         await self._changes.refresh()
 
@@ -125,7 +125,7 @@ class DelegationTokenStore:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> TokenInformation:
-        """Create a token. `max_lifetime_ms`: 0 or less for the maximum lifetime that the broker's config allows."""
+        """Create a token. `max_lifetime_ms`: limited by the broker's config, which also applies if it is 0 or less."""
         now = self._clock.now_ms()
         lifetime_ms = self._max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, self._max_lifetime_ms)
         expiry = now + min(lifetime_ms, self._renew_period_ms)
@@ -140,9 +140,11 @@ class DelegationTokenStore:
         return token
 
     async def renew(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """Renew a token for `period_ms`; negative: the default period. Return the new expiry time in ms since 1970.
+        """Renew a token for `period_ms` from now, at most until the end of its maximum lifetime; negative: the default
+        period. Return the new expiry time in ms since 1970.
 
-        Raises DelegationTokenNotFoundError, DelegationTokenOwnerMismatchError, DelegationTokenExpiredError.
+        Raises DelegationTokenNotFoundError, DelegationTokenOwnerMismatchError if `principal` may not renew it,
+        DelegationTokenExpiredError, or MetadataStoreError.
         """
         now = self._clock.now_ms()
         expiry = now + (self._renew_period_ms if period_ms < 0 else period_ms)
@@ -151,7 +153,7 @@ class DelegationTokenStore:
     async def expire(self, principal: str, hmac: bytes, period_ms: int) -> int:
         """Let a token expire after `period_ms`; negative: remove it now. Return the expiry time in ms since 1970.
 
-        Raises the same errors as `renew`.
+        Raises the errors of `renew`; an expired token can be removed, though.
         """
         now = self._clock.now_ms()
         if period_ms >= 0:
@@ -198,9 +200,9 @@ class DelegationTokenStore:
         return token_id
 
     async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
-        """Replace a token with the one that `change` returns for the current one.
+        """Replace a token with the one that `change` returns for the current one, or remove it for None.
 
-        Try again if another broker changes it meanwhile.
+        Try again if another broker changes it meanwhile, at most ATTEMPTS times.
         """
         path = token_znodes.token_path(token_id)
         async with self._changes.lock:

@@ -65,8 +65,9 @@ class BrokerLifecycle:
         """`stop`: stops or deletes a replica of this broker.
 
         `unclean_allowed`: whether a topic with this name and these configs allows unclean leader election.
-        `offline_replicas`: returns the replicas on failed disks. `on_replaced`: called with the reason when another
-        broker has registered with this broker's id. `secret`: the cluster's secret; None for a standalone broker.
+        `offline_replicas`: returns the replicas that are out of service. `on_replaced`: called with the reason when
+        another broker has registered with this broker's id. `secret`: the cluster's secret, of which this broker sends
+        a proof to other brokers; None to send no proof.
         """
         self._store = store
         self._config = config
@@ -137,7 +138,9 @@ class BrokerLifecycle:
         try:
             await self._registration.renew()
         except StartupError as error:
-            log.critical("Broker %d is no longer part of the cluster: %s", self._broker_id, error.message)
+            log.critical(
+                "Broker %d is no longer part of the cluster and has to stop: %s", self._broker_id, error.message
+            )
             self._is_replaced = True
             await self._election.close()
             if self._on_replaced is not None:
@@ -146,6 +149,8 @@ class BrokerLifecycle:
     async def controlled_shutdown(self) -> None:
         """Have the controller move this broker's leaderships to other brokers before it stops, if
         `controlled.shutdown.enable` is set (KIP-49).
+
+        Do nothing if no other broker remains, or this broker is not registered.
         """
         config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
@@ -177,7 +182,7 @@ class BrokerLifecycle:
                 if not remaining:
                     return
                 log.warning(
-                    "No other broker has an in-sync replica of %d partitions that this broker leads: %s",
+                    "The controller could not move %d leaders of this broker to other in-sync replicas: %s",
                     len(remaining),
                     listed(remaining),
                 )
@@ -206,9 +211,9 @@ class BrokerLifecycle:
         return [TopicPartition(p.topic_name, p.partition_index) for p in response.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
-        """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112).
+        """Report replicas that are out of service to the controller, so that it elects other leaders (KIP-112).
 
-        Retry until the report succeeds.
+        Retry after MetadataStoreError and NotControllerError until the report succeeds.
         """
         while True:
             try:
@@ -265,7 +270,7 @@ class BrokerLifecycle:
 
 def _socket_options(config: BrokerConfig) -> SocketOptions | None:
     """Return the TLS socket options for connections to other brokers; None if they need no TLS, or the broker is
-    standalone.
+    standalone or has no inter-broker listener.
     """
     listener = config.inter_broker_listener
     if not config.in_cluster or listener is None or not config.inter_broker_protocol.endswith("SSL"):
@@ -299,9 +304,9 @@ def _login(config: BrokerConfig) -> Login | None:
 
 
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
-    """Return the cluster id in the metadata store.
+    """Return the cluster id in the metadata store. Create missing persistent znodes first.
 
-    If it has none, store `expected` or a new id. Raises StartupError if the store has a different id than `expected`.
+    If the store has no id, write `expected` or a new one. Raises StartupError if it has a different id than `expected`.
     """
     await store_reader.create_persistent_nodes(store)
     stored_id = await store_reader.read_cluster_id(store)

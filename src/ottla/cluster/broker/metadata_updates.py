@@ -51,12 +51,14 @@ class ControllerRequestHandler:
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
         self.is_initialized = False
-        """Whether this broker has received the cluster's topics. Until then, clients' requests have to wait."""
+        """Whether this broker has received the cluster's topics, or no longer waits for them. Until then, clients'
+        requests have to wait.
+        """
         self._lock = asyncio.Lock()
         """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
 
     def mark_initialized(self) -> None:
-        """Let clients' requests be processed: the topics are known, or this broker is the controller."""
+        """Let clients' requests be processed: the topics have been received or read, or took too long."""
         self.is_initialized = True
         self._initialized.set()
 
@@ -126,7 +128,9 @@ class ControllerRequestHandler:
     async def _apply(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest, change: Callable[[ClusterImage], ClusterImage]
     ) -> None:
-        """Apply a change, unless another broker has become the controller meanwhile."""
+        """Apply a change. Raises the errors of `check` if, for example, another broker has become the controller
+        meanwhile.
+        """
 
         def decide(image: ClusterImage) -> ClusterImage:
             self.check(request.controller_epoch, request.broker_epoch)
@@ -167,7 +171,7 @@ def _check_states(
 
 
 def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
-    """Return the image after LeaderAndIsr. Unknown topics are ignored, because UpdateMetadata will add them."""
+    """Return the image after LeaderAndIsr. Unknown topics and partitions are ignored: UpdateMetadata will add them."""
     states = {
         t.topic_name: t.partition_states
         for t in request.topic_states
@@ -236,9 +240,10 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Replace the states of a topic's partitions with those in `images` that are newer, and those of failed disks.
+    """Replace the states of a topic's partitions with those in `images` that are newer, and add missing partitions.
 
-    Return the same object if nothing changes.
+    If a state is as old as the current one, only its failed replicas are taken. Return the same object if nothing
+    changes.
     """
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
@@ -271,7 +276,7 @@ def _state(s: UpdateMetadataPartitionState, topic: TopicImage, alive: Collection
     """Return the new image of a partition from its state in UpdateMetadata.
 
     UpdateMetadata does not contain reassignments, so the partition keeps its reassignment if its replicas are the same.
-    Offline replicas of live brokers are on failed disks.
+    Offline replicas of live brokers count as failed.
     """
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
     now = replace(

@@ -48,7 +48,7 @@ class ProducerIds:
     async def next_id(self) -> int:
         """Return a new producer id.
 
-        Raises CoordinatorLoadInProgressError if a new block is needed and the store is unreachable.
+        Raises the errors of `next_block` if a new block is needed.
         """
         async with self._lock:
             if self._next >= self._end:
@@ -71,7 +71,7 @@ class ProducerIds:
         return producer_id < self.end + (0 if is_known else UNSEEN_IDS)
 
     async def _refresh(self) -> bool:
-        """Read the last allocated block. Return False if the store is unreachable."""
+        """Read the last allocated block. Return False, after a warning in the log, if the store fails."""
         try:
             self.end = max(self.end, _end(await self._store.get(znodes.PRODUCER_ID_BLOCK)))
         except MetadataStoreError as error:
@@ -96,7 +96,10 @@ class ProducerIds:
         self.end = max(self.end, _end(node))
 
     async def next_block(self, broker_id: int) -> range:
-        """Allocate a block of ids for a broker. Raises CoordinatorLoadInProgressError if the store is unreachable."""
+        """Allocate a block of ids for a broker.
+
+        Raises CoordinatorLoadInProgressError if the store fails, and UnknownServerError if no ids are left.
+        """
         try:
             while True:
                 node = await self._store.get(znodes.PRODUCER_ID_BLOCK)

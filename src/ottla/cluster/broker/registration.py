@@ -1,8 +1,8 @@
 """The registration of this broker, a znode below `/brokers/ids`, and the generation of broker ids.
 
 The znode is ephemeral: it is deleted with the session, and created again with the next one. If the id is registered
-already, that may be an earlier run of this broker, so registration waits until its session must have expired. The
-session is ended at once if the earlier run used the same log directory (see `stale_session`).
+already, that may be an earlier run of this broker, so registration waits until its session must have expired. In
+ZooKeeper, the session is ended at once if the earlier run used the same log directory (see `stale_session`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Registration:
         )
 
     async def renew(self) -> None:
-        """Register again with a new session. Raises StartupError like `register`; retries after errors of the store."""
+        """Register again with a new session, unless `register` was never called.
+
+        Raises StartupError like `register`; retries after errors of the store.
+        """
         while self._broker is not None:
             try:
                 await self._register(self._broker)

@@ -2,10 +2,10 @@
 
 The ephemeral znodes of a killed broker remain until its session expires. Until then, the broker counts as alive, its
 partitions have no working leader, and it cannot register again. So each run stores the id and password of its session
-in a file, and the next run ends that session. It must hold the lock of the log directory, which proves that the earlier
-run is dead.
+in the file `zookeeper-session`, and the next run ends that session. It must hold the lock of the log directory, which
+proves that the earlier run is dead. The file has one line:
 
-zookeeper-session           0x10000a1b2c3d4e5f 16-byte-password-in-hex
+    0x10000a1b2c3d4e5f 16-byte-password-in-hex
 
 Kafka ignores this file; its brokers wait until the session has expired.
 """

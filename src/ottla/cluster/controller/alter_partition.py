@@ -60,7 +60,7 @@ class IsrUpdates:
         """Write the ISRs that a broker requests for the partitions that it leads (KIP-497).
 
         Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker is not registered or
-        has registered again.
+        has registered again, and NotControllerError outside a term.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)

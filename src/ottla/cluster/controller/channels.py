@@ -46,7 +46,7 @@ StopReplica = Callable[[TopicPartition, bool], None]
 OnDeleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
 """Called with a broker id and the replicas that the broker has deleted."""
 OnOffline = Callable[[int, list[TopicPartition]], Awaitable[None]]
-"""Called with a broker id and the replicas that are offline because their disk has failed."""
+"""Called with a broker id and the replicas that the broker reports as offline, with KAFKA_STORAGE_ERROR."""
 
 
 class ControllerChannels:
@@ -120,7 +120,10 @@ class ControllerChannels:
         self._channels.clear()
 
     async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Send the difference of two images to one broker. Raises KafkaError if that fails."""
+        """Send the difference of two images to one broker; to this broker, only the replicas to stop.
+
+        Raises KafkaError if that fails.
+        """
         ended = image_delta.stopped_replicas(before, after, broker.id)
         if broker.id != self._own_id:
             await self._send_requests(broker, before, after, ended)

@@ -44,7 +44,7 @@ class ControllerContext:
         self.shutting_down: dict[int, int] = {}
         """The brokers that are in their controlled shutdown, with their broker epochs."""
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """The replicas on failed disks of live brokers, by broker id (KIP-112)."""
+        """The offline replicas of live brokers, such as those on failed disks, by broker id (KIP-112)."""
         self.uncertain: set[TopicPartition] = set()
         """Partitions for which it is unknown whether the last write succeeded.
 
@@ -53,7 +53,7 @@ class ControllerContext:
         self.lock = asyncio.Lock()
         """Held during a change, and while a term starts or ends."""
         self._marked: Collection[TopicPartition] = ()
-        """The partitions of which the image has replicas on failed disks."""
+        """The partitions of which the image has offline replicas of live brokers."""
         self._term: ControllerTerm | None = None
 
     def start_term(self, term: ControllerTerm) -> None:
@@ -119,7 +119,8 @@ class ControllerContext:
     async def write(self, states: States) -> dict[TopicPartition, PartitionImage]:
         """Write states to the store.
 
-        Return the states that were written. The caller has to read the others again: another broker has changed them.
+        Return the states that were written. The caller has to read the others again: another broker has changed or
+        deleted them.
 
         All partitions of `states` count as uncertain until the write returns, because the response may be lost, or the
         task may be cancelled when its client disconnects. Those that were not written stay uncertain.
@@ -137,9 +138,9 @@ class ControllerContext:
         return Candidates(alive, self.shutting_down.keys(), image.brokers)
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Apply a change to the image, mark the replicas on failed disks, and send it to the other brokers.
+        """Apply a change to the image, mark offline replicas of live brokers, and have it sent to the other brokers.
 
-        Do nothing if the image already comes from a newer controller.
+        Raises NotControllerError if this broker is not the controller.
         """
         epoch = self.term.epoch
         before = self.image
@@ -156,7 +157,7 @@ class ControllerContext:
             self.channels.notify()
 
     def _with_failed(self, image: ClusterImage) -> ClusterImage:
-        """Return the image with the replicas on failed disks as `PartitionImage.failed`."""
+        """Return the image with the offline replicas of live brokers as `PartitionImage.failed`."""
         failed: dict[TopicPartition, tuple[int, ...]] = {}
         for broker_id, partitions in self.offline_replicas.items():
             for tp in partitions:

@@ -1,9 +1,9 @@
 """The controller: it alone changes topics, partitions, leaders and features. Kafka's `KafkaController`.
 
-Every broker has a Controller object. It is active during its terms (see `election`); otherwise its methods raise
-NotControllerError. The steps that all changes have in common are in `context`. This module handles terms, brokers and
-leader elections. Topics (`topic_lifecycle`), reassignments and ISR updates (`alter_partition`) are parts of it. A
-standalone broker is its own controller.
+Every broker has a Controller object. It is active during its terms (see `election`); otherwise the methods that change
+the metadata raise NotControllerError. The steps that all changes have in common are in `context`. This module handles
+terms, brokers, leader elections and features. Topics (`topic_lifecycle`), reassignments and ISR updates
+(`alter_partition`) have their own modules. A standalone broker is its own controller.
 """
 
 from __future__ import annotations
@@ -64,9 +64,12 @@ class Controller:
         self._watcher: asyncio.Task[None] | None = None
         self._was_controller = False
         self.election_times = LatencyHistogram()
-        """Durations of leader elections; the election of all partitions of one change counts once."""
+        """Durations of leader elections in seconds, without those at the start of a term.
+
+        The election of all partitions of one change counts once.
+        """
         self.unclean_elections = 0
-        """The number of unclean leader elections, in which records may be lost."""
+        """The number of unclean leader elections that topic configs have allowed; records may be lost in them."""
 
     @property
     def image(self) -> ClusterImage:
@@ -209,7 +212,8 @@ class Controller:
         """Move a broker's leaderships to other brokers (KIP-49, KIP-380).
 
         Return the partitions that the broker still leads because no other broker can lead them, except those with only
-        one replica.
+        one replica. Raises BrokerIdNotRegisteredError, StaleBrokerEpochError if it has registered again, or
+        NotControllerError.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
@@ -249,7 +253,8 @@ class Controller:
     ) -> dict[TopicPartition, PartitionImage]:
         """Return the states that an election changes.
 
-        If no in-sync replica is alive, elect an unclean leader if the topic's configs allow it.
+        If no in-sync replica is alive after brokers have changed or in a new term, elect an unclean leader if the
+        topic's configs allow it.
         """
         decide = leader_election.DECISIONS[reason]
         changed = {}
@@ -265,13 +270,16 @@ class Controller:
         return changed
 
     async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Remove a broker's replicas on a failed disk from the ISRs, and elect other leaders for those partitions."""
+        """Remove a broker's replicas that it reports as offline from the ISRs, and elect leaders of those partitions.
+
+        Replicas that it has reported before are ignored.
+        """
         async with self._context.exclusive():
             offline = self._context.offline_replicas.setdefault(broker_id, set())
             new = set(partitions) - offline
             if not new:
                 return
-            log.warning("Disk failure on broker %d: %d replicas are offline", broker_id, len(new))
+            log.warning("Broker %d reports %d offline replicas; electing other leaders", broker_id, len(new))
             offline |= new
             image = self._context.image
             try:

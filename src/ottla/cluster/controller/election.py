@@ -156,7 +156,7 @@ class ControllerElection:
             pass  # another broker has deleted it
 
     async def _wait_deleted(self, created: int) -> None:
-        """Wait until the `/controller` znode that was created in transaction `created` is deleted.
+        """Wait until the `/controller` znode that has this `ZNode.created` is deleted.
 
         Lost connections and restarts of ZooKeeper do not end the wait.
         """

@@ -23,7 +23,7 @@ class Reason(Enum):
     NEW_TERM = "new controller"
     """A new controller has read the states of the last one."""
     BROKERS = "brokers or disks changed"
-    """Brokers have registered or left, or disks have failed."""
+    """Brokers have registered or left, replicas are offline, or configs may now allow an unclean election."""
     UNCLEAN = "unclean election requested"
     """Like BROKERS, but an out-of-sync replica may become the leader if no in-sync one is alive."""
     PREFERRED = "preferred leader"
@@ -41,7 +41,7 @@ class Candidates(NamedTuple):
     shutting_down: Collection[int] = ()
     """The live brokers that are in their controlled shutdown."""
     brokers: Mapping[int, BrokerImage] = MappingProxyType({})
-    """The live brokers, with their epochs: the zxids of their registrations (KIP-380)."""
+    """The live brokers by id, with their broker epochs (KIP-380)."""
 
 
 Decision = Callable[[PartitionImage, Candidates], PartitionImage | None]
@@ -67,7 +67,7 @@ def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> Partitio
 def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Remove dead brokers from the ISR, and elect another leader if the leader is dead.
 
-    If all replicas in the ISR are dead, the ISR stays.
+    If all replicas in the ISR are dead, the ISR stays, and the partition has no leader.
     """
     isr = tuple(r for r in p.isr if r in candidates.alive) or p.isr
     leader = p.leader if p.leader in candidates.alive else _first(p, [r for r in isr if r in candidates.alive])
@@ -76,6 +76,8 @@ def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImag
 
 def on_new_term(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Elect like `on_broker_change`, but treat a broker as dead if it has registered after the state was written.
+
+    The zxids of ZooKeeper show that; in an SQLite store it is unknown.
 
     Such a broker has restarted without a controller noticing it: the restart was quick, or the controller has died,
     too. After a power failure, it may have lost acknowledged records. If no other in-sync replica is alive, it is
@@ -107,15 +109,15 @@ def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
 
 
 def preferred(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect the preferred replica, if it is alive and in sync."""
+    """Elect the preferred replica. Return None if it is not alive or not in sync, or leads already."""
     first = p.replicas[0]
     return next_state(p, first, p.isr) if first in candidates.alive and first in p.isr else None
 
 
 def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Remove brokers that are shutting down from the ISR, and elect other leaders.
+    """Remove brokers that are shutting down from the ISR, and elect another leader if one of them leads.
 
-    Return None if the partition has only one replica, or no other replica is in sync.
+    Return None if the partition has only one replica, or no other replica in the ISR is alive, or nothing changes.
     """
     if len(p.replicas) == 1:
         return None
@@ -129,7 +131,10 @@ def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> Partiti
 
 
 def reassigned(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect a live in-sync target replica if the leader is dead, or is not a target replica."""
+    """Elect a live in-sync target replica if the leader is dead, or is not a target replica.
+
+    Brokers that are shutting down are not elected. Return None if the leader can stay, or no replica can be elected.
+    """
     target = [r for r in p.replicas if r not in p.removing]
     if p.leader in target and p.leader in candidates.alive:
         return None

@@ -1,7 +1,7 @@
 """Writes the states of partitions to the metadata store, many at a time, during a controller term.
 
 Each write names the znode version that it is based on. If another broker has written a state meanwhile, that state is
-not overwritten, and is missing from the result. If another broker has become the controller, nothing is written.
+not overwritten, and is missing from the result. Once another broker has become the controller, nothing is written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ States = Mapping[TopicPartition, PartitionImage]
 
 
 def creations(term: ControllerTerm, name: str, first: int, partitions: Sequence[PartitionImage]) -> list[Operation]:
-    """Return the operations that create the states of new partitions."""
+    """Return the operations that create the states of new partitions, numbered from `first` on, and their parents."""
     writes: list[Operation] = []
     for index, p in enumerate(partitions, start=first):
         writes.append(Create(znodes.partition(name, index)))
@@ -71,7 +71,10 @@ async def _write_batch(
 
 
 async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Execute the operations in one transaction. Raises NotControllerError, and executes none, if the term ended."""
+    """Execute the operations in one transaction.
+
+    Raises NotControllerError, and executes none, if the term has ended. Raises the other errors of the store.
+    """
     try:
         await store.multi([term.fencing_check(), *operations])
     except BadVersionError:

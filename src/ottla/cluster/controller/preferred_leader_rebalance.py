@@ -23,7 +23,8 @@ log = logging.getLogger("ottla.controller")
 
 PERCENT: Final = 100
 INITIAL_DELAY_SECONDS: Final = 5.0
-"""Delay in seconds of the first check after the election of the controller, as in Kafka."""
+"""Delay in seconds of the first check after the election of the controller, as in Kafka; less if the interval is less.
+"""
 
 
 class PreferredLeaderRebalance:

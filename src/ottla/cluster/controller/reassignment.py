@@ -44,7 +44,7 @@ class PartitionReassignments:
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
         """Start a reassignment that `/admin/reassign_partitions` requests, unless the request was replaced meanwhile.
 
-        Raises the errors of `reassign`.
+        Raises the errors of `reassign`, and KeyError, TypeError or ValueError if `item` is malformed.
         """
         async with self._context.exclusive():
             node = await self._context.store.get(znodes.REASSIGN)
@@ -97,7 +97,7 @@ class PartitionReassignments:
         return after
 
     async def complete_finished(self) -> None:
-        """Complete the reassignments whose target replicas are all in sync."""
+        """Complete the reassignments whose target replicas are all in sync, if this broker is the controller."""
         if not self._context.is_active:
             return
         async with self._context.exclusive():

@@ -67,8 +67,8 @@ def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) ->
 
     Return None if nothing changes.
 
-    Raises InvalidReplicaAssignmentError if the only in-sync replicas are those of an earlier target, which would be
-    deleted.
+    Raises InvalidReplicaAssignmentError if the only in-sync replicas, or the only ones that could lead, are those of an
+    earlier target, which would be deleted.
     """
     origin = origin_of(p)
     adding = tuple(r for r in target if r not in origin)
@@ -90,12 +90,19 @@ def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) ->
 
 
 def cancel(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Return the state with the original replicas; None if none of them can lead now."""
+    """Return the state with the original replicas.
+
+    Return None if none of them is in sync, or another replica leads and none of them can replace it.
+    """
     return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), candidates)
 
 
 def complete(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Return the state with the target replicas only; None if not all of them are in sync, or none can lead."""
+    """Return the state with the target replicas only.
+
+    Return None if there is no reassignment, not all target replicas are in sync, or another replica leads and none of
+    them can replace it.
+    """
     target = target_of(p)
     return _finish(p, target, candidates) if is_reassigning(p) and set(target) <= set(p.isr) else None
 

@@ -37,7 +37,7 @@ def assign_replicas(
 ) -> list[tuple[int, ...]]:
     """Spread replicas over brokers and racks.
 
-    Leaders are placed round-robin, followers at growing distances from the leader.
+    Leaders are placed round-robin. The followers come after the leader, with a gap that grows with each round.
 
     No rack gets a second replica of a partition while another rack has none (KIP-36). Brokers without a rack count as
     one rack. Raises InvalidPartitionsError or InvalidReplicationFactorError.
@@ -97,8 +97,9 @@ def validate_assignment(
 ) -> list[tuple[int, ...]]:
     """Return a client's assignment as a list.
 
-    Raises an error unless its partitions are consecutive from `first` on, all have the same number of replicas, and
-    their brokers exist, are distinct and are not cordoned.
+    Raises InvalidReplicaAssignmentError unless its partitions are consecutive from `first` on, all have the same number
+    of replicas, and their brokers exist, are distinct and are not cordoned; InvalidPartitionsError if there are more
+    than MAX_PARTITIONS.
     """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:

@@ -2,8 +2,8 @@
 
 A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to the brokers with
 replicas of partitions whose leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to brokers
-whose replicas are removed. ISR updates are sent with UpdateMetadata only, because the leader has them from the response
-to AlterPartition.
+whose replicas are removed, or have to stop for a controlled shutdown. ISR updates are sent with UpdateMetadata only,
+because the leader has them from the response to AlterPartition.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from ottla.protocol.messages.update_metadata import (
 def leader_and_isr(
     before: ClusterImage | None, after: ClusterImage, to: BrokerImage, changes: Iterable[ChangedPartition] | None = None
 ) -> LeaderAndIsrRequest | None:
-    """Return the LeaderAndIsr request with the new states of a broker's replicas; None if none has changed.
+    """Return the LeaderAndIsr request with the new states of a broker's replicas.
 
-    `changes`: the changed partitions that have a replica on the broker; None: compute them.
+    Return None if there are none and `before` is not None. `changes`: the changed partitions that have a replica on the
+    broker; None: compute them.
     """
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     leaders: set[int] = set()
@@ -157,9 +158,10 @@ class BrokerRequests:
 
 
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:
-    """Return the UpdateMetadata request with the live brokers and the changed partitions; None if nothing has changed.
+    """Return the UpdateMetadata request with the live brokers and the changed partitions.
 
-    Topics that are deleted are marked with the leader `image_delta.DELETED`.
+    Return None if neither brokers, partitions nor the controller epoch have changed. Topics that are deleted are marked
+    with the leader `image_delta.DELETED`.
     """
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     deleted_topics = {topic.name: topic for topic in image_delta.deleted_topics(before, after)}

@@ -16,7 +16,9 @@ MAX_LINES: Final = 20
 
 
 def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, PartitionImage], reason: str) -> None:
-    """Log the partitions whose leader or ISR has changed: first those without a leader, and internal topics last."""
+    """Log the partitions whose leader or ISR has changed: first those without a leader, and in both groups internal
+    topics last.
+    """
     changed = [(tp, old, p) for tp, p in states.items() if (old := before.partition(tp)) is not None and old != p]
     changed.sort(key=lambda change: (change[2].leader != NO_LEADER, change[0].topic.startswith("__")))
     for number, (tp, old, p) in enumerate(changed):

@@ -65,7 +65,8 @@ class TopicLifecycle:
     ) -> TopicImage:
         """Create a topic, whose name, replicas and configs the caller has validated.
 
-        `by`: the client that requests it, for the log. Raises TopicAlreadyExistsError.
+        `by`: the client that requests it, for the log. Raises TopicAlreadyExistsError, NotControllerError, or the error
+        of the metadata store.
 
         Topics that are requested at the same time are created by one change of the image, because the cost of a change
         grows with the number of topics in the cluster. Cancelling the caller does not stop the creation.
@@ -110,7 +111,7 @@ class TopicLifecycle:
     async def _write_creations(
         self, term: ControllerTerm, creations: Sequence[_Creation]
     ) -> list[TopicImage | KafkaError]:
-        """Write topics in one transaction. If a tool has created one of them meanwhile, write them one by one."""
+        """Write topics together. If a tool has created one of them meanwhile, write them one by one."""
         writes = [write for creation in creations for write in creation.writes]
         try:
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
@@ -125,7 +126,8 @@ class TopicLifecycle:
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int, by: str = "") -> None:
         """Add partitions to a topic, so that it has `count`. `added`: the replicas of each new partition.
 
-        Raises InvalidPartitionsError if the current number of partitions plus those in `added` is not `count`.
+        Raises InvalidPartitionsError if the current number of partitions plus those in `added` is not `count`, or
+        `added` is empty, and UnknownTopicOrPartitionError if the topic does not exist.
         """
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
@@ -165,7 +167,10 @@ class TopicLifecycle:
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
     async def delete(self, name: str, by: str = "") -> None:
-        """Delete a topic. It is unavailable at once; its znodes are deleted when all brokers have deleted its logs."""
+        """Delete a topic. It is unavailable at once; its znodes are deleted when all brokers have deleted its logs.
+
+        Raises UnknownTopicOrPartitionError if it does not exist.
+        """
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:

@@ -1,11 +1,12 @@
 """Handles changes that others write to the metadata store: tools of Kafka 0.8 to 2 with `--zookeeper`, other brokers,
 and administrators.
 
-The controller reads new topics and partitions below `/brokers/topics`, and requests below `/admin`: to delete topics,
-reassign partitions, and elect preferred leaders. If configs have changed, it tries again to elect leaders for
-partitions that have none, because `unclean.leader.election.enable` may now allow an out-of-sync replica. A watch fires
-once and does not say what has changed, so everything is read again; applying a change twice has no effect. Watches also
-fire for the controller's own changes. Changed configs are applied by every broker (see `config_store`).
+The controller reads new topics and partitions below `/brokers/topics`, notifications of failed log directories, and
+requests below `/admin`: to delete topics, reassign partitions, and elect preferred leaders. If configs have changed, it
+tries again to elect leaders for partitions that have none, because `unclean.leader.election.enable` may now allow an
+out-of-sync replica. A watch fires once and does not say what has changed, so everything is read again; applying a
+change twice has no effect. Watches also fire for the controller's own changes. Changed configs are applied by every
+broker (see `config_store`).
 """
 
 from __future__ import annotations
@@ -207,8 +208,9 @@ class ZNodeChangeHandlers:
 
 
 def _leaderless_with_new_configs(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
-    """Return the partitions without a leader for which topic or broker configs have changed, so that an unclean leader
-    election may be allowed now.
+    """Return the partitions without a leader for which an unclean leader election may be allowed now.
+
+    They are those of topics whose configs have changed, or of all topics if any other dynamic config has changed.
     """
     defaults_changed = before.configs is not after.configs
     if not defaults_changed and before.topics is after.topics:

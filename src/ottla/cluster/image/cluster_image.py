@@ -38,7 +38,8 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
     """Replicas that will be removed when the reassignment is complete; `replicas` contains them."""
     failed: tuple[int, ...] = ()
-    """Replicas on failed log directories of live brokers (KIP-112). Not part of the state znode."""
+    """Offline replicas of live brokers, such as those on failed log directories (KIP-112). Not part of the state znode.
+    """
     modified: int = field(default=0, compare=False)
     """The zxid of the last write of the state znode, if this state was read from the store; 0 if unknown."""
 
@@ -65,7 +66,7 @@ class BrokerImage:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
-    """The broker epoch: the zxid of its registration (KIP-380)."""
+    """The broker epoch: `ZNode.created` of its registration, in ZooKeeper its zxid (KIP-380); -1 if unknown."""
     log_dirs: tuple[str, ...] = ()
     """Its log directories. Only the controller's image has them."""
     cordoned_log_dirs: tuple[str, ...] = ()
@@ -130,7 +131,7 @@ class ClusterImage:
         return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
 
     def offline_replicas(self, p: PartitionImage) -> list[int]:
-        """Return the replicas of a partition that are on dead brokers or failed log directories."""
+        """Return the replicas of a partition that are on dead brokers, or reported as offline by live ones."""
         return [replica for replica in p.replicas if replica not in self.brokers or replica in p.failed]
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:

@@ -11,7 +11,7 @@ from ottla.model import TopicPartition
 
 INCREMENTAL: Final = 1
 FULL: Final = 2
-"""Types of controller requests: changes only, or the complete image."""
+"""INCREMENTAL and FULL: types of controller requests, with changes only, or with the complete image."""
 DELETED: Final = -2
 """The leader, and in StopReplica the leader epoch, of partitions whose topic is being deleted."""
 PROTOCOL_NUMBERS: Final = MappingProxyType({"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3})

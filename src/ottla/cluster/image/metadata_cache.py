@@ -35,9 +35,10 @@ class MetadataCache:
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Replace the image with the one that `decide` returns for the current one.
+        """Replace the image with the one that `decide` returns for the current one; the same one changes nothing.
 
-        Return when all listeners have handled it. Cancelling the caller does not stop the update.
+        Return when all listeners have handled it. Cancelling the caller does not stop the update. Raises the error of
+        `decide`.
         """
         await shielded(self._update(decide))
 
@@ -55,7 +56,7 @@ class MetadataCache:
                 except Exception:
                     # the change cannot be undone, so the other listeners must get it
                     log.exception(
-                        "Unexpected error while a part of this broker applied a change of the cluster's metadata"
+                        "Unexpected error in a listener of metadata changes; it may not have applied this change"
                     )
             self._changed.set()
             self._changed = asyncio.Event()

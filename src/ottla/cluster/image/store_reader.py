@@ -1,4 +1,7 @@
-"""Reading brokers, topics and configs from the metadata store. Not thread-safe: event loop only."""
+"""Reading the metadata store: brokers, topics, configs, features, requests and the cluster id.
+
+Also writes registrations as bytes, and creates persistent znodes. Not thread-safe: event loop only.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ MAX_CONCURRENT = 500
 
 
 class StoredFeatures(NamedTuple):
-    """The levels of features, and the number of their changes."""
+    """The levels of features by name, and the number of times that they were written."""
 
     levels: Mapping[str, int]
     epoch: int
@@ -181,7 +184,7 @@ async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[ZNode | No
 
 
 async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
-    """Return the configs of all entities except topics, by path (see `config_entities`)."""
+    """Return the configs of all entities that have any, except topics, by path (see `config_entities`)."""
     configs_by_path: dict[str, Mapping[str, str]] = {}
     for kind in config_entities.TYPES:
         for name in await store.children(znodes.config_entity(kind)):
@@ -216,7 +219,7 @@ def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
         return znodes.parse_configs(path, node.value)
     except UnreadableNodeError as error:
         # a mistake of an administrator must not affect other entries
-        log.error("%s", error.message)
+        log.error("%s; ignoring its configs", error.message)
         return {}
 
 

@@ -37,7 +37,10 @@ class RequestSender(Protocol):
     """Sends requests to other brokers. Implemented by `InterBrokerClient`."""
 
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
-        """Send a request, and return the response. Raises KafkaError."""
+        """Send a request, and return the response. Raises KafkaError, also after `timeout` seconds.
+
+        `purpose`: requests to a broker with different purposes use different connections.
+        """
         ...
 
 
@@ -89,7 +92,8 @@ class InterBrokerClient:
         `options`: socket options, with TLS if `protocol` requires it. `protocol`: the security protocol between
         brokers.
 
-        `login`: this broker's credentials, if the protocol requires SASL.
+        `login`: this broker's credentials, if the protocol requires SASL. `listener_name`: the inter-broker listener;
+        None for the one with the name of `protocol`.
 
         `secret`: returns the cluster's secret, which proves to other brokers that this is one of its brokers; None:
         send no proof.
@@ -109,8 +113,9 @@ class InterBrokerClient:
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
         """Send a request and return the response. `timeout` in seconds includes the time to connect.
 
-        Raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, BrokerConnectionError
-        if it cannot be reached, and NetworkError or RequestTimedOutError if it may have handled the request.
+        Raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, or this client is
+        closed; BrokerConnectionError if the broker cannot be reached; the error of a failed authentication; and
+        NetworkError or RequestTimedOutError if the broker may have handled the request.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout

@@ -1,11 +1,11 @@
 """Proof of membership: a broker proves on any listener that it belongs to the cluster, because it knows the cluster's
 secret.
 
-The secret is a random value in `/cluster/secret` of ZooKeeper, created by the first broker. A broker that connects to
-another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side answers a
-random challenge of the other with an HMAC-SHA-256, so the secret itself is never sent. Apache Kafka's brokers answer
-ILLEGAL_SASL_STATE and keep the connection; they accept inter-broker requests of every client that their authorizer
-allows.
+The secret is a random value in `/cluster/secret` of the metadata store, created by the first broker. A broker that
+connects to another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side
+answers a random challenge of the other with an HMAC-SHA-256, so the secret itself is never sent. On a listener without
+SASL, Apache Kafka's brokers answer ILLEGAL_SASL_STATE and keep the connection; they accept inter-broker requests of
+every client that their authorizer allows.
 
 Only `prove` and `shared_secret` do I/O. Not thread-safe: event loop only.
 """
@@ -39,7 +39,7 @@ AUTHENTICATE_VERSION: Final = 2
 
 
 async def shared_secret(store: MetadataStore) -> bytes:
-    """Return the cluster's secret. Create it if this is the first broker. Raises StartupError if it cannot be read."""
+    """Return the cluster's secret. Create it if there is none. Raises StartupError if it is malformed or too short."""
     node = await store.get(znodes.CLUSTER_SECRET)
     if node is None:
         value = znodes.secret_value(os.urandom(SECRET_BYTES))
@@ -68,7 +68,8 @@ class ProofVerifier:
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message of the peer.
 
-        Raises SaslAuthenticationFailedError if the peer does not know the secret.
+        Raises SaslAuthenticationFailedError if its challenge has the wrong size, or its proof shows that it does not
+        know the secret.
         """
         if not self._expected:
             if len(message) != CHALLENGE_BYTES:
@@ -85,9 +86,10 @@ class ProofVerifier:
 async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
     """Prove to another broker that this is a broker of its cluster.
 
-    Return False if the other broker does not support the proof (Apache Kafka).
+    Return False if the other broker does not support the proof (Apache Kafka), else True.
 
-    Raises SaslAuthenticationFailedError if either side does not know the secret, and the errors of the channel.
+    Raises SaslAuthenticationFailedError if either side does not know the secret, any other error in a response, and the
+    errors of the channel.
     """
     from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest

@@ -34,7 +34,11 @@ class RequestBatcher(Generic[Item, Result]):
         self._senders: dict[int, asyncio.Task[None]] = {}
 
     async def submit(self, broker_id: int, item: Item) -> Result:
-        """Send an item with the next request to a broker, and return its result. Raises the error of the request."""
+        """Send an item in one of the next requests to a broker, and return its result.
+
+        Raises the KafkaError of the request, UnknownServerError after any other error, and CancelledError when the
+        batcher is closed.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self._pending.setdefault(broker_id, []).append((item, future))
@@ -69,7 +73,7 @@ class RequestBatcher(Generic[Item, Result]):
             _fail(futures, error)
         except Exception:
             # a bug, but callers must not wait forever
-            log.exception("Unexpected error in a request to broker %d", broker_id)
+            log.exception("Unexpected error in a request to broker %d; failing it", broker_id)
             _fail(futures, UnknownServerError())
         except asyncio.CancelledError:
             for future in futures:

@@ -1,7 +1,8 @@
-"""Import of log directories of Apache Kafka: writes their topics, configs and ACLs to an empty metadata store.
+"""Import of log directories of Apache Kafka: writes topics and other metadata to an empty metadata store.
 
-A node without ZooKeeper (KRaft) has its metadata beside its logs. A node with ZooKeeper has only the logs: topics,
-partitions and ids are taken from their directories, and configs have their defaults, unless the metadata was imported
+A node without ZooKeeper (KRaft) has its metadata beside its logs: topics, configs with quotas and SCRAM credentials,
+ACLs, and the next producer id. A node with ZooKeeper has only the logs: topics, partitions and ids are taken from their
+directories, and the configs of topics that are not internal have their defaults, unless the metadata was imported
 before (`ottla metadata import`).
 """
 
@@ -34,7 +35,7 @@ INTERNAL_CONFIGS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""Kafka's configs of its internal topics. Without them, the logs would not be compacted but deleted by age."""
+"""Configs that Kafka sets for internal topics. Without them, the logs would not be compacted but deleted by age."""
 
 
 class _Partition(NamedTuple):
@@ -53,7 +54,8 @@ class _Topic(NamedTuple):
 async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
     """Import the log directories into a metadata store that has never been used.
 
-    Return the number of imported topics; 0 if the store has been used or the directories contain no logs.
+    Return the number of imported topics; 0 if the store has been used or the directories contain no logs. Raises
+    StartupError if the metadata of a KRaft node cannot be read, or one of its ACLs that deny access cannot be stored.
     """
     if await store.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0

@@ -132,7 +132,7 @@ class Metadata:
 
 
 def read(directory: Path) -> Metadata:
-    """Read the newest snapshot in a directory, and the log after it. Raises StartupError if they are damaged."""
+    """Read the newest snapshot in a directory, and the log after it. Raises StartupError if they cannot be read."""
     metadata = Metadata()
     held: list[Data] | None = None  # records of a metadata transaction that has not ended yet
     try:

@@ -27,7 +27,10 @@ A broker that has read no notifications for more than half of it reads everythin
 
 
 class ChangeListener:
-    """Runs handlers in a task when a watch fires, and again after a KafkaError. Not thread-safe: event loop only."""
+    """Runs handlers in a task when a watch fires, and all of them again if one raises a KafkaError.
+
+    NotControllerError is ignored. Not thread-safe: event loop only.
+    """
 
     def __init__(self, subject: str, *handlers: Callable[[], Awaitable[None]]) -> None:
         """`subject`: the name of the data that the handlers read, for log lines."""
@@ -65,7 +68,7 @@ class ChangeListener:
             log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
-            log.exception("Unexpected error while reading changes of %s", self._subject)
+            log.exception("Unexpected error while reading changes of %s; not retrying", self._subject)
 
 
 class ChangeNotifications:
@@ -78,7 +81,7 @@ class ChangeNotifications:
         self._parents = parents
         self._monotonic = monotonic
         self._handled: dict[str, float] = {}
-        """The time at which this broker has first read each notification, by path."""
+        """The time at which this broker has first read each notification, in monotonic seconds, by path."""
         self._last_read: float | None = None
 
     @property
@@ -146,14 +149,14 @@ class ChangeReader:
         await self._listener.close()
 
     async def read(self) -> None:
-        """Read and apply changes by other brokers."""
+        """Call the handler with the notifications that have been created since the last call."""
         async with self.lock:
             await self._notifications.read(self._listener.notify, self._handle)
 
     async def refresh(self) -> None:
         """Read recent changes by other brokers.
 
-        If the store is unreachable, log a warning and keep the last known values.
+        If the store fails or does not respond within REFRESH_SECONDS, log a warning and keep the last known values.
         """
         try:
             async with asyncio.timeout(REFRESH_SECONDS):

@@ -1,7 +1,6 @@
 """The interface of the metadata store: a tree of znodes with versions, as in ZooKeeper.
 
-The other packages use only this interface. A standalone broker, or several brokers on one machine, use `sqlite_store`;
-other clusters use `zookeeper_store`.
+A standalone broker, or several brokers on one machine, use `sqlite_store`; other clusters use `zookeeper_store`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,14 @@ from ottla.errors import KafkaError, KafkaStorageError
 ANY_VERSION = -1
 """The version in Set or Delete that accepts any version of the znode."""
 MAX_NODE_BYTES = 1_000_000
-"""Maximum size of a znode's value in bytes. ZooKeeper closes the connection after a larger request."""
+"""Maximum size of a znode's value in bytes.
+
+By default, ZooKeeper closes the connection after a request of 1 MiB or more (`jute.maxbuffer`).
+"""
 
 
 class MetadataStoreError(KafkaError):
-    """The metadata store rejected an operation."""
+    """An operation of the metadata store failed. The base class of its errors."""
 
 
 class NoNodeError(MetadataStoreError):
@@ -38,7 +40,7 @@ class NotEmptyError(MetadataStoreError):
 
 
 class UnreadableNodeError(MetadataStoreError):
-    """The value of a znode is malformed."""
+    """The value of a znode is malformed or has an unsupported version."""
 
 
 class MetadataStoreTimeoutError(MetadataStoreError):
@@ -56,15 +58,15 @@ Watcher = Callable[[], None]
 class ZNode(NamedTuple):
     """A znode's value and version.
 
-    `created` and `modified`: the zxids of its creation and last change; the zxid is incremented by every change of the
-    tree.
+    `created`: a number that is higher for a znode created later: in ZooKeeper the zxid of its creation, in SQLite the
+    number of znodes created so far.
     """
 
     value: bytes
     version: int
     created: int = 0
     modified: int = 0
-    """The zxid of the last change; 0 if the store does not count changes."""
+    """The zxid of the last change of the znode; 0 in SQLite, which does not count changes."""
 
 
 class Create(NamedTuple):
@@ -105,7 +107,7 @@ Operation = Create | Set | Delete | Check
 
 
 class MetadataStore(Protocol):
-    """A tree of znodes. Every method raises a MetadataStoreError if the tree does not allow the operation."""
+    """A tree of znodes. Its methods raise a MetadataStoreError if the operation is not allowed or fails."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         """Return the znode; None if it does not exist. `watch` is called at its next creation, change or deletion."""
@@ -130,7 +132,7 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes."""
+        """Close the store. This ends the session, which deletes its ephemeral znodes."""
         ...
 
 

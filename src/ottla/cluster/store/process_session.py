@@ -4,11 +4,10 @@ processes of changes.
 Each session has two named pipes in the directory `sessions`. However a process dies, the kernel closes its pipes, so
 the other processes notice it reliably and at once:
 
-7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
+    7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
     7.changes   this process reads it; the others write a byte after each change of the tree
 
-Pipes are used because their paths may be of any length, unlike those of Unix sockets, and because they need no
-connection.
+Pipes are used because their paths may be longer than those of Unix sockets, and because they need no connection.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class PeerSession:
             pass  # the process is already notified, or has ended
 
     def silent_seconds(self) -> float:
-        """Return the time in seconds since the last heartbeat."""
+        """Return the time in seconds since the last heartbeat; 0 if the pipes have been deleted."""
         try:
             return (_now_ns() - os.stat(self._alive_path).st_mtime_ns) / 1e9
         except FileNotFoundError:

@@ -194,7 +194,7 @@ class SqliteMetadataStore:
         return result
 
     def _on_failed_write(self, error: Exception) -> None:
-        """Log the failure, and schedule test writes until one succeeds.
+        """Log the failure if it begins an outage, and schedule test writes until one succeeds.
 
         So the end of the outage is noticed even if there is no change to write.
         """
@@ -207,7 +207,7 @@ class SqliteMetadataStore:
         self._start(self._write(self._tree.probe))
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes."""
+        """Close the store. This ends the session, which deletes its ephemeral znodes; a failure is logged."""
         self._listeners.clear()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
@@ -217,7 +217,9 @@ class SqliteMetadataStore:
             try:
                 await self._end_own_session()
             except KafkaError as error:
-                log.error("Cannot delete the ephemeral znodes of this broker: %s", error)
+                log.error(
+                    "Cannot delete the ephemeral znodes of this broker; the next start will delete them: %s", error
+                )
             self._writer.shutdown(wait=True)
             self._writer = None
         if self._probe is not None:
@@ -379,8 +381,8 @@ class SqliteMetadataStore:
                 return  # the session has been renewed meanwhile, or the store is closed
             await self._begin_session()
             log.warning(
-                "Other processes have ended metadata store session %d, because this process sent no heartbeat; its new "
-                "session is %d",
+                "Other processes have ended metadata store session %d, because this process sent no heartbeat in time; "
+                "its new session is %d",
                 ended.id,
                 self._own.id,
             )
@@ -394,9 +396,9 @@ class SqliteMetadataStore:
         asyncio.get_running_loop().remove_reader(session.changes_fd)
 
     def _beat(self) -> None:
-        """Send a heartbeat, and end the sessions of processes that send none.
+        """Send a heartbeat, and end the sessions of processes that send none, unless this process was paused itself.
 
-        Also read changes whose notification was missed.
+        Also read changes whose notification was missed, and schedule the next heartbeat.
         """
         loop, own = asyncio.get_running_loop(), self._own
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT

@@ -103,7 +103,7 @@ class SqliteTree:
         """The keys that the current transaction has changed (see `changed_keys`)."""
 
     def open(self) -> None:
-        """Open or create the file. Raises StartupError if it is damaged."""
+        """Open or create the file. Raises StartupError if that fails."""
         try:
             _protect(self.path)
             self._db = db = sqlite3.connect(
@@ -162,8 +162,9 @@ class SqliteTree:
     def change(self, operations: Sequence[Operation], session: int) -> list[str]:
         """Execute all operations in one transaction, or none. Return the changed keys.
 
-        Raises SessionEndedError if the session has ended, so that a process that was paused for too long creates no
-        ephemeral znodes that would never be deleted.
+        Raises the MetadataStoreError of the first operation that fails. If the file is shared, raises SessionEndedError
+        if the session has ended, so that a process that was paused for too long creates no ephemeral znodes that would
+        never be deleted.
         """
         with self._transaction(session) as keys:
             if self._shared and not self._execute("SELECT 1 FROM sessions WHERE id = ?", session):

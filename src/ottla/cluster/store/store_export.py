@@ -1,4 +1,4 @@
-"""Export and import of the whole tree of znodes in ZooKeeper, for `ottla metadata`.
+"""Export and import of the tree of persistent znodes in ZooKeeper, for `ottla metadata`.
 
 kazoo is the Python client for ZooKeeper (`pip install 'ottla[cluster]'`).
 """
@@ -22,9 +22,10 @@ OWN = ("/zookeeper",)
 
 
 def read_tree(connect: str) -> dict[str, bytes]:
-    """Return all persistent znodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children.
+    """Return the values of the persistent znodes below the chroot of `connect` (`host:port,…/chroot`) by path.
 
-    Raises ConfigurationError if the chroot does not exist, StartupError if no ZooKeeper answers.
+    Parents come before their children; ZooKeeper's own znodes are left out. Raises ConfigurationError if the chroot
+    does not exist, StartupError if no ZooKeeper answers or kazoo is not installed, and KafkaError for other errors.
     """
     with _client(connect) as client:
         if not client.exists("/"):
@@ -37,7 +38,10 @@ def read_tree(connect: str) -> dict[str, bytes]:
 
 
 def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
-    """Create or replace the znodes. Return the number of znodes that were written."""
+    """Create the znodes, or replace the values of those that exist. Return the number of znodes.
+
+    Missing parents and the chroot are created. Raises StartupError and KafkaError like `read_tree`.
+    """
     with _client(connect) as client:
         client.ensure_path("/")
         for path, value in sorted(nodes.items()):

@@ -42,7 +42,7 @@ def token_value(token: TokenInformation) -> bytes:
 
 
 def parse_token(token_id: str, raw: bytes) -> TokenInformation:
-    """Parse `/delegation_token/tokens/ID`. Raises UnreadableNodeError."""
+    """Parse `/delegation_token/tokens/ID`. Raises UnreadableNodeError if it is malformed or of a newer version."""
     try:
         value = znodes.load(raw)
         if not 1 <= value["version"] <= VERSION or value["tokenId"] != token_id:

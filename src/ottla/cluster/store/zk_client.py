@@ -1,7 +1,7 @@
 """`ZkClient`: a blocking API of the metadata store in ZooKeeper, for callers such as the 0.8 clients.
 
-The store runs on an event loop in a separate thread. Any other thread may call the methods. Watchers are called in the
-event loop's thread, and must not block.
+The store runs on an event loop in a separate thread. Any other thread may call the methods. Watchers and listeners are
+called in the event loop's thread, and must not block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ T = TypeVar("T")
 
 
 class ZkClient:
-    """A session with ZooKeeper. Every call returns, or raises MetadataStoreError, within the session timeout."""
+    """A session with ZooKeeper.
+
+    The methods raise MetadataStoreError, such as MetadataStoreTimeoutError if ZooKeeper does not answer within the
+    session timeout.
+    """
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
         self.store: ZooKeeperMetadataStore = ZooKeeperMetadataStore(
@@ -43,7 +47,9 @@ class ZkClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="ZkClient", daemon=True)
 
     def start(self) -> None:
-        """Connect. Raises StartupError if ZooKeeper does not answer in time, or has no cluster below the chroot."""
+        """Connect. Raises StartupError if kazoo is not installed, ZooKeeper does not answer in time, or the chroot does
+        not exist.
+        """
         self._thread.start()
         try:
             self.run(self.store.open())
@@ -93,7 +99,7 @@ class ZkClient:
         return None if node is None else node.value
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Return the sorted names of a znode's children."""
+        """Return the sorted names of a znode's children; none if it does not exist."""
         return self.run(self.store.children(path, watch))
 
     def multi(self, *operations: Operation) -> None:
@@ -119,7 +125,10 @@ class ZkClient:
             self.multi(Set(path, value))
 
     def delete_if(self, path: str, value: bytes) -> None:
-        """Delete a znode if it has this value. Do nothing if it has another value or does not exist."""
+        """Delete a znode if it has this value. Do nothing if it has another value or does not exist.
+
+        Raises BadVersionError if another client changes it meanwhile.
+        """
         node = self.run(self.store.get(path))
         if node is not None and node.value == value:
             try:

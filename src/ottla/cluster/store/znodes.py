@@ -1,4 +1,8 @@
-"""The paths and JSON values of all znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`."""
+"""Paths and values of znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`.
+
+Only `/cluster/secret` is Ottla's own. The values of delegation tokens are in `token_znodes`, and those of registrations
+in `store_reader`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,7 @@ PERSISTENT: Final = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
 )
-"""The znodes that exist in every cluster, parents before their children."""
+"""Znodes that every cluster has from its first start on, parents before their children."""
 
 ACLS: Final = {
     ACLResourcePatternType.LITERAL: "/kafka-acl",
@@ -243,7 +247,7 @@ class TopicLayout(NamedTuple):
 
 
 def topic_layout(name: str, raw: bytes) -> TopicLayout:
-    """Parse `/brokers/topics/T`. Raises UnreadableNodeError."""
+    """Parse `/brokers/topics/T`. Raises UnreadableNodeError if the value or the topic's name is invalid."""
     try:
         check_topic_name(name)
         value = load(raw)
@@ -417,9 +421,9 @@ def acl_change(pattern: ResourcePattern) -> bytes:
 
 
 def changed_acls(raw: bytes) -> ResourcePattern | None:
-    """Return the resource that a notification below `ACL_CHANGES` names, in any version; None if it is malformed.
+    """Return the resource that a notification below `ACL_CHANGES` names, in any format; None if it is malformed.
 
-    Versions before 2 write the type as in paths (`TransactionalId`), later ones as `TRANSACTIONAL_ID`.
+    Kafka before 2.0 writes the resource type as in paths (`TransactionalId`), later releases as `TRANSACTIONAL_ID`.
     """
     try:
         if raw.startswith(b"{"):

@@ -5,7 +5,9 @@ Two properties of ZooKeeper are handled here:
 - **If the connection is lost during a write**, the write may have been executed. It is sent again only if the tree
   shows that it was not (see `_was_done`).
 - **If a session expires, its ephemeral znodes are deleted.** Their creators register with `on_new_session`, and create
-  them again. Until there is a new session, every call waits, at most for the session timeout.
+  them again.
+
+A request without a result fails with MetadataStoreTimeoutError after the session timeout.
 
 kazoo has its own threads; results and events are passed to the event loop.
 """
@@ -45,7 +47,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.cluster")
 kazoo_log = logging.getLogger("ottla.cluster.kazoo")
-"""kazoo logs every attempt to connect. This module logs connection problems once instead."""
+"""kazoo's logger. Only critical messages pass by default, because kazoo logs every attempt to connect.
+
+This module logs connection problems instead.
+"""
 
 FIRST_REPORT_SECONDS: Final = 1.0
 """Time in seconds after which a starting broker logs that ZooKeeper does not answer."""
@@ -54,7 +59,7 @@ REPORT_SECONDS: Final = 30.0
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
-"""Delay in seconds before a call is repeated after the connection was lost."""
+"""Delay in seconds before a call is repeated, or kazoo connects again, after the connection was lost."""
 
 
 @contextmanager
@@ -121,7 +126,7 @@ class ZooKeeperMetadataStore:
         self._session_id: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.state: str = "CONNECTED"
-        """The state of the connection: CONNECTED, SUSPENDED or LOST."""
+        """The state of the connection: CONNECTED (also before the first connection), SUSPENDED or LOST."""
         self.disconnects: int = 0
         self.expirations: int = 0
         self._waits_since: float | None = None
@@ -142,7 +147,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def session(self) -> Session | None:
-        """The current session with its password; None before there is one."""
+        """The current session with its password; None before there is one, and after `close`."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else Session(*client_id)
 
@@ -172,7 +177,8 @@ class ZooKeeperMetadataStore:
     async def open(self) -> None:
         """Connect.
 
-        Raises StartupError if kazoo is not installed, the chroot is missing, or ZooKeeper does not answer.
+        Create a missing chroot if `makes_chroot` is set, else raise StartupError. Also raises StartupError if kazoo is
+        not installed, or ZooKeeper does not answer within the connection timeout.
         """
         client = self._new_client()
         self._loop = asyncio.get_running_loop()
@@ -238,7 +244,7 @@ class ZooKeeperMetadataStore:
                     return None
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes."""
+        """Close the store. This ends the session, which deletes its ephemeral znodes."""
         client, self._client = self._client, None
         self._end_wait(is_answered=False)
         self._listeners.clear()
@@ -296,7 +302,7 @@ class ZooKeeperMetadataStore:
     async def _call(self, call: Callable[[], Any]) -> Any:
         """Execute an asynchronous call of kazoo, and return its result.
 
-        Raises MetadataStoreTimeoutError after the session timeout.
+        Raises MetadataStoreTimeoutError after the session timeout, and the MetadataStoreError for an error of kazoo.
         """
         assert self._loop is not None, "call open() first"
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -371,10 +377,11 @@ class ZooKeeperMetadataStore:
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
         """Return whether a transaction whose result was lost was executed.
 
-        Checking one of its writes is enough, because all or none are executed.
+        Checking one of its writes is enough, because all or none are executed. A Set without a version and a sequential
+        Create cannot be checked. A transaction that has only such operations counts as not executed.
 
-        If another client has changed the znode meanwhile, the write counts as not executed. It is then repeated, which
-        fails or changes nothing, because it names a version.
+        If another client has changed the znode of a Set meanwhile, the write counts as not executed. When it is
+        repeated, it fails, because it names a version.
         """
         await asyncio.sleep(RETRY_SECONDS)
         for operation in operations:
@@ -416,7 +423,7 @@ class ZooKeeperMetadataStore:
         self.state = state
         if state != "CONNECTED":
             self.disconnects += 1
-            log.warning("Lost connection to ZooKeeper at %s (%s)", self._connect, state.lower())
+            log.warning("Lost connection to ZooKeeper at %s (%s); reconnecting", self._connect, state.lower())
             if self._waits_since is None:
                 self._begin_wait(REPORT_SECONDS)
             return
@@ -478,7 +485,7 @@ def _complete(future: asyncio.Future[Any], value: Any, error: BaseException | No
 
 
 def _translate(error: Exception, where: str) -> Exception:
-    """Return the store's error for an error of kazoo."""
+    """Return the store's error for an error of kazoo. Other errors are returned unchanged."""
     from kazoo import exceptions as theirs
 
     kinds: dict[type[Exception], type[MetadataStoreError]] = {

@@ -33,7 +33,7 @@ from ottla.protocol.versioned import decode_versioned
 
 
 class ClassicMembers:
-    """Handles requests of the classic protocol to consumer groups that have members."""
+    """Handles requests of the classic protocol to consumer groups."""
 
     def __init__(
         self, groups: ConsumerGroups, migration: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
@@ -44,7 +44,10 @@ class ClassicMembers:
         self._image = image
 
     def join(self, group: ConsumerGroup, join: PendingJoin, result: CoordinatorResult) -> None:
-        """Handle JoinGroup. The response is sent at once, with the member's epoch as the generation."""
+        """Handle JoinGroup. The response does not wait for other members; it has the member's epoch as the generation.
+
+        Raises the KafkaError for the response if the member cannot join, such as MemberIdRequiredError.
+        """
         request = join.request
         member_id = request.member_id or join.new_id
         self._groups.check_capacity(group, member_id)
@@ -63,7 +66,11 @@ class ClassicMembers:
             self._migration.downgrade(update.group, set(), result)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Handle SyncGroup: return the assignment of the last join."""
+        """Handle SyncGroup: return the assignment of the last join.
+
+        Raises RebalanceInProgressError if the member has to join again, InconsistentGroupProtocolError for another
+        protocol, or another error if the request does not come from a current classic member.
+        """
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None
         name, metadata = member.classic.protocols[0]
@@ -81,7 +88,11 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> None:
-        """Handle Heartbeat. Raises RebalanceInProgressError if the member has to join again."""
+        """Handle Heartbeat.
+
+        Raises RebalanceInProgressError if the member has to join again, or another error if the request does not come
+        from a current classic member.
+        """
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         self._touch(group, member)
         waits = any(group.owners.get(p, member.id) != member.id for p in group.target_of(member) - member.assigned)
@@ -148,7 +159,9 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, join: PendingJoin) -> None:
-    """Raise InconsistentGroupProtocolError unless a protocol is common to all classic members."""
+    """Raise InconsistentGroupProtocolError unless the protocol type is `consumer` and a protocol is common to all
+    classic members.
+    """
     offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set(join.offered).intersection(*offers)
     if join.request.protocol_type != CONSUMER or not common:

@@ -1,7 +1,7 @@
 """Passes requests of group members to the handlers of the group's type. Kafka's `GroupCoordinator`.
 
-A request of the classic protocol is handled by a consumer group if that has members. An empty classic, consumer or
-streams group is replaced when a member of another type joins.
+A request of the classic protocol to a consumer group is handled by `ClassicMembers`. An empty classic group is replaced
+when a consumer or streams member joins, and an empty consumer or streams group when a classic member joins.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class GroupCoordinator:
         return self.classic.expire(group)
 
     def unload(self, group: Group) -> CoordinatorResult:
-        """Drop the timers of a group that another broker coordinates now, and fail its pending requests."""
+        """Drop the timers of a group that this broker no longer coordinates.
+
+        Return the responses that fail its waiting JoinGroup and SyncGroup requests.
+        """
         if isinstance(group, ConsumerGroup):
             self.consumer.remove_timers(group.id)
         if isinstance(group, StreamsGroup):

@@ -65,10 +65,7 @@ class GroupRuntime(CoordinatorRuntime):
         self.stats = GroupStats(clock.monotonic)
 
     def close(self) -> None:
-        """Stop the timers.
-
-        Pending requests, including those that wait for a rebalance, fail with NotCoordinatorError.
-        """
+        """Stop the timers. JoinGroup and SyncGroup requests that wait for a rebalance fail with NotCoordinatorError."""
         super().close()
         self._deadlines.close()
         self.streams_topics.close()
@@ -90,7 +87,9 @@ class GroupRuntime(CoordinatorRuntime):
         return group
 
     def rebalance_seconds(self, group: Group) -> float | None:
-        """Return the time since the start of a classic group's rebalance; None if it is not rebalancing."""
+        """Return the time in seconds since the start of a classic group's rebalance; None if it is not rebalancing, or
+        not a classic group.
+        """
         if not isinstance(group, ClassicGroup) or not group.is_rebalancing:
             return None
         return self._clock.monotonic() - group.rebalance_began
@@ -132,7 +131,11 @@ class GroupRuntime(CoordinatorRuntime):
             del self._uncommitted[group_id]
 
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
-        """Append and replay records, and return when they are committed."""
+        """Append and replay records, and return when they are committed.
+
+        Raises InvalidCommitOffsetSizeError if they are too large, and else the error of `to_client_error`, or
+        CoordinatorNotAvailableError after `offsets.commit.timeout.ms`.
+        """
         try:
             committed = self._append(group_id, records)
         except errors.InvalidCommitOffsetSizeError:
@@ -143,7 +146,10 @@ class GroupRuntime(CoordinatorRuntime):
             await wait_committed(committed, self._append_seconds)
 
     async def append_pending(self, group_id: str, new: Sequence[CoordinatorRecord], producer: Producer) -> None:
-        """Append offsets of the producer's open transaction, and return when they are committed."""
+        """Append offsets of the producer's open transaction, and return when they are replicated.
+
+        Raises the errors of `append`.
+        """
         try:
             committed = self._log.append(group_id, new, producer)
         except errors.MessageTooLargeError:
@@ -180,7 +186,9 @@ class GroupRuntime(CoordinatorRuntime):
             except errors.CoordinatorLoadInProgressError:
                 continue  # the offsets will expire
             except errors.KafkaError as error:
-                log.error("Cannot remove the offsets of group %s for deleted topics: %s", group_id, error)
+                log.error(
+                    "Cannot remove the offsets of group %s for deleted topics before they expire: %s", group_id, error
+                )
 
     def _append(self, group_id: str, new: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
         if not new:
@@ -226,7 +234,8 @@ class GroupRuntime(CoordinatorRuntime):
     def on_loaded(self, index: int) -> None:
         """Start the timers of a partition's groups; the sessions of their members start now.
 
-        The first loaded partition also starts the timer that expires offsets.
+        Delete offsets of topics that have been deleted. The first loaded partition also starts the timer that expires
+        offsets.
         """
         if self._expiry is None:
             self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
@@ -236,7 +245,10 @@ class GroupRuntime(CoordinatorRuntime):
         self._remove_unknown_topics({tp.topic for offsets in self._by_group.values_in(index) for tp in offsets})
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the groups of a partition. Pending requests fail with NotCoordinatorError."""
+        """Drop the groups of a partition, and their offsets.
+
+        JoinGroup and SyncGroup requests that wait for a rebalance fail with NotCoordinatorError.
+        """
         for group in self._by_id.drop(index).values():
             self._respond(self.groups.unload(group), None)
             self._deadlines.discard(group.id)

@@ -41,7 +41,8 @@ class Offsets:
     def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
         """Raise an error if these offsets cannot be committed.
 
-        Side effect: creates an empty classic group for a simple consumer (one that assigns partitions itself).
+        Side effect: if the group does not exist, creates an empty classic group for a simple consumer (one that assigns
+        partitions itself).
         """
         group = self._groups.by_id.get(group_id)
         if group is None:
@@ -73,8 +74,10 @@ class Offsets:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, CoordinatorRecord | None]]:
-        """Handle OffsetDelete: yield each partition with the tombstone of its offset, or None if the group subscribes
+        """Handle OffsetDelete: return each partition with the tombstone of its offset, or None if the group subscribes
         to the topic.
+
+        Raises GroupIdNotFoundError if the group does not exist, and the error of `Group.check_offset_delete`.
         """
         group = self._group(group_id)
         group.check_offset_delete()
@@ -96,8 +99,10 @@ class Offsets:
         return result
 
     def expire(self, group: Group) -> CoordinatorResult:
-        """Return the tombstones of offsets past `offsets.retention.minutes`, and those of the group if it is empty and
-        no offset remains (KIP-211).
+        """Return the tombstones of expired offsets of topics that the group does not read (KIP-211).
+
+        Offsets expire after `offsets.retention.minutes`, or at the time that the client has requested. If the group is
+        empty and no offset remains, return its tombstones as well.
         """
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):

@@ -32,7 +32,7 @@ class OffsetKey(NamedTuple):
 
 
 class PendingOffsets:
-    """The pending offsets of one coordinator. Their number is limited because transactions time out."""
+    """The pending offsets of one coordinator, by transaction."""
 
     def __init__(self) -> None:
         self._by_transaction: dict[OpenTransaction, dict[OffsetKey, CommittedOffset | None]] = {}

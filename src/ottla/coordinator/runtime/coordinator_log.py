@@ -34,8 +34,8 @@ class Producer(NamedTuple):
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition number of a group id or transactional id: the absolute value of Java's String.hashCode,
-    modulo the number of partitions.
+    """Return the partition number of a key such as a group id: the absolute value of Java's String.hashCode, modulo the
+    number of partitions.
     """
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")
@@ -65,7 +65,7 @@ class CoordinatorLog:
 
     def leader(self, key: str) -> int:
         """Return the id of the broker that leads a key's partition, according to this broker's cluster image; NO_LEADER
-        if there is none.
+        if there is none. Raises NotCoordinatorError if the topic does not exist yet.
         """
         image = self._image().partition(TopicPartition(self._topic, self.index(key)))
         return NO_LEADER if image is None else image.leader
@@ -87,7 +87,8 @@ class CoordinatorLog:
     ) -> asyncio.Future[None] | None:
         """Append records as one batch to the key's partition. With `producer`, the batch belongs to its transaction.
 
-        Return None if they are committed at once, else a future that completes when they are.
+        Return None if they are committed at once, else a future that completes when they are. Raises the errors of
+        `partition` and `Partition.append`.
         """
         partition = self.partition(key)
         appended = partition.append(_batch(records, self._clock.now_ms(), producer), from_client=False)
@@ -99,7 +100,10 @@ class CoordinatorLog:
         return partition.when_committed(partition.log.log_end_offset)
 
     def replay_batch(self, index: int, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
-        """Replay the records of one batch, and return their number. A malformed record is logged and skipped."""
+        """Replay the records of one batch, and return the number of replayed ones.
+
+        Records without a key are skipped, and malformed ones are logged and skipped.
+        """
         count = 0
         self._loading = index
         try:
@@ -118,8 +122,10 @@ class CoordinatorLog:
 
 
 def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
-    """Translate the error of a failed append into the coordinator error that clients expect, which makes them look up
-    the coordinator again, or retry.
+    """Translate the error of a failed append into the error that clients expect.
+
+    A coordinator error makes them look up the coordinator again, or retry. If the records are too large, it is
+    UnknownServerError.
     """
     if isinstance(error, errors.CoordinatorLoadInProgressError):
         return error
@@ -134,7 +140,7 @@ async def wait_committed(committed: asyncio.Future[None], seconds: float | None 
     """Wait until an append is committed.
 
     Raises the error of `to_client_error` if it fails, and CoordinatorNotAvailableError if it takes longer than
-    `seconds`.
+    `seconds`; None: no limit.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -1,7 +1,8 @@
 """The runtime of all coordinators: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
 
 The state in memory is the result of replaying the log. The records that a request handler returns are appended first,
-then replayed, and the responses are sent when the append is committed.
+then replayed, and the responses are sent when the append is committed. Classic groups are an exception: they change
+before their records are appended.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CoordinatorRuntime(ABC):
         """
 
     async def start(self) -> None:
-        """Wait until all partitions that this broker leads are loaded."""
+        """Wait until all partitions that this broker leads are loaded, or have failed to load."""
         await self.shards.all_loaded()
 
     def close(self) -> None:
@@ -65,11 +66,14 @@ class CoordinatorRuntime(ABC):
         return self._log.partition(key).leader_replica.is_followed
 
     def partition_of(self, key: str) -> TopicPartition:
-        """Return the partition of the internal topic that a key belongs to."""
+        """Return the partition of the internal topic that a key belongs to.
+
+        Raises NotCoordinatorError if the topic does not exist yet.
+        """
         return TopicPartition(self._topic, self._log.index(key))
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Replay a batch of a partition that is being loaded. Return the number of records."""
+        """Replay a batch of a partition that is being loaded. Return the number of records; 1 for a control batch."""
         return 1 if header.is_control else self._log.replay_batch(index, data, self.replay)
 
     @abstractmethod
@@ -82,7 +86,7 @@ class CoordinatorRuntime(ABC):
 
     @abstractmethod
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition, because this broker no longer leads it.
+        """Drop the state of a partition, because this broker no longer leads it, or could not load it.
 
         Fail pending requests, so that clients look up the new coordinator.
         """

@@ -13,10 +13,9 @@ K = TypeVar("K")
 
 NEVER: Final = float("inf")
 MIN_TICK_SECONDS: Final = 0.001
-"""The resolution of deadlines in seconds, as of Kafka's timers.
+"""Minimum delay of the timer in seconds, which is also the resolution of Kafka's timers.
 
-Deadlines that are closer together than this expire together, so that a request that waits for the end of a session sees
-the group empty.
+All deadlines that have passed when the timer fires expire together.
 """
 
 
@@ -33,7 +32,7 @@ class DeadlineQueue(Generic[K]):
 
     def schedule(self, key: K, deadline: float) -> None:
         """Call `on_deadline` with the key at `deadline`, in seconds of the clock's `monotonic`, unless an earlier
-        deadline of the key is scheduled.
+        deadline of the key is scheduled. NEVER schedules nothing.
         """
         if deadline < self._scheduled.get(key, NEVER):
             self._scheduled[key] = deadline
@@ -49,7 +48,7 @@ class DeadlineQueue(Generic[K]):
             self._timer.cancel()
 
     def expire(self) -> None:
-        """Call `on_deadline` once for all keys whose deadline has passed.
+        """Call `on_deadline` once for each key whose deadline has passed, the earliest deadline first.
 
         A deadline in the past that `on_deadline` schedules waits for the next tick, because otherwise this loop might
         not end.

@@ -27,7 +27,7 @@ from ottla.storage.log import Log
 log = logging.getLogger("ottla.coordinator")
 
 SLICE_RECORDS: Final = 500
-"""Number of records per slice. A slice takes some milliseconds."""
+"""Number of records after which a slice ends, with their batch. A slice takes some milliseconds."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,7 +48,7 @@ class Shards(Protocol):
         ...
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition, because this broker no longer leads it.
+        """Drop the state of a partition, because this broker no longer leads it, or could not load it.
 
         Fail pending requests, so that clients look up the new coordinator.
         """
@@ -124,10 +124,13 @@ class CoordinatorShards:
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
         self.load_times = LatencyHistogram()
-        """Durations of loading a partition, including the time it waits for others."""
+        """Durations of loading a partition in seconds, including the time that it waits for others."""
 
     def on_leader(self, partition: Partition) -> None:
-        """Load a partition that this broker leads."""
+        """Load a partition that this broker leads, unless it is loaded or being loaded already.
+
+        Partitions of other topics are ignored.
+        """
         tp = partition.topic_partition
         if tp.topic != self._topic or self._closed:
             return
@@ -149,8 +152,8 @@ class CoordinatorShards:
     def partition(self, index: int) -> Partition:
         """Return a loaded partition.
 
-        Raises NotCoordinatorError if this broker does not lead it or failed to load it, or
-        CoordinatorLoadInProgressError.
+        Raises NotCoordinatorError if this broker does not lead it, failed to load it, or is closing, and
+        CoordinatorLoadInProgressError while it is being loaded.
         """
         shard = self._shards.get(index)
         if shard is None or shard.failed or self._closed:

@@ -34,5 +34,5 @@ class CoordinatorResult:
         self.responses += other.responses
 
     def respond(self, future: ResponseFuture, response: Response) -> None:
-        """Send a response once the records are committed."""
+        """Add a response, which is sent once the records are committed."""
         self.responses.append((future, response))

@@ -30,7 +30,7 @@ log = logging.getLogger("ottla.coordinator")
 class ShareCoordinator(CoordinatorRuntime):
     """The states of share partitions whose partition of `__share_group_state` this broker leads.
 
-    Methods with a key raise NotCoordinatorError or CoordinatorLoadInProgressError.
+    Methods with a key may raise NotCoordinatorError, and all of them but `leader` CoordinatorLoadInProgressError.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
@@ -99,13 +99,13 @@ class ShareCoordinator(CoordinatorRuntime):
             await self._append(key, records.tombstones(key), None)
 
     def on_loaded(self, index: int) -> None:
-        """Remove the state of deleted topics, in case the previous leader has stopped before it could do so."""
+        """On a standalone broker, remove the state of deleted topics, in case it has stopped before it could do so."""
         if self._sees_all_topics:
             names = self._image().names
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the states in a partition of `__share_group_state` that this broker no longer leads."""
+        """Drop the states in a partition of `__share_group_state` that this broker does not lead, or could not load."""
         self._stored.drop(index)
 
     def on_topics_deleted(self, ids: Collection[UUID]) -> None:

@@ -6,8 +6,8 @@
 
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. There are at
-most `max_records` slots. Times are arguments, in seconds of the clock's `monotonic`.
+Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. No slot is added
+while there are `max_records`. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RecordSlot:
 
 
 class RecordRange(NamedTuple):
-    """Consecutive records with the same state."""
+    """Consecutive records with the same state and number of deliveries."""
 
     first: int
     last: int
@@ -97,7 +97,8 @@ class AcknowledgedRange(NamedTuple):
 class SharePartition:
     """A share partition.
 
-    Methods that change the states of records return the offsets of those whose state has to be written.
+    Methods that change the states of records, except `acquire`, return the offsets of those whose state has to be
+    written.
     """
 
     start: int
@@ -105,11 +106,11 @@ class SharePartition:
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
-    """Functions to call when records become available again. A dict, to keep their order."""
+    """Functions to call when records have changed, so that some may be available. A dict, to keep their order."""
 
     @property
     def next_offset(self) -> int:
-        """The offset of the first record that can be acquired."""
+        """The offset of the first available record; `end` if there is none."""
         return next((o for o in range(self.start, self.end) if self.slots[o].state is RecordState.AVAILABLE), self.end)
 
     @property
@@ -153,7 +154,10 @@ class SharePartition:
         return self._advance_start(archived)
 
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
-        """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none."""
+        """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none.
+
+        Acknowledgements of records before `start` are ignored.
+        """
         becomes: dict[int, AcknowledgeType] = {}
         for batch in acknowledged:
             becomes |= self._validate(member_id, batch)

@@ -97,9 +97,10 @@ class SharePartitionManager:
             raise errors.NotLeaderOrFollowerError(f"cannot load {key}: {error.message}") from error
 
     def write(self, key: ShareKey) -> asyncio.Future[None]:
-        """Write the state, and return a future that completes when it is stored.
+        """Write the state of a loaded share partition, and return a future that completes when it is stored.
 
-        At most one write of a share partition is under way; changes in the meantime are in the next one.
+        At most one write of a share partition is under way; changes in the meantime are in the next one. The future
+        fails with NotLeaderOrFollowerError for the errors in FENCED, else with the error of `SharePersister.write`.
         """
         led = self._loaded[key]
         if led.next_write is None:

@@ -89,7 +89,7 @@ class SharePersister:
         self._batcher.close()
 
     async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
-        """Create a state, or reset it to a start offset."""
+        """Create a state, or reset it to a start offset. Raises FencedStateEpochError like `ShareCoordinator`."""
         data = initialize.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start)
         await self._call(StateCall(INITIALIZE, key, data), lambda: self._local.initialize(key, state_epoch, start))
 

@@ -41,7 +41,7 @@ class ShareState(NamedTuple):
     leader_epoch: int = 0
     start: int = UNINITIALIZED
     done: int = -1
-    """The number of records after the start that are acknowledged or archived; -1 if unknown."""
+    """The number of records from the start on that are acknowledged or archived; -1 if unknown."""
     runs: Sequence[RecordRange] = ()
     snapshot_epoch: int = 0
 

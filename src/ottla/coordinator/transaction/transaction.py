@@ -80,7 +80,7 @@ IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, Tran
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The state of a transactional id in the log. Times are milliseconds since 1970."""
+    """The state of a transactional id. Times are milliseconds since 1970."""
 
     id: str
     producer_id: int

@@ -25,7 +25,7 @@ from ottla.replication.partition import Partition
 log = logging.getLogger("ottla.coordinator")
 
 BACKOFF = ExponentialBackoff(0.1, 5.0)
-"""The backoff between attempts to write markers, or the record of a completion."""
+"""The backoff in seconds between attempts to write markers, or the record of a completion."""
 
 States = dict[TopicPartition, PartitionImage | None]
 """Partitions with their states in the cluster image; None if a partition does not exist."""
@@ -59,7 +59,7 @@ class TransactionCompleter:
         task.add_done_callback(functools.partial(self._on_done, prepared.id))
 
     def stop(self, transactional_id: str) -> None:
-        """Stop completing a transaction, because another broker coordinates it."""
+        """Stop completing a transaction, because this broker no longer coordinates it."""
         task = self.tasks.pop(transactional_id, None)
         if task is not None:
             task.cancel()
@@ -130,7 +130,10 @@ class TransactionCompleter:
     async def _write_markers(
         self, prepared: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
     ) -> Collection[TopicPartition]:
-        """Write markers. Return the partitions that have to be retried."""
+        """Write markers. Return the partitions that have to be retried.
+
+        Raises TransactionCoordinatorFencedError if another broker coordinates the transaction.
+        """
         producer = Producer(prepared.producer_id, prepared.producer_epoch)
         ending = TransactionEnd(producer, prepared.committing, coordinator_epoch, prepared.version)
         unmarked = []

@@ -37,7 +37,7 @@ log = logging.getLogger("ottla.coordinator")
 MAX_TOMBSTONES = 1000
 """Maximum number of expired ids that are removed with one batch."""
 MAX_TIMEOUT_MS = 2**31 - 1
-"""The timeout of a transaction with two-phase commit, which another system ends (KIP-939)."""
+"""The timeout in ms of a transaction with two-phase commit, which another system ends (KIP-939)."""
 
 Decision = Callable[[Transaction | None, int | None], Transaction]
 """Returns the next state of a transaction, from the current one (None if the id is new) and a new producer id.
@@ -95,7 +95,9 @@ class TransactionRuntime(CoordinatorRuntime):
         return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
 
     def coordinator(self, transactional_id: str) -> int:
-        """Return the id of the broker that coordinates a transactional id, according to the cluster image."""
+        """Return the id of the broker that coordinates a transactional id, according to the cluster image; NO_LEADER if
+        there is none. Raises NotCoordinatorError if `__transaction_state` does not exist yet.
+        """
         return self._log.leader(transactional_id)
 
     def get(self, transactional_id: str) -> Transaction | None:
@@ -122,7 +124,8 @@ class TransactionRuntime(CoordinatorRuntime):
     ) -> Producer:
         """Handle InitProducerId: return the producer id and epoch for the producer to use.
 
-        Producers with older epochs are fenced.
+        Producers with older epochs are fenced. Raises ConcurrentTransactionsError while an earlier transaction is being
+        completed or aborted, ProducerFencedError if `expected` is fenced, and InvalidTransactionTimeoutError.
         """
         timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
         request = transactions.InitProducerIdRequestData(transactional_id, timeout_ms, expected)
@@ -150,7 +153,10 @@ class TransactionRuntime(CoordinatorRuntime):
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: int = CLASSIC
     ) -> None:
-        """Add partitions to the producer's transaction. The first ones start the transaction."""
+        """Add partitions to the producer's transaction. The first ones start the transaction.
+
+        Raises the errors of `transactions.add_partitions`.
+        """
         now = self._clock.now_ms()
         await self._execute(
             transactional_id,
@@ -174,7 +180,8 @@ class TransactionRuntime(CoordinatorRuntime):
     async def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = CLASSIC) -> Producer:
         """Commit or abort a transaction.
 
-        Return the producer id and epoch for the next one, once the outcome is committed to the log.
+        Return the producer id and epoch for the next one, once the outcome is committed to the log. Raises the errors
+        of `transactions.end_and_bump` with transaction version 2, else those of `transactions.end`.
         """
         now = self._clock.now_ms()
         bumps = version >= EPOCH_PER_TRANSACTION
@@ -198,7 +205,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 )
             else:
                 log.info(
-                    "Aborted transaction of transactional_id=%s after timeout_ms=%d",
+                    "Aborting transaction of transactional_id=%s after timeout_ms=%d",
                     transaction.id,
                     transaction.timeout_ms,
                 )

@@ -2,7 +2,7 @@
 
 A transition takes the current transaction and returns the next one, which the runtime appends before it responds. It
 returns the same object if nothing changes, and raises the error that the producer receives. Kafka's
-`TransactionCoordinator`; KIP-98, 360, 588, 890.
+`TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def init_producer(
 ) -> Transaction:
     """Bump the producer epoch, which fences all earlier ones (InitProducerId).
 
-    If a transaction is open, return it as PrepareAbort with transaction version `version`; the producer has to retry
-    until it is aborted.
+    If the epochs are exhausted, switch to the producer id `new_id`. A repeated request gets the same epoch again. If a
+    transaction is open, return it as PrepareAbort with transaction version `version`; the producer has to retry until
+    it is aborted. Raises ConcurrentTransactionsError, ProducerFencedError, or NeedsProducerId if `new_id` is None.
     """
     expected = request.expected
     if current is None:
@@ -113,7 +114,10 @@ def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
 def add_partitions(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int, version: int
 ) -> Transaction:
-    """Add partitions to a transaction (AddPartitionsToTxn). They get a marker when it ends."""
+    """Add partitions to a transaction (AddPartitionsToTxn). They get a marker when it ends.
+
+    Raises InvalidProducerIdMappingError, ProducerFencedError or ConcurrentTransactionsError.
+    """
     current = _owned_transaction(current, producer)
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
         return current

@@ -7,7 +7,8 @@
 
 A group that is deleted changes from any state to Dead.
 
-Plain data without I/O. Times are arguments, in seconds of the clock's `monotonic`; NEVER is infinity.
+Plain data without I/O. Times are arguments, in seconds of the clock's `monotonic`, except those whose name ends in
+`_ms`, which are in ms since 1970; NEVER is infinity.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A classic group. Only the modules `classic_groups` and `rebalance` change it."""
+    """A classic group: its state, its members, and its deadlines."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -113,7 +114,7 @@ class ClassicGroup:
     """Whether this is the first rebalance of an empty group, which waits for more members."""
     rebalance_began: float = 0.0
     report_at: float = NEVER
-    """The time at which the log names the members that the rebalance waits for."""
+    """The time at which a log line names the members that the rebalance waits for; NEVER if none is due."""
     joined_since: bool = False
     """Whether a new member has joined since the initial delay was started or last extended."""
     sync_deadline: float = NEVER
@@ -203,7 +204,11 @@ class ClassicGroup:
             self.leader = new_id
 
     def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
-        """Return whether a member with these protocols can join: one of them must be supported by all members."""
+        """Return whether a member with these protocols can join.
+
+        It needs a protocol type and a protocol. If the group has members, the type must be theirs, and all of them must
+        support one of the protocols.
+        """
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -253,7 +258,7 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Whether the rebalance can be completed before its deadline."""
+        """Whether all members, and all clients that have got a member id, have joined the current rebalance."""
         return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
 
     def member_of(self, member_id: str, instance_id: str | None) -> ClassicMember:
@@ -280,8 +285,8 @@ class ClassicGroup:
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit offsets now.
 
-        A client that is not a member may commit if the group is empty, or as a transactional producer. A commit of a
-        member counts as a heartbeat.
+        A client that is not a member may commit if the group is empty, or as a transactional producer. A member's
+        commit outside a transaction counts as a heartbeat.
         """
         if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
@@ -310,8 +315,8 @@ class ClassicGroup:
     def subscribed(self) -> Subscribed:
         """Return a predicate: whether the group subscribes to a topic (KIP-496).
 
-        It is always false for other protocol types than consumer, and always true if the metadata of a member cannot be
-        parsed.
+        It is always false for other protocol types than consumer and for a group without members, and always true if
+        the metadata of a member cannot be parsed.
         """
         if self.protocol_type != CONSUMER or not self.members:
             return lambda _: False
@@ -319,7 +324,9 @@ class ClassicGroup:
         return lambda topic: topics is None or topic in topics
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time from which the retention of an offset counts; None if it must not expire (KIP-211)."""
+        """Return the time in ms since 1970 from which the retention of an offset counts; None if it must not expire
+        (KIP-211). `commit_ms`: the time of its commit.
+        """
         if self.protocol_type is None:
             return commit_ms  # a simple consumer, which assigns partitions itself and only stores offsets here
         if self.is_empty:

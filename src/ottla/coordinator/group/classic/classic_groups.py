@@ -1,8 +1,8 @@
 """The classic group protocol: join, sync, heartbeat, leave and timeouts. Decisions without I/O.
 
 Methods that may change a group return a `CoordinatorResult`: records to append, then responses. A response may belong
-to an earlier request, since joins and syncs wait for the other members. Kafka's `GroupMetadataManager`; KIP-62, 134,
-345, 394, 814.
+to an earlier request, since joins and syncs wait for the other members. Kafka's `GroupMetadataManager`; KIP-62,
+KIP-134, KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.protocol.messages.leave_group import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-"""First JoinGroup version in which a new member joins twice: first to get its id, then with it.
+"""First JoinGroup version in which a new member, unless it is static, joins twice: first to get its id, then with it.
 
 A lost response then leaves no unused member behind (KIP-394).
 """
@@ -95,7 +95,8 @@ class ClassicGroups:
     ) -> CoordinatorResult:
         """Handle JoinGroup.
 
-        If the member starts or joins a rebalance, the response is sent when all members have joined.
+        If the member starts or joins a rebalance, the response is sent when all members have joined, or the time for
+        joining is over.
         """
         result = CoordinatorResult()
         try:
@@ -311,7 +312,8 @@ class ClassicGroups:
     def _check_room(self, group: ClassicGroup, member_id: str) -> None:
         """Raise GroupMaxSizeReachedError if the group is full.
 
-        During a rebalance, the first group.max.size members that join are admitted.
+        During a rebalance, the first group.max.size members that join are admitted; a member that is rejected is
+        removed.
         """
         if len(group.members) < self._config.group_max_size:
             return

@@ -25,7 +25,7 @@ log = logging.getLogger("ottla.coordinator.group")
 log.addFilter(RateLimitFilter(per_window=500))
 
 REPORT_SECONDS: Final = 10.0
-"""Time in seconds after which the log names the members that a rebalance waits for."""
+"""Time in seconds after which a log line names the members that a rebalance waits for."""
 MAX_LISTED: Final = 5
 
 
@@ -63,8 +63,8 @@ class ClassicRebalance:
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete the rebalance if all members have joined or its deadline has passed.
 
-        The first rebalance of an empty group always waits for its deadline, which new members extend. Members that have
-        not joined are removed, except static ones.
+        With `group.initial.rebalance.delay.ms`, the first rebalance of an empty group always waits for its deadline,
+        which new members extend. Members that have not joined are removed, except static ones.
         """
         now = self._clock.monotonic()
         if group.initial:
@@ -184,7 +184,10 @@ class ClassicRebalance:
             )
 
     def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult, reason: str) -> None:
-        """Remove a member, and start a rebalance of the others. `reason`: for the log."""
+        """Remove a member, and start or continue a rebalance of the others. `reason`: for the log.
+
+        The member's pending requests fail with UnknownMemberIdError.
+        """
         if group.members.get(member.id) is not member:
             return  # another removal has completed a rebalance, which has removed this member, too
         unknown = errors.UnknownMemberIdError()

@@ -84,9 +84,11 @@ class Group(Protocol):
         ...
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time from which the retention of an offset counts; None if it must not expire (KIP-211)."""
+        """Return the time in ms since 1970 from which the retention of an offset counts; None if it must not expire
+        (KIP-211). `commit_ms`: the time of its commit.
+        """
         ...
 
     def next_deadline(self) -> float:
-        """Return when the next timeout is due, in seconds of the clock's `monotonic`."""
+        """Return when the next timeout is due, in seconds of the clock's `monotonic`; infinity if there is none."""
         ...

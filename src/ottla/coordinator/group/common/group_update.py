@@ -57,7 +57,8 @@ def reconcile(
 
     `is_free`: whether no other member holds a partition or task, so that the member may get it now. `owned`: the
     partitions or tasks that the member reports to have; None if it does not report. Raises FencedMemberEpochError if
-    the state of the member is unknown. Kafka's `CurrentAssignmentBuilder`, for consumer and streams groups.
+    the state of the member is unknown, unless it reports that it has nothing. Kafka's `CurrentAssignmentBuilder`, for
+    consumer and streams groups.
     """
     state: Any = member
     match state.state:

@@ -64,8 +64,8 @@ class TimedGroups(ModernGroups):
     def sends_assignment(self, timers: Timers, owned: Any, assigned: Any, interval_ms: int, *, is_new: bool) -> bool:
         """Return whether the response to a heartbeat contains the assignment.
 
-        It does if the assignment is new to the member (`is_new`), or if for two intervals the member has not reported
-        that it owns it. `owned`: what the request reports, or None.
+        It does if the assignment is new to the member (`is_new`), or if for two intervals the member has reported to
+        own something else. `owned`: what the request reports, which is stored in `timers`; None if it reports nothing.
 
         A response with a new assignment may be lost although the member's next requests are answered: it may belong to
         a request that the client has given up, and that a slow network delivers after a later one. Kafka's coordinators

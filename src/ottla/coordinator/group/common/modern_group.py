@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Response)
 
 @dataclass(slots=True)
 class ModernGroup(Generic[M, T]):
-    """A group with members of type M and their target assignments of type T. Its epochs never decrease."""
+    """A group with members of type M and their target assignments of type T."""
 
     TYPE: ClassVar[str]
 
@@ -46,7 +46,7 @@ class ModernGroup(Generic[M, T]):
     metadata_hash: int = 0
     target_epoch: int = 0
     assigned_at_ms: int = 0
-    """The time of the last assignment; 0: unknown."""
+    """The time of the last target assignment in ms since 1970; 0: unknown."""
     members: dict[str, M] = field(default_factory=dict)
     targets: dict[str, T] = field(default_factory=dict)
 
@@ -162,7 +162,10 @@ def described(member: S, request: Any, client: Any, **changes: Any) -> S:
 
 
 def apply_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
-    """Apply a ConsumerGroupMetadata or ShareGroupMetadata record."""
+    """Apply the epoch and hash of a ConsumerGroupMetadata, ShareGroupMetadata or StreamsGroupMetadata record.
+
+    A tombstone changes nothing here.
+    """
     if value is not None:
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
 

@@ -39,7 +39,7 @@ class ResolvedRegex:
     """The topics that matched a regular expression when it was resolved.
 
     `version`: a number that changes with the matching topics; 0 if they were not filtered by visibility.
-    `timestamp_ms`: time of the resolution.
+    `timestamp_ms`: time of the resolution in ms since 1970.
     """
 
     topics: frozenset[str]
@@ -57,7 +57,8 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """The member that holds each partition. No other member gets the partition before this member has revoked it."""
+    """The member that holds each partition. No other member gets it before this member has revoked it, or is removed.
+    """
     has_topics_record: bool = False
     """Whether the log has a ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.1; the metadata hash has
     replaced it.

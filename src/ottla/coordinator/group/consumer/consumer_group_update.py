@@ -66,9 +66,9 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return new
 
     def refresh_regexes(self, max_age_ms: int) -> bool:
-        """Resolve all regular expressions again.
+        """Resolve all regular expressions again, and remove those that no member uses.
 
-        Return whether the subscribed topics have changed since the last assignment.
+        Return whether the subscribed topics have changed since the group epoch was last bumped.
         """
         self.remove_unused_regexes()
         for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
@@ -78,7 +78,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
         """Resolve the regular expression of one member, if members may see different topics.
 
-        Return whether the subscribed topics have changed since the last assignment.
+        Return whether the subscribed topics have changed since the group epoch was last bumped.
 
         Members that share an expression get only the topics that all of them may describe. A topic that one of them may
         not describe is removed from the result, and is added again only if other topics match or the result is older
@@ -98,7 +98,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
 
     def is_outdated(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
         """Return whether a member's expression was resolved too long ago, or to topics that the member may not
-        describe.
+        describe; False if it has not been resolved.
         """
         resolved = self.group.regexes.get(visibility.expression)
         if resolved is None:
@@ -110,7 +110,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
     def bump_epoch(self) -> None:
         """Increment the group epoch, and store the current metadata hash with it.
 
-        The caller has to compute a target assignment.
+        A target assignment for the new epoch has to be computed later (`set_targets`).
         """
         if self.group.has_topics_record:
             self._write(records.topics_tombstone(self.group.id))

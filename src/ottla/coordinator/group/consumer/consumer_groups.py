@@ -120,7 +120,9 @@ class ConsumerGroups(TimedGroups):
         self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
         """Return the static member that joins: a new one, or one that replaces the previous member with its instance
-        id. Raises UnreleasedInstanceIdError if that member has not left.
+        id. `classic`: whether it joins with the classic protocol.
+
+        Raises UnreleasedInstanceIdError if neither member uses the classic protocol and the previous one has not left.
         """
         owner = update.group.static.get(instance_id)
         if owner is None or owner == member_id:
@@ -140,7 +142,8 @@ class ConsumerGroups(TimedGroups):
         owned: Assignment | None,
         may_describe: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
-        """Perform the three steps of a heartbeat, and return the member after them.
+        """Perform the three steps of a heartbeat, and return the member after them. If the assignment interval has not
+        passed, skip the second one.
 
         `owned`: the partitions that the member reports to own. `may_describe`: whether its client may describe a topic,
         for brokers with an authorizer; None then means that it may describe no topic.
@@ -161,7 +164,9 @@ class ConsumerGroups(TimedGroups):
         after: ConsumerMember,
         may_describe: Callable[[str], bool] | None,
     ) -> bool:
-        """Return whether the group's members or topics have changed since the last target assignment."""
+        """Return whether the member is new or its subscription has changed, or the subscribed topics have changed since
+        the group epoch was last bumped.
+        """
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, may_describe or _may_describe_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
@@ -188,7 +193,7 @@ class ConsumerGroups(TimedGroups):
 
     def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult, verb: str = "left") -> None:
         """Remove members, and bump the group epoch; or convert the group to a classic one if only classic members
-        remain. `verb`: for the log.
+        remain and the migration policy allows it. `verb`: for the log.
         """
         if not member_ids:
             return
@@ -372,9 +377,9 @@ def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest,
 
 
 def _is_full_request(request: m.ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether the request has all fields set.
+    """Return whether the request has a rebalance timeout, a subscription and the owned partitions.
 
-    Members send such a request after an error, because a response may be lost.
+    Members send such a request when they join, and after an error, because a response may be lost.
     """
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

@@ -1,7 +1,8 @@
 """Groups that change their protocol while they have members: `group.consumer.migration.policy` (KIP-848).
 
 A classic group is upgraded when a member joins it with ConsumerGroupHeartbeat. Its members keep their assignment, and
-become classic members of a consumer group. It is downgraded when its last member with the new protocol leaves.
+become classic members of a consumer group. It is downgraded when its last member with the new protocol leaves, or is
+replaced by a static member with the classic protocol.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ CACHED = 256
 
 
 def check(expression: str) -> None:
-    """Raise InvalidRegularExpressionError for an invalid expression."""
+    """Raise InvalidRegularExpressionError for an invalid expression, or if google-re2 is not installed."""
     _compiled(expression)
 
 
 def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match the whole expression. Raises InvalidRegularExpressionError."""
+    """Return the names that match the expression as a whole. Raises InvalidRegularExpressionError like `check`."""
     pattern = _compiled(expression)
     return frozenset(name for name in names if pattern.fullmatch(name))
 

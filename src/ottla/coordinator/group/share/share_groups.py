@@ -54,7 +54,9 @@ class ShareGroups(ModernGroups):
 
     def reset_epoch(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the record that bumps a group's epoch before its start offsets are changed, even if the group has
-        never had a member. Raises NonEmptyGroupError if it has members.
+        never had a member.
+
+        Raises NonEmptyGroupError if it has members, and GroupIdNotFoundError if it is a group of another type.
         """
         group = self._group(group_id, joins=True)
         if group.members:

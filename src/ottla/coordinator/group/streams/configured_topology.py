@@ -2,9 +2,9 @@
 and reports topics that are missing or do not fit.
 
 Kafka's `InternalTopicManager` with `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics`. Unless the
-application sets its number of partitions, a repartition topic gets the largest number of partitions of the topics that
-its writers read. Topics that are joined must have the same number of partitions; repartition topics among them are
-adjusted. A changelog topic has one partition per task.
+application sets its number of partitions, a repartition topic gets the largest number of partitions of the topics read
+by a subtopology that writes to it. Topics that are joined must have the same number of partitions; repartition topics
+among them are adjusted. A changelog topic has one partition per task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.errors import StreamsInvalidTopologyError
 from ottla.protocol.messages.streams_group_records import CopartitionGroup, Subtopology, TopicInfo
 
 MAX_NAMES = 3
-"""Maximum number of topics that a status lists."""
+"""Maximum number of missing topics that a status names."""
 USE_DEFAULT = -1
 """The replication factor that stands for the broker's default.replication.factor (KIP-464)."""
 
@@ -88,7 +88,8 @@ class ConfiguredTopology:
 def configure(topology: StreamsTopology, image: ClusterImage) -> ConfiguredTopology:
     """Compute the partition counts of a topology's internal topics.
 
-    Raises StreamsInvalidTopologyError if the topology is inconsistent.
+    If topics are missing or do not fit, the result has a problem. Raises StreamsInvalidTopologyError if the topology is
+    inconsistent.
     """
     new_hash = metadata_hash(topology.required_topics, image)
     try:
@@ -142,7 +143,8 @@ class _Configuration:
     def _repartition_sizes(self) -> dict[str, int]:
         """Return the partition counts of all repartition topics.
 
-        A topic's count depends on those that its writers read, so repeat until all are known.
+        A topic's count depends on those that its writers read, so repeat until all are known. Raises
+        StreamsInvalidTopologyError if some cannot be computed.
         """
         sizes = {topic.name: topic.partitions for topic in self._repartition_topics() if topic.partitions}
         unsized = [(s, sink) for s in self._subtopologies for sink in s.repartition_sink_topics if sink not in sizes]

@@ -1,4 +1,4 @@
-"""Creation of the internal topics of streams groups: in the background, as heartbeats must not wait for it.
+"""Creation of the internal topics of streams groups, in the background, because heartbeats must not wait for it.
 
 Kafka's `AutoTopicCreationManager` for KIP-1071. An error is kept until the creation may be retried, so that heartbeats
 of the group can report it.
@@ -36,13 +36,16 @@ class StreamsInternalTopics:
         self._failures: dict[str, _Failure] = {}
 
     def create(self, topics: Mapping[str, Callable[[], Awaitable[object]]], retry_seconds: float) -> None:
-        """Create topics, except those that are being created, or that failed less than `retry_seconds` ago."""
+        """Create topics, except those that are being created, or that failed less than `retry_seconds` ago.
+
+        `topics`: the functions that create them, by name.
+        """
         for name, create in topics.items():
             if name not in self._creating and not self.errors((name,)):
                 self._creating[name] = asyncio.get_running_loop().create_task(self._create(name, create, retry_seconds))
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the error messages of topics that could not be created, by name."""
+        """Return the error messages of topics whose creation failed and may not be retried yet, by name."""
         now = self._monotonic()
         failures = ((name, self._failures.get(name)) for name in names)
         return {name: failure.message for name, failure in failures if failure is not None and failure.until > now}
@@ -58,7 +61,7 @@ class StreamsInternalTopics:
         except TopicAlreadyExistsError:
             pass  # another heartbeat was faster
         except KafkaError as error:
-            log.warning("Cannot create internal topic %s of a streams group: %s", name, error)
+            log.warning("Cannot create internal topic %s of a streams group; retrying later: %s", name, error)
             self._remember(name, error.message or str(error), retry_seconds)
         finally:
             del self._creating[name]

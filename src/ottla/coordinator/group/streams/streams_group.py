@@ -99,7 +99,7 @@ class TransientState:
     shutdown_requested_by: str | None = None
     """The member that has requested the shutdown of the whole application; None if none has."""
     endpoint_epoch: int = 0
-    """Incremented when the tasks of a member with an address change."""
+    """Incremented when the tasks of a member with an address change, or such a member joins."""
 
 
 @dataclass(slots=True)
@@ -113,9 +113,9 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     topology: StreamsTopology | None = None
     validated_topology_epoch: int = NOT_VALIDATED
     assignor_configs: Mapping[str, str] = field(default_factory=dict)
-    """The configs of the last assignment, by Kafka's names."""
+    """The configs of the assignor for the current epoch, by Kafka's names."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
-    """The member that has each active task. No other member gets the task before this member has revoked it."""
+    """The member that has each active task. No other one gets it before this member has revoked it, or is removed."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)
     """The members that have each task as a standby or warm-up task."""
 
@@ -134,7 +134,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return StreamsGroupState.STABLE if reconciled else StreamsGroupState.RECONCILING
 
     def copy(self) -> StreamsGroup:
-        """Return a copy that an update may change."""
+        """Return a copy that an update may change, without timers."""
         return replace(
             self,
             members=dict(self.members),
@@ -175,8 +175,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                 self.copy_owners.pop(task_id, None)
 
     def is_free(self, task: Task, member: StreamsMember) -> bool:
-        """Return whether a member may get a task now: it is active nowhere else, and in no other role in the member's
-        process, whose members share a state directory.
+        """Return whether a member may get a task now.
+
+        No other member may have it in the same process, whose members share a state directory. For the active role, it
+        must not be active in any other member either.
         """
         owner = self.active_owners.get(task.id, member.id)
         if owner != member.id and (task.role is TaskRole.ACTIVE or self._shares_process(member, (owner,))):
@@ -195,7 +197,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit these offsets.
 
-        A client that is not a member may commit if the group is empty, or as a transactional producer.
+        A client that is not a member may commit if the group is empty, or as a transactional producer. A member may
+        commit with an earlier epoch for active tasks that it has had since then.
         """
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return

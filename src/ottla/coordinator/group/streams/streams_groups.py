@@ -371,7 +371,7 @@ def _check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: Tasks | None) -> None:
-    """Raise InvalidRequestError for tasks that the topology does not have."""
+    """Raise InvalidRequestError for tasks that the topology does not have, if it is ready."""
     if not configured.is_ready:
         return
     for _, (subtopology_id, partition) in owned or ():
@@ -448,9 +448,9 @@ def _delayed(reason: str) -> m.Status:
 
 
 def _is_full_request(request: m.StreamsGroupHeartbeatRequest) -> bool:
-    """Return whether the request has all fields set.
+    """Return whether the request has a rebalance timeout and the owned tasks.
 
-    Members send such a request after an error, because a response with new tasks may be lost.
+    Members send such a request when they join, and after an error, because a response with new tasks may be lost.
     """
     return request.rebalance_timeout_ms != -1 and _owned(request) is not None
 
