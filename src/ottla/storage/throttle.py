@@ -23,7 +23,7 @@ class Throttle:
         self._stopped = Event()
 
     def spend(self, nbytes: int) -> None:
-        """Wait until `nbytes` more are within the limit. Raises StoppedError after `stop` has been called."""
+        """Wait until `nbytes` more are within the limit. Raises StoppedError once `stop` has been called."""
         with self._lock:
             now = time.monotonic()
             # bandwidth that was not used in the past cannot be used later

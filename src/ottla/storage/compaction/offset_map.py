@@ -1,4 +1,4 @@
-"""A map from keys to their last offsets, for compaction, in bounded memory: when it is full, the pass ends."""
+"""A map from keys to their last offsets, for compaction, in bounded memory: a pass covers only as many keys as fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIGEST_BYTES = 16
 class OffsetMap:
     """The last offset of each key.
 
-    Long keys are stored as digests of 16 bytes, whose collisions are practically impossible.
+    Keys of 16 bytes or more are stored as digests of 16 bytes, whose collisions are practically impossible.
     """
 
     def __init__(self, max_bytes: int) -> None:
