@@ -170,8 +170,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
-    """Convert batches whose offsets are set to messages of format 0 or 1. Return a new buffer, and the messages in it.
-    """
+    """Convert batches whose offsets are set to messages of format 0 or 1. Return a new buffer and its messages."""
     from ottla.records.conversion import down_converted
 
     written = memoryview(bytearray(down_converted(view, magic)))
