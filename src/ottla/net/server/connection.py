@@ -53,11 +53,11 @@ Only used if the peer has sent data beyond the request in progress: the socket i
 noticed.
 """
 RECEIVES: Final = 16
-"""Maximum number of calls of recv for a large request before other connections have their turn: about a MiB."""
+"""Maximum number of consecutive calls of recv for a large request before other connections have their turn."""
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
-"""Number of bytes of a file per sendfile, which takes at most 0.2 ms.
+"""Maximum number of bytes of a file per sendfile, which then takes about 0.2 ms.
 
 A worker reads as much at a time if the file is not cached.
 """
@@ -312,7 +312,9 @@ class Connection:
             self._stash_rest(buffer)
 
     def _receive(self, buffer: bytearray) -> int | None:
-        """Receive bytes into the rest of the buffer. Return how many: 0 at the end, None if there are none yet."""
+        """Receive bytes into the rest of the buffer. Return how many: 0 if the peer has disconnected, None if there are
+        none yet.
+        """
         try:
             n = self._sock.recv_into(memoryview(buffer)[self._filled :])
         except (BlockingIOError, InterruptedError):
@@ -357,7 +359,7 @@ class Connection:
 
     @property
     def _has_unhandled(self) -> bool:
-        """Return whether there are bytes after the request in progress."""
+        """Whether there are bytes after the request in progress."""
         return bool(self._stash) or (self._buffer is not None and self._filled > self._start)
 
     def _peeked(self) -> tuple[bool, bool]:
@@ -406,7 +408,9 @@ class Connection:
             self._read_on()
 
     def _frame_size(self) -> int | None:
-        """Return the size of the next frame; None if it is not known yet, or was rejected as invalid."""
+        """Return the size of the next frame; None if it is not known yet. If it is invalid, close the connection, and
+        return None.
+        """
         if self._filled - self._start < 4:
             return None
         assert self._buffer is not None
@@ -501,7 +505,7 @@ class Connection:
     def _make_room(self) -> bool:
         """Make room in the buffer for the rest of an incomplete frame.
 
-        Return False if the connection has to wait for memory.
+        Return False if the connection has to wait for memory, or was closed because the frame's size is invalid.
         """
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
@@ -556,7 +560,9 @@ class Connection:
             self._memory.drop(self)
 
     def resume(self) -> None:
-        """Continue reading after a pause, or when memory is available again."""
+        """Process the requests that have been received, and continue reading, after a pause, a response, or a wait for
+        memory.
+        """
         if self._sock.fileno() >= 0:
             if self._stash:
                 self._take_buffer()
@@ -770,7 +776,7 @@ class UnsentBytes:
 
 
 def release(chunks: Sequence[Chunk]) -> None:
-    """Release the files of a response that was not sent completely."""
+    """Release the files among the unsent pieces of a response."""
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             chunk.release()
