@@ -327,7 +327,7 @@ class RemoteLogManager:
                 partition.fail(error)
             except (KafkaError, OSError) as error:
                 log.error(
-                    "Cannot delete local segments of %s that are in remote storage: %s",
+                    "Cannot delete local segments of %s that are in remote storage; retrying later: %s",
                     partition.topic_partition,
                     error,
                 )

@@ -96,9 +96,9 @@ class RemoteSegment:
     async def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> RemoteBatches | None:
         """Return whole batches, from the one that contains `offset` to the last one that begins before `until`.
 
-        They have at most `max_bytes`, and end in the chunk in which the first one begins; if the first one extends into
-        the next chunk, it is returned alone. If the first batch is larger than `max_bytes`, return only this batch with
-        `at_least_one`, else no bytes. Return None if there is no batch at `offset` or later that begins before `until`.
+        They have at most `max_bytes`, and usually end within one chunk; a first batch that extends over several chunks
+        is returned alone. If the first batch is larger than `max_bytes`, return only this batch with `at_least_one`,
+        else no bytes. Return None if there is no batch at `offset` or later that begins before `until`.
         """
         index = await self._offset_index()
         async for position, header, data in self._batches(self._position(index, offset)):

@@ -275,7 +275,8 @@ class LogDir:
             return {}
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the partitions of the logs with their directories, without stray partitions.
+        """Return the partitions that have a log in this log directory, with the logs' directories. Stray partitions are
+        left out.
 
         Delete the directories of deleted logs and of unfinished moves.
         """
@@ -321,7 +322,7 @@ class LogDir:
 
     def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
         if isinstance(loaded, errors.KafkaStorageError):
-            log.error("%s", loaded)
+            log.error("A log cannot be opened, so this broker does not serve its partition: %s", loaded)
             self.failed[tp] = loaded
             return
         high_watermark = max(self.high_watermarks.get(tp, 0), loaded.local_log_start_offset)

@@ -179,10 +179,11 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_below: bool) -> int:
-    """Check all segments from the recovery point on, and truncate the log at the first damaged batch or, unless it is
-    compacted, at the first gap in its offsets.
+    """Check the batches of all segments that end after the recovery point, and the indexes of the others. Truncate the
+    log at the first damaged batch, or at the first gap in its offsets after a known recovery point unless it is
+    compacted.
 
-    Return the first offset that was checked.
+    Return the base offset of the first segment whose batches were checked.
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
@@ -354,7 +355,7 @@ def load_producers(opened: Log) -> None:
             producers.load_snapshot(path)
             break
         except KafkaStorageError as error:
-            log.warning("Removing a damaged producer snapshot: %s", error)
+            log.warning("Removing a damaged producer snapshot, and reading more of the log instead: %s", error)
             path.unlink(missing_ok=True)
     for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
         if segment.base_offset in missing:

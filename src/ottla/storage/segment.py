@@ -292,7 +292,7 @@ class Segment:
             scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
             log.error(
-                "%s is damaged at byte %d; its index is rebuilt only up to there",
+                "%s is damaged at byte %d; its indexes are rebuilt up to there, and later records may be unreadable",
                 self.path(LOG_SUFFIX),
                 scanner.position,
             )

@@ -1,4 +1,4 @@
-"""The cleanable range of a log, and the choice of the dirtiest log. Not thread-safe: event loop only."""
+"""The cleanable range of a log, and the choice of the log to compact next. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 

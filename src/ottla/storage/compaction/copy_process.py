@@ -38,7 +38,7 @@ EXIT_SECONDS: Final = 5
 
 
 def copy_segments(plan: CopyPlan, spend: Spend) -> CopiedSegments:
-    """Run a copy in a process, or in this thread if it is short or no process can be started.
+    """Run a copy in a process, or in this thread if it is small or no process can be started.
 
     Raises the errors of `SegmentCopier.copy`, ResourcesExhaustedError if the process ends without a result, and
     KafkaError for an unexpected error in the process.
