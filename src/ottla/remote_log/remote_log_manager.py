@@ -64,7 +64,7 @@ class _LeaderTask(NamedTuple):
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Return whether a partition's records are in remote storage, or have to be deleted there.
+    """Return whether a partition's records may be in remote storage, or have to be deleted there.
 
     A topic without an id, which Kafka before 2.8 has created, is never tiered, because its segments could not be
     distinguished from those of a later topic with the same name.

@@ -77,8 +77,8 @@ class Appended(NamedTuple):
     append_time_ms: int
     log_start_offset: int
     header: BatchHeader
-    """The header of the first batch that was passed to the append, without the offset and leader epoch that the leader
-    assigns; for a duplicate, the header of that batch.
+    """The header of the first batch, before a leader has assigned its offset and leader epoch, or as a follower has
+    received it; for a duplicate, the header of the repeated batch.
     """
     duplicate: bool = False
 

@@ -345,7 +345,7 @@ class LogDir:
             # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
             log.warning(
-                "%s: renamed the log of an earlier, deleted topic with the same name to %s, which may be deleted",
+                "%s: renamed the log of an earlier, deleted topic with the same name to %s; delete it to free space",
                 tp,
                 self.mark_stray(tp),
             )

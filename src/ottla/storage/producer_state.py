@@ -382,7 +382,8 @@ class ProducerStates:
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Remove producers without an open transaction whose last batch is older than producer.id.expiration.ms.
+        """Remove producers without an open transaction whose last batch or marker is older than
+        producer.id.expiration.ms.
 
         Also remove guards that were not used since the last call, and the sequence numbers recorded by `expect` for
         producers that have no state.

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def apply_retention(log: Log, now_ms: int) -> int:
     """Delete the segments before the log start offset. Return their number.
 
-    If cleanup.policy has `delete` and the log is not tiered, first advance the log start offset according to
-    retention.ms and retention.bytes. Raises KafkaStorageError after an I/O error.
+    If cleanup.policy has `delete` and segments are not copied to remote storage, first advance the log start offset
+    according to retention.ms and retention.bytes. Raises KafkaStorageError after an I/O error.
     """
     try:
         return _apply_retention(log, now_ms)

@@ -29,7 +29,7 @@ class AlterConfigsResource(Struct):
 class IncrementalAlterConfigsRequest(
     Request["IncrementalAlterConfigsResponse"], api_key=44, versions="0-1", flexible="1+"
 ):
-    """The resources and the changes."""
+    """The resources, and the changes of their configs. With `validate_only`, the broker only checks them."""
 
     resources: list[AlterConfigsResource] = f.array(AlterConfigsResource, "0+")
     validate_only: bool = f.boolean("0+")
