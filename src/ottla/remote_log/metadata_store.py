@@ -26,7 +26,7 @@ from ottla.storage.leader_epochs import LeaderEpochs
 
 
 class _EpochRange(NamedTuple):
-    """The offsets that a segment has of one epoch."""
+    """The offsets that a segment has of one epoch, from `start` to `end` inclusive."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class RemotePartitionMetadataStore:
         self._ready.set()
 
     async def wait_ready(self) -> None:
-        """Wait until `is_ready`."""
+        """Wait until `is_ready` is true."""
         await self._ready.wait()
 
     def __len__(self) -> int:

@@ -81,7 +81,7 @@ def remote_partition(partition: Partition) -> RemotePartition:
 
 
 class RemoteLogManager:
-    """The tiered partitions of this broker."""
+    """Copies, deletes and reads segments of this broker's tiered partitions in remote storage."""
 
     def __init__(
         self,

@@ -282,7 +282,7 @@ class Log:
         return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
-        """Validate the sequence numbers of idempotent batches.
+        """Validate the sequence numbers of idempotent batches, and the epochs of transaction markers.
 
         If one is a duplicate, return the result of the earlier append, else None.
         """
@@ -468,7 +468,7 @@ class Log:
         )
 
     def txn_index(self, segment: Segment) -> TransactionIndex:
-        """Return the transaction index of a segment."""
+        """Return the transaction index of a segment: the same object in each call, since it keeps its entries."""
         index = self._txn_indexes.get(segment.base_offset)
         if index is None:
             index = self._txn_indexes[segment.base_offset] = TransactionIndex(segment.path(TXN_INDEX_SUFFIX))
@@ -880,9 +880,10 @@ class Log:
         self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset to `offset`, and delete the segments before it. Return the log start offset.
+        """Advance the log start offset to `offset` if it is lower, and discard the segments before it. Return the log
+        start offset.
 
-        Raises OffsetOutOfRangeError if `offset` is above the high watermark.
+        Raises OffsetOutOfRangeError if `offset` is above the high watermark, and KafkaStorageError.
         """
         if offset > self.high_watermark:
             raise errors.OffsetOutOfRangeError(

@@ -483,10 +483,11 @@ class LogDir:
         throttle: Throttle | None = None,
         copy_segments: CopySegments | None = None,
     ) -> CleanerPass | None:
-        """Return a cleaner pass over the log that most needs compaction; None if none needs it.
+        """Return a cleaner pass over the log that most needs compaction; None if none needs it, or it cannot be read.
 
         Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other pass over
-        this log. `copy_segments`: copies the records; by default in this process.
+        this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
+        `files.storage_error`.
         """
         from ottla.storage.compaction import copier
         from ottla.storage.compaction.cleanable import dirtiest, measure
@@ -526,7 +527,7 @@ class LogDir:
         self._mark_uncleanable(tp, error)
 
     def _mark_uncleanable(self, tp: TopicPartition, because: object) -> None:
-        """Mark a log as uncleanable until the next start, and log that once."""
+        """Mark a log as uncleanable until the next start, and write the reason to the broker's log."""
         self.uncleanable.add(tp)
         # A KafkaError needs no traceback. Any other error is a bug of the cleaner, so its traceback is logged.
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
@@ -647,7 +648,9 @@ class LogDir:
             raise storage_error("write the checkpoints", self.path, error) from error
 
     def take_offline(self, reason: str) -> None:
-        """Stop using the directory, because its state is unknown. The next start recovers its logs as after a crash."""
+        """Record that the directory is offline, so that `close` writes nothing, and the next start recovers its logs as
+        after a crash.
+        """
         self.offline = reason
         for opened in self.logs.values():
             opened.failed = True

@@ -40,7 +40,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 MAX_SEGMENT_BYTES = (1 << 31) - 1
-"""Maximum size of a segment, because positions in an index have 31 bits."""
+"""Maximum size of a segment in bytes, because positions in an index have 31 bits."""
 WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
@@ -460,8 +460,8 @@ class Segment:
         return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
 
     def first_batch_timestamp(self) -> int:
-        """Return the highest timestamp in the first batch, from which segment.ms counts; -1 if the segment is empty or
-        damaged.
+        """Return the highest timestamp in the first batch, from which segment.ms counts; -1 if it has none, or the
+        segment is empty or damaged.
         """
         if self.first_timestamp < 0 and self.size:
             try:

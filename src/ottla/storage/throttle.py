@@ -13,11 +13,11 @@ class StoppedError(KafkaError):
 
 
 class Throttle:
-    """Delays threads that exceed the limit, and makes them stop. Thread-safe."""
+    """Delays threads that exceed the limit, and makes them stop at a shutdown. Thread-safe."""
 
     def __init__(self, bytes_per_second: float = float("inf")) -> None:
         self.bytes_per_second = bytes_per_second
-        """The limit. It may be changed at any time, which takes effect with the next `spend`."""
+        """The limit; infinite for none. It may be changed at any time, which takes effect with the next `spend`."""
         self._lock = Lock()
         self._paid_until = 0.0
         self._stopped = Event()

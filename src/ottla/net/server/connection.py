@@ -66,8 +66,8 @@ COPIED_BYTES: Final = 24 * 1024
 than the system calls and packets of a sendfile for each.
 """
 COPIED_AT_ONCE: Final = 256 * 1024
-"""Maximum size of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default, which the
-kernel doubles.
+"""Maximum size in bytes of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default,
+which the kernel doubles.
 """
 PROBED_SECONDS: Final = 0.1
 """Time in seconds for which bytes that were found in the page cache are assumed to stay there."""
@@ -256,7 +256,7 @@ class Connection:
         self._notify_closed()
 
     def throttle(self, seconds: float) -> None:
-        """Stop reading for this time after the current response (KIP-219)."""
+        """Stop reading for `seconds` after the current response, or longer if that was requested before (KIP-219)."""
         self._throttle_seconds = max(self._throttle_seconds, seconds)
 
     def release_frame(self) -> None:
@@ -715,7 +715,7 @@ def _size(chunk: Chunk) -> int:
 def _with_copies(chunks: Sequence[Chunk], room: memoryview) -> list[Buffer]:
     """Return the buffers among the first chunks, and copies of short file ranges in `room`, up to COPIED_AT_ONCE.
 
-    The copies end before a file range that is not in the page cache.
+    The copies end before a file range that is longer than COPIED_BYTES or not in the page cache.
     """
     buffers: list[Buffer] = []
     end = 0

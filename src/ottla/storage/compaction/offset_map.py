@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
-"""Kafka's default of log.cleaner.dedupe.buffer.size: bytes of memory for the keys of one pass."""
+"""Kafka's default of log.cleaner.dedupe.buffer.size: the default memory in bytes for the keys of one pass."""
 BYTES_PER_KEY = 160
 """Memory per key in bytes, as measured: a digest, an offset and a slot in the table."""
 DIGEST_BYTES = 16
