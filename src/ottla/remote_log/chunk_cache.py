@@ -57,7 +57,7 @@ class ChunkCache:
         return data
 
     def put(self, chunk: Chunk, data: bytes) -> None:
-        """Add a chunk, unless it is larger than the whole cache. Drop the least recently used ones if it does not fit."""
+        """Add a chunk, unless it is larger than the whole cache. Drop the least recently used ones if it is full."""
         self.drop(chunk)
         if len(data) > self.max_bytes:
             return

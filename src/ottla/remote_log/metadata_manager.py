@@ -55,7 +55,7 @@ class MetadataPartition:
         self.target = None
 
     def apply(self, batches: memoryview) -> None:
-        """Store the events in these batches, advance the position to their end, and complete the waiters up to there."""
+        """Store the events in these batches, advance the position to their end, and complete waiters up to there."""
         for header, start, _ in any_magic.split(batches):
             if header.next_offset > self.position:
                 if not header.is_control:

@@ -519,6 +519,6 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
 
 
 def update_remote_end(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Set the log's `remote_end_offset`: the offset up to which its local records are in remote storage without a gap."""
+    """Set the log's `remote_end_offset`: the end of its local records that are in remote storage without a gap."""
     end = store.contiguous_end(partition_log.leader_epochs, partition_log.local_log_start_offset)
     partition_log.remote_end_offset = min(end, partition_log.log_end_offset)

@@ -337,7 +337,10 @@ def _scan_leader_epochs(opened: Log, checked_from: int) -> None:
 
 
 def load_producers(opened: Log) -> None:
-    """Load the producer state from the newest snapshot within the log, and from the batches after it."""
+    """Load the producer state from the newest snapshot within the log, and from the batches after it.
+
+    In a tiered log, write the snapshots that are missing at the starts of segments.
+    """
     producers = opened.producers
     producers.clear(opened.log_start_offset)
     snapshots = snapshots_in(opened.dir)

@@ -117,8 +117,8 @@ class BlockingChannel:
     def receive(self) -> Response:
         """Return the response to the last request.
 
-        Raises NetworkError if the connection is lost or no request waits for a response, RequestTimedOutError after the timeout, and MalformedMessageError
-        if the response is invalid.
+        Raises NetworkError if the connection is lost or no request waits for a response, RequestTimedOutError after the
+        timeout, and MalformedMessageError if the response is invalid.
         """
         sock, sent = self._open(), self._sent
         if sent is None:

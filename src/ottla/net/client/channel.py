@@ -51,7 +51,7 @@ FIRST_BYTES: Final = 20
 LOW_WATER_BYTES: Final = 128 * 1024
 """Minimum number of missing bytes of a response for which the socket is readable only once they have arrived."""
 MAX_LOW_WATER_BYTES: Final = 1024 * 1024
-"""Maximum number of bytes that the socket waits for. The kernel may lower it, depending on the receive buffer's size."""
+"""Maximum number of bytes that the socket waits for. The kernel may lower it, depending on its receive buffer."""
 READS_IN_A_ROW: Final = 16
 """Maximum number of consecutive reads from one socket before other sockets are read."""
 
