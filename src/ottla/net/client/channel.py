@@ -149,7 +149,7 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """What to check if the peer disconnects before the first response, or before the second one.
+        """A hint what to check if the peer disconnects before the first response, or before the second one.
 
         Empty after the second response.
         """

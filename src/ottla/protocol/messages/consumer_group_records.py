@@ -84,7 +84,7 @@ class TargetTopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+"):
-    """The group epoch that the target assignment is for."""
+    """The group epoch that the target assignment is for, and the time in ms when it was computed."""
 
     assignment_epoch: int = f.int32("0+")
     assignment_timestamp: int = f.int64("0+", tag=0, ignorable=True)

@@ -53,7 +53,7 @@ class ShareGroupMetadataValue(Data, versions="0", flexible="0+"):
 
 
 class ShareGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+"):
-    """The group epoch that the target assignment is for."""
+    """The group epoch that the target assignment is for, and the time in ms when it was computed."""
 
     assignment_epoch: int = f.int32("0+")
     assignment_timestamp: int = f.int64("0+", tag=0, ignorable=True)
