@@ -53,7 +53,7 @@ Only used if the peer has sent data beyond the request in progress: the socket i
 noticed.
 """
 RECEIVES: Final = 16
-"""Maximum number of consecutive calls of recv for a large request before other connections have their turn."""
+"""Maximum number of calls of recv for a large request before other connections have their turn: about a MiB."""
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
