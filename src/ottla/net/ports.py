@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 LOWEST = 15_000
-"""The lowest port that is returned. Well-known servers use lower ones."""
+"""The lowest port that `free_port` chooses. Well-known servers use lower ones."""
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 OUTGOING_FROM = 32_768
-"""The first port of outgoing connections by default in Linux. On macOS, Windows and BSD it is higher."""
+"""The first port of outgoing connections by default in Linux. On macOS and Windows it is higher."""
 TRIES = 1000
 
 _returned: set[int] = set()
@@ -24,9 +24,9 @@ _chance = random.SystemRandom()  # not the shared generator: with a seed all pro
 
 
 def free_port(in_a_row: int = 1) -> int:
-    """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if there are none.
+    """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if TRIES tries find none.
 
-    A port is not returned twice while there are others, because its server may not have bound it yet.
+    A port that was returned before is avoided as far as possible, because its server may not have bound it yet.
     """
     for attempt in range(TRIES):
         first = _candidate(in_a_row)
@@ -50,7 +50,9 @@ def _candidate(in_a_row: int) -> int:
 
 @cache
 def outgoing_from(path: Path) -> int:
-    """Return the first port of the range of outgoing connections, from a file of the kernel."""
+    """Return the first port of the range of outgoing connections, from a file of the kernel; OUTGOING_FROM if the file
+    cannot be read.
+    """
     try:
         return int(path.read_text().split()[0])
     except (OSError, ValueError, IndexError):

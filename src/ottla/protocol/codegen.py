@@ -32,7 +32,7 @@ If `cuts` is not None, `records` fields are not copied to `out`, but appended to
 
 
 SLICE_ITEMS = 256
-"""Number of items after which a sliced codec lets other tasks run. They take less than a millisecond."""
+"""Number of items after which a sliced codec lets other tasks run, which take less than a millisecond to process."""
 MAX_STRING_BYTES = 32767
 """Maximum size of a string in bytes, as in Kafka. The varint lengths of flexible versions could be larger."""
 
@@ -48,7 +48,7 @@ def too_many_items(what: str) -> MalformedMessageError:
 
 
 def fitting(raw: bytes) -> bytes:
-    """Truncate UTF-8 text to the length that a string can have."""
+    """Return UTF-8 text truncated to MAX_STRING_BYTES, without an incomplete character at its end."""
     return raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 

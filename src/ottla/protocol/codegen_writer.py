@@ -12,8 +12,8 @@ from ottla.protocol.fields import FIXED, Declared, Field
 class EncoderWriter(Source):
     """Generates the encoder of one version: each method adds lines that do what its docstring says.
 
-    Encoding a request fails if a field is set that the version does not have, because the broker would do something
-    else. Responses leave such fields out (`lenient`), because the client chooses the version.
+    Encoding fails if a field is set that the version does not have, unless the field is ignorable, because the receiver
+    would do something else. Responses leave such fields out (`lenient`), because the client chooses the version.
     """
 
     lenient = False
@@ -100,11 +100,11 @@ class EncoderWriter(Source):
         self.indented("else:", lambda: self.add("put_uvarint(out, n)"))
 
     def null(self, letter: str) -> None:
-        """Write null: a length of -1."""
+        """Write null: a length of -1, or the byte 0 in flexible versions."""
         self.add(r"out += b'\0'" if self.flexible else r"out += b'\xff\xff'" + (" * 2" if letter == "i" else ""))
 
     def optional(self, variable: str, letter: str, what: str, nullable: bool, body: Callable[[], None]) -> None:
-        """Write `body`, or null if the variable is None."""
+        """Write `body`. If the variable is None, write null, or raise an error if the field is not nullable."""
         self.flush()
         if nullable:
             self.indented(f"if {variable} is None:", lambda: self.null(letter))

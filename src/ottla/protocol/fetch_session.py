@@ -63,11 +63,11 @@ class FetchSessionHandler:
         self.id = NO_SESSION
         self.epoch = FULL
         self.sent: dict[TopicPartition, FetchPosition] = {}
-        """Partitions of the session, with the positions that the broker has received."""
+        """The partitions of the session, with the positions of the last request."""
         self._by_id = True
 
     def forget(self) -> None:
-        """Begin a new session with the next request; the broker has lost the old one."""
+        """Begin a new session with the next request, because the broker has none for this client."""
         self.id = NO_SESSION
         self.restart()
 

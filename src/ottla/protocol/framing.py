@@ -14,18 +14,18 @@ from ottla.protocol.message import Request, Response, encode_chunks
 from ottla.protocol.wire import Chunk, size_of
 
 BLOCK_BYTES: Final = 64 * 1024
-"""The number of bytes received at a time, and the size of the buffer that small frames share."""
+"""The default size in bytes of the buffer that small frames share: the number of bytes received at a time."""
 
 TRUST_BYTES: Final = 1024 * 1024
-"""Maximum size of a frame for which all memory is allocated at once. For larger frames, memory grows with the bytes
-that arrive.
+"""Maximum size in bytes of a frame for which all memory is allocated at once. For larger frames, memory grows with the
+bytes that arrive.
 """
 
 
 class FrameReader:
-    """Splits a stream of bytes into frames without copying them.
+    """Splits a stream of bytes into frames. Only the start of an incomplete frame is copied, if it has to be moved.
 
-    `space()` is memory to receive into; `received(n)` reports its use and returns the complete frames, as views of that
+    `space()` is memory to receive into; `received(n)` records its use and returns the complete frames, as views of that
     memory. A frame stays valid while it is referenced; unreferenced memory is reused.
     """
 
@@ -73,12 +73,12 @@ class FrameReader:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes of an unfinished frame that have been received."""
+        """The number of bytes of an unfinished frame that have been received, including those of its size."""
         return self._end - self._start
 
     @property
     def missing(self) -> int:
-        """The number of bytes that an unfinished frame still needs."""
+        """The number of bytes that an unfinished frame still needs; those of its size if that is incomplete."""
         return 4 + self._size() - self.waiting if self.waiting >= 4 else 4 - self.waiting
 
     def _size(self) -> int:
@@ -147,7 +147,7 @@ def response_frame(response: Response, version: int, correlation_id: int) -> lis
 
 
 def seal(out: bytearray, chunks: list[Chunk]) -> list[Chunk]:
-    """Write the size of a frame into its first 4 bytes, the beginning of `out`."""
+    """Write the size of a frame into its first 4 bytes, the beginning of `out`, and return its chunks."""
     size = sum(map(size_of, chunks)) - 4
     out[0:4] = size.to_bytes(4, "big")
     return chunks

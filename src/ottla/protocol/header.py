@@ -40,8 +40,9 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def decode_request_header(buffer: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
-    """Return the header and the position of the request behind it. Raises MalformedMessageError if the bytes end too
-    early.
+    """Return the header and the position of the request behind it.
+
+    Raises MalformedMessageError if the bytes end too early or are not a valid header.
     """
     buf = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
@@ -78,7 +79,10 @@ def encode_request_header(
 
 
 def decode_response_header(buffer: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """Return the correlation id of a response, and the position of the response behind the header."""
+    """Return the correlation id of a response, and the position of the response behind the header.
+
+    Raises MalformedMessageError if the bytes end too early or are not a valid header.
+    """
     try:
         correlation_id = int.from_bytes(buffer[:4], "big", signed=True)
         if len(buffer) < 4:
@@ -103,7 +107,9 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def skip_tags(buf: memoryview, pos: int) -> int:
-    """Return the position after a section of unknown tagged fields."""
+    """Return the position after a section of unknown tagged fields. Raises MalformedMessageError, or IndexError if the
+    section is cut off.
+    """
     count, pos = read_uvarint(buf, pos)
     if count > MAX_TAGS or count * 2 > len(buf) - pos:
         raise malformed("tagged fields")

@@ -155,7 +155,7 @@ def decode(cls: type[S], buffer: bytes | bytearray | memoryview, version: int, p
 
 
 def decode_from(cls: type[S], buffer: bytes | bytearray | memoryview, version: int, pos: int = 0) -> tuple[S, int]:
-    """Decode a message, and return it with the position after it."""
+    """Decode a message, and return it with the position after it. Raises the errors of `decode`."""
     decoder = cls.decoders.get(version) or _make_decoder(cls, version)
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
@@ -181,7 +181,10 @@ def decode_in_slices(
 
 
 def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Generator[None, None, list[Chunk]]:
-    """Encode a message like `encode_chunks`, in a generator that lets other tasks run every few items."""
+    """Encode a message like `encode_chunks`, in a generator that lets other tasks run every few items.
+
+    Raises the errors of `encode`.
+    """
     cls, cuts = type(message), list[tuple[int, Any]]()
     encoder = cls.sliced_encoders.get(version) or _make_sliced_encoder(cls, version)
     try:
@@ -194,17 +197,21 @@ def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Ge
 
 
 def encode(message: Struct, version: int, out: bytearray | None = None) -> bytearray:
-    """Append a message to `out` (or a new bytearray), records included."""
+    """Append a message to `out` (None: a new bytearray), records included, and return it.
+
+    Raises MalformedMessageError if a value does not fit its field, UnsupportedVersionError for a version that is not
+    declared, or that has no field for a value.
+    """
     out = bytearray() if out is None else out
     _write(message, version, out, None)
     return out
 
 
 def encode_chunks(message: Struct, version: int, out: bytearray) -> list[Chunk]:
-    """Encode a message without copying its `records`: pieces of `out` with the records between them, ready for
-    `writev`.
+    """Encode a message without copying its `records`: return pieces of `out` with the records between them.
 
     The former content of `out` comes first. It must not grow while the chunks are in use; its bytes may be patched.
+    Raises the errors of `encode`.
     """
     cuts: list[tuple[int, Any]] = []
     _write(message, version, out, cuts)

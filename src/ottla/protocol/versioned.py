@@ -11,13 +11,13 @@ D = TypeVar("D", bound=Data)
 
 
 def encode_versioned(message: Data, version: int, prefix: int | None = None) -> bytes:
-    """Encode a message behind its version, or behind the number `prefix` if given (record keys)."""
+    """Encode a message after 2 bytes with its version, or with `prefix` if that is not None, as in record keys."""
     out = bytearray((version if prefix is None else prefix).to_bytes(2, "big"))
     return bytes(encode(message, version, out))
 
 
 def version_of(data: bytes | memoryview) -> int:
-    """Return the version that the bytes begin with."""
+    """Return the version that the bytes begin with. Raises MalformedMessageError if they are too short."""
     if len(data) < 2:
         raise MalformedMessageError("the bytes are too short for a version")
     return int.from_bytes(data[:2], "big", signed=True)
@@ -26,7 +26,7 @@ def version_of(data: bytes | memoryview) -> int:
 def decode_versioned(cls: type[D], data: bytes | memoryview) -> D:
     """Decode the message. If its version is newer than the declared ones, decode it as the newest declared version.
 
-    The fields that the newer version has added at the end are ignored.
+    The fields that the newer version has added at the end are ignored. Raises MalformedMessageError.
     """
     version = version_of(data)
     if version < cls.VERSIONS.start:

@@ -30,8 +30,9 @@ RecordData = Any
 
 
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
-    """Read an unsigned number of 1 to 5 bytes, and return it with the position after it. Raises IndexError if it is cut
-    off.
+    """Read an unsigned number of 1 to 5 bytes, and return it with the position after it.
+
+    Raises IndexError if it is cut off, MalformedMessageError if it has more than 5 bytes or 32 bits.
     """
     byte = buf[pos]
     value = byte & 0x7F
@@ -61,7 +62,9 @@ MAX_REMEMBERED_IDS = 4096
 
 
 def read_uuid(raw: bytes) -> uuid.UUID:
-    """Return the UUID of 16 bytes. Most requests have topic ids, and creating a UUID takes 2 µs, so some are cached."""
+    """Return the UUID of 16 bytes. Up to MAX_REMEMBERED_IDS are cached, because creating one takes 2 µs, and most
+    requests have topic ids.
+    """
     interned = _ids.get(raw)
     if interned is None:
         if len(_ids) >= MAX_REMEMBERED_IDS:

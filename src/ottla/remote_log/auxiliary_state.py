@@ -17,7 +17,7 @@ from ottla.storage.leader_epochs import EpochEntry
 
 
 class AuxiliaryStateBuilder:
-    """Builds the state of followers. Not thread-safe: event loop only."""
+    """Reads leader epochs and producer state from remote storage for followers. Not thread-safe: event loop only."""
 
     def __init__(self, metadata: RemoteLogMetadataManager, chunks: ChunkReader) -> None:
         self._metadata = metadata

@@ -1,4 +1,5 @@
-"""A bounded cache of ranges of objects in remote storage. Concurrent requests for a range share one download.
+"""A bounded cache of chunks: objects in remote storage, or ranges of them. Concurrent requests for a chunk share one
+download.
 
 The least recently used chunks are dropped first. Not thread-safe: event loop only; downloads run in threads.
 """
@@ -25,7 +26,7 @@ WHOLE: Final = -1
 
 
 class TooManyRemoteReadsError(errors.ThrottlingQuotaExceededError):
-    """More reads from remote storage wait than remote.log.reader.max.pending.tasks."""
+    """As many reads from remote storage wait as remote.log.reader.max.pending.tasks allows."""
 
 
 async def wait_for_quota(quota: ReplicationQuota, clock: Clock) -> None:
@@ -35,7 +36,7 @@ async def wait_for_quota(quota: ReplicationQuota, clock: Clock) -> None:
 
 
 class Chunk(NamedTuple):
-    """A part of an object: its name and the number of the chunk."""
+    """A chunk of an object: the name of the object, and the number of the chunk or WHOLE."""
 
     name: str
     number: int
@@ -56,7 +57,7 @@ class ChunkCache:
         return data
 
     def put(self, chunk: Chunk, data: bytes) -> None:
-        """Add a chunk, unless it is larger than the whole cache."""
+        """Add a chunk, unless it is larger than the whole cache. Drop the least recently used ones if it is full."""
         self.drop(chunk)
         if len(data) > self.max_bytes:
             return
@@ -114,7 +115,7 @@ class ChunkReader:
         return await self._read(chunk, self._data_cache, self._range(chunk))
 
     def read_ahead(self, name: str, number: int) -> None:
-        """Start to read a chunk that will probably be needed, unless many reads are in progress."""
+        """Start to read a chunk that will probably be needed, unless it is cached or many reads are in progress."""
         chunk = Chunk(name, number)
         if len(self._downloads) < self._max_pending // 4 and self._data_cache.get(chunk) is None:
             self._start(chunk, self._data_cache, self._range(chunk))
@@ -154,7 +155,7 @@ class ChunkReader:
             del self._downloads[chunk]
 
     async def close(self) -> None:
-        """Cancel the downloads."""
+        """Cancel the downloads. Threads may still be reading when this returns."""
         downloads = list(self._downloads.values())
         for download in downloads:
             download.cancel()

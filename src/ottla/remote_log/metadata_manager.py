@@ -43,19 +43,19 @@ class MetadataPartition:
         self.reads_all = False
         """Whether the metadata of all partitions is stored, not only that of this broker's replicas."""
         self.is_ready = False
-        """Whether everything that was in the partition has been read."""
+        """Whether the partition has been read up to `target`."""
         self.stores: dict[RemotePartition, RemotePartitionMetadataStore] = {}
         self.assigned: set[RemotePartition] = set()
         self.read_back = OffsetWaiters()
 
     def rewind(self) -> None:
-        """Read the partition again, because more of it has to be stored."""
+        """Start to read the partition from offset 0 again, for example because more of it has to be stored."""
         self.position = 0
         self.is_ready = False
         self.target = None
 
     def apply(self, batches: memoryview) -> None:
-        """Store the events in these batches, and advance the position to their end."""
+        """Store the events in these batches, advance the position to their end, and complete waiters up to there."""
         for header, start, _ in any_magic.split(batches):
             if header.next_offset > self.position:
                 if not header.is_control:
@@ -151,7 +151,7 @@ class RemoteLogMetadataManager:
                     metadata.stores.pop(partition, None)
 
     def store(self, partition: RemotePartition) -> RemotePartitionMetadataStore | None:
-        """Return the store of one of this broker's replicas; None if the partition is not tiered."""
+        """Return the store of one of this broker's replicas; None if the partition was not assigned."""
         return self._stores.get(partition)
 
     # Partitions of the topic
@@ -321,7 +321,7 @@ class RemoteLogMetadataManager:
         return failed
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading, and fail the calls of `publish` that wait for a change to be read back."""
         readers = list(self._readers.values())
         for reader in readers:
             reader.cancel()

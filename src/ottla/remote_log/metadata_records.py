@@ -55,7 +55,7 @@ def _long_hash(value: int) -> int:
 
 
 def encode_event(event: RemoteLogEvent) -> bytes:
-    """Return the value of a record."""
+    """Return the value of the record for an event."""
     record = _record(event)
     out = bytearray()
     write_uvarint(out, FRAME_VERSION)

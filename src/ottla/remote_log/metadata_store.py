@@ -26,7 +26,7 @@ from ottla.storage.leader_epochs import LeaderEpochs
 
 
 class _EpochRange(NamedTuple):
-    """The offsets that a segment has of one epoch."""
+    """The offsets that a segment has of one epoch, from `start` to `end` inclusive."""
 
     start: int
     end: int
@@ -69,27 +69,27 @@ class RemotePartitionMetadataStore:
         self.readable_bytes = 0
         """The size of all readable segments in bytes."""
         self.version = 0
-        """Incremented by every change."""
+        """Incremented by every event that is applied."""
         self.to_delete: deque[RemoteLogSegmentMetadata] = deque()
         """The segments that this broker, as the leader, is going to delete."""
         self._segments: dict[UUID, RemoteLogSegmentMetadata] = {}
         self._by_epoch: dict[int, list[_EpochRange]] = {}
         self._with_aborted: dict[UUID, RemoteLogSegmentMetadata] = {}
-        """The readable segments that have aborted transactions."""
+        """The readable segments that may have aborted transactions."""
         self._applied = 0
         """The offset in `__remote_log_metadata` after the last event that was applied."""
         self._added = 0
 
     @property
     def is_ready(self) -> bool:
-        """Whether all records that were in `__remote_log_metadata` have been applied."""
+        """Whether all records that were in `__remote_log_metadata` when its end was looked up have been applied."""
         return self._ready.is_set()
 
     def set_ready(self) -> None:
         self._ready.set()
 
     async def wait_ready(self) -> None:
-        """Wait until all records that were in `__remote_log_metadata` have been applied."""
+        """Wait until `is_ready` is true."""
         await self._ready.wait()
 
     def __len__(self) -> int:
@@ -164,7 +164,9 @@ class RemotePartitionMetadataStore:
         return None
 
     def find_in(self, epochs: LeaderEpochs, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment with the record at `offset` of a log with these leader epochs."""
+        """Return the readable segment with the record at `offset` of a log with these leader epochs; None if there is
+        none.
+        """
         return self.find(epochs.epoch_for(offset), offset)
 
     def chain(self, epochs: LeaderEpochs, offset: int) -> Iterator[ChainedSegment]:
@@ -176,7 +178,7 @@ class RemotePartitionMetadataStore:
             segment = self.find_in(epochs, offset)
 
     def with_aborted_transactions(self, epochs: LeaderEpochs, offset: int) -> list[RemoteLogSegmentMetadata]:
-        """Return the readable segments of a log with these epochs that end at `offset` or later and have aborted
+        """Return the readable segments of a log with these epochs that end at `offset` or later and may have aborted
         transactions, in the order of their offsets.
         """
         later = (s for s in self._with_aborted.values() if s.end_offset >= offset)

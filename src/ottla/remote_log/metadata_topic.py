@@ -59,7 +59,7 @@ class RemoteLogMetadataTopic:
         return NO_LEADER if partition is None else partition.leader
 
     def led(self, number: int) -> Partition | None:
-        """Return the partition if this broker leads it."""
+        """Return the partition if this broker leads it, else None."""
         return self._partitions.get_leader(TopicPartition(REMOTE_LOG_METADATA, number))
 
     async def append(self, number: int, value: bytes) -> int:
@@ -104,7 +104,9 @@ class RemoteLogMetadataTopic:
         return leader
 
     async def read(self, partition: Partition, offset: int) -> memoryview:
-        """Return batches of a partition that this broker leads, from the one with `offset` on."""
+        """Return batches of a partition that this broker leads, from the one with `offset` on and below the high
+        watermark, at most READ_BYTES unless the first is larger. If `offset` was deleted, begin at the log start.
+        """
         log = partition.log
         offset = max(offset, log.log_start_offset)
         high_watermark = log.high_watermark
@@ -116,7 +118,10 @@ class RemoteLogMetadataTopic:
         return memoryview(await when_cached(read)) if offset < high_watermark else memoryview(b"")
 
     async def fetch(self, leader: int, offsets: Mapping[int, int]) -> dict[int, memoryview | errors.KafkaError]:
-        """Return batches of partitions that another broker leads, by number. Wait a moment if there are none."""
+        """Return batches of partitions that another broker leads, or their errors, by number.
+
+        If there are no records, the leader waits up to POLL_MS. Raises KafkaError if the whole request fails.
+        """
         partitions = [
             FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=READ_BYTES)
             for number, offset in offsets.items()

@@ -1,8 +1,8 @@
 """Accounts and endpoints of object stores, from the variables and strings that users of Azure and Google Cloud have.
 
 obstore, delta-rs and Arrow read most of the environment themselves, such as GOOGLE_APPLICATION_CREDENTIALS and
-AZURE_CLIENT_ID. This module reads what they do not: Azure's connection strings, the variables of the Azure CLI, and
-STORAGE_EMULATOR_HOST of Google's clients. Settings have obstore's names, which are those of delta-rs as well.
+AZURE_CLIENT_ID. This module also reads what they do not: Azure's connection strings, the variables of the Azure CLI,
+and STORAGE_EMULATOR_HOST of Google's clients. Settings have obstore's names, which are those of delta-rs as well.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ EMULATOR: Final = {
     "accountkey": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
     "blobendpoint": "http://127.0.0.1:10000/devstoreaccount1",
 }
-"""The public account of Azure's emulator, Azurite, in a connection string: `UseDevelopmentStorage=true`."""
+"""The settings for which `UseDevelopmentStorage=true` in a connection string stands: the public account of Azure's
+emulator, Azurite, at its default address.
+"""
 
 
 def azure_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the account and the endpoint of Azure that the environment sets.
+    """Return the account, key, shared access signature and endpoint of Azure that the environment sets.
 
     A connection string takes precedence over single variables, as in Azure's SDKs. Raises ConfigurationError for an
     invalid connection string.
@@ -98,7 +100,9 @@ def _account_of(endpoint: str) -> str:
 
 
 def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the endpoint of Google Cloud Storage in the environment, and for an emulator NO_ACCOUNT as the key."""
+    """Return the endpoint of Google Cloud Storage in the environment, and for an emulator NO_ACCOUNT as the key unless
+    the environment has credentials.
+    """
     if environment.get("GOOGLE_BASE_URL"):
         return {BASE_URL: environment["GOOGLE_BASE_URL"]}
     emulator = environment.get("STORAGE_EMULATOR_HOST", "")

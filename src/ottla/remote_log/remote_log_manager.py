@@ -1,8 +1,9 @@
 """Tiered storage of this broker's replicas. Kafka's RemoteLogManager.
 
 The leader of a tiered partition has a task that copies closed segments to remote storage and deletes expired ones
-there. All replicas delete local segments that were copied, serve consumers from remote storage, and know which segments
-are there. Not thread-safe: event loop only. Blocking work runs in threads.
+there. Every replica reads the metadata of the segments in remote storage, deletes copied segments locally according to
+the local retention, and can read records from remote storage. Not thread-safe: event loop only. Blocking work runs in
+threads.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _LeaderTask(NamedTuple):
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Return whether a partition's records are copied to remote storage, or have to be deleted there.
+    """Return whether a partition's records may be in remote storage, or have to be deleted there.
 
     A topic without an id, which Kafka before 2.8 has created, is never tiered, because its segments could not be
     distinguished from those of a later topic with the same name.
@@ -80,7 +81,7 @@ def remote_partition(partition: Partition) -> RemotePartition:
 
 
 class RemoteLogManager:
-    """The tiered partitions of this broker."""
+    """Copies, deletes and reads segments of this broker's tiered partitions in remote storage."""
 
     def __init__(
         self,
@@ -109,7 +110,9 @@ class RemoteLogManager:
         """The tiered replicas of this broker."""
         self._tasks: dict[TopicPartition, _LeaderTask] = {}
         self._cleaned: dict[TopicPartition, tuple[RemotePartitionMetadataStore, int, int, LogConfig]] = {}
-        """By partition: the metadata, log start offset and configs with which nothing had to be deleted."""
+        """By partition: the metadata and its version, the log start offset and the configs with which nothing had to be
+        deleted.
+        """
         self._cancelled: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
         self._topics_deleted = asyncio.Event()
@@ -118,7 +121,7 @@ class RemoteLogManager:
 
     @property
     def leader_tasks(self) -> int:
-        """The number of partitions whose segments this broker copies."""
+        """The number of tiered partitions that this broker leads."""
         return len(self._tasks)
 
     @property
@@ -189,7 +192,10 @@ class RemoteLogManager:
             running.task.add_done_callback(self._cancelled.discard)
 
     async def close(self) -> None:
-        """Stop all tasks. An upload in progress may be finished; it is deleted by the next leader."""
+        """Stop all tasks. Wait at most CLOSE_SECONDS for uploads in progress, and delete their objects.
+
+        If that takes longer, the next leader deletes the unfinished copies.
+        """
         tasks = [*self._cancelled, *(running.task for running in self._tasks.values())]
         tasks += [] if self._collector is None else [self._collector]
         for task in tasks:
@@ -321,7 +327,7 @@ class RemoteLogManager:
                 partition.fail(error)
             except (KafkaError, OSError) as error:
                 log.error(
-                    "Cannot delete local segments of %s that are in remote storage: %s",
+                    "Cannot delete local segments of %s that are in remote storage; retrying later: %s",
                     partition.topic_partition,
                     error,
                 )
@@ -375,8 +381,9 @@ class RemoteLogManager:
         """Return batches from remote storage, from the one that contains `offset` on.
 
         The data is empty if remote storage does not answer within `seconds`, or too many reads are waiting. A later
-        answer is cached for the client's next fetch. Return None if the first batch after `offset` is in the local log.
-        Raises OffsetOutOfRangeError, RemoteStorageError, or KafkaStorageError if the partition is not tiered.
+        answer is cached for the client's next fetch. Return None if the first batch from `offset` on is in the local
+        log. Raises OffsetOutOfRangeError, the errors of RemoteSegment, or KafkaStorageError if the partition is not
+        tiered.
         """
         stats = partition.topic_stats
         stats.remote_fetch_requests += 1
@@ -408,8 +415,10 @@ class RemoteLogManager:
     async def offset_for_time(
         self, partition: Partition, timestamp_ms: int, seconds: float
     ) -> OffsetAndTimestamp | None:
-        """Return the first record below the local log at `timestamp_ms` or later; None if there is none. Raises
-        KafkaError, also if remote storage does not answer within `seconds`.
+        """Return the first record at `timestamp_ms` or later in the remote segments that begin below the local log, or
+        None.
+
+        Raises KafkaError, also if remote storage does not answer within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -419,7 +428,7 @@ class RemoteLogManager:
             raise KafkaStorageError(f"remote storage has not answered within {seconds:g} s") from None
 
     def max_timestamp(self, partition: Partition) -> int:
-        """Return the highest timestamp in remote storage; -1 if it is unknown."""
+        """Return the highest timestamp in remote storage in ms; -1 if there is none, or if it is unknown."""
         store = self.store(partition)
         return -1 if store is None else self._reader.max_timestamp(partition.log, store)
 
@@ -510,6 +519,6 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
 
 
 def update_remote_end(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Set the log's `remote_end_offset`: the offset up to which its records are in remote storage without a gap."""
+    """Set the log's `remote_end_offset`: the end of its local records that are in remote storage without a gap."""
     end = store.contiguous_end(partition_log.leader_epochs, partition_log.local_log_start_offset)
     partition_log.remote_end_offset = min(end, partition_log.log_end_offset)

@@ -43,10 +43,11 @@ class RemoteLogReader:
         at_least_one: bool,
         with_aborted: bool,
     ) -> RemoteRead | None:
-        """Return batches from the one that contains `offset` on, of one segment.
+        """Return whole batches of one segment from the one that contains `offset` on, of at most `max_bytes` together;
+        with `at_least_one`, at least the first batch.
 
-        Return None if there are none before the local log because compaction has removed them. Raises
-        OffsetOutOfRangeError if no segment has the offset, and RemoteStorageError.
+        Return None if the next batch is in the local log. Raises OffsetOutOfRangeError if no segment has the offset,
+        and the errors of RemoteSegment.
         """
         while offset < log.local_log_start_offset:
             metadata = store.find_in(log.leader_epochs, offset)
@@ -85,8 +86,8 @@ class RemoteLogReader:
     async def offset_for_time(
         self, log: Log, store: RemotePartitionMetadataStore, timestamp_ms: int
     ) -> OffsetAndTimestamp | None:
-        """Return the first record in remote storage, below the local log, at `timestamp_ms` or later; None if there is
-        none.
+        """Return the first record at `timestamp_ms` or later in the segments that begin below the local log; None if
+        there is none.
         """
         start = log.log_start_offset
         for number, (metadata, until) in enumerate(store.chain(log.leader_epochs, start)):
@@ -101,6 +102,6 @@ class RemoteLogReader:
         return None
 
     def max_timestamp(self, log: Log, store: RemotePartitionMetadataStore) -> int:
-        """Return the highest timestamp in remote storage; -1 if there is none."""
+        """Return the highest timestamp of the log in remote storage in ms; -1 if there is none."""
         chain = store.chain(log.leader_epochs, log.log_start_offset)
         return max((metadata.max_timestamp_ms for metadata, _ in chain), default=-1)

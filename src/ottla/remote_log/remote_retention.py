@@ -1,7 +1,7 @@
 """The choice of the segments that a leader deletes in remote storage. Kafka's RLMExpirationTask.
 
 There is no I/O here. As long as the topic is tiered, segments are deleted only if they are before the log start offset,
-or if their records are also in other readable segments.
+if other readable segments of the log cover their offsets, or if their deletion was interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from ottla.storage.log import Log
 
 def expired_before(log: Log, store: RemotePartitionMetadataStore, now_ms: int) -> int:
     """Return the offset before which records in remote storage are older than retention.ms, or exceed
-    retention.bytes; the log start offset if none are.
+    retention.bytes, at most the high watermark.
+
+    Return the log start offset if there are none, or if cleanup.policy does not contain `delete`.
     """
     config, start = log.config, log.log_start_offset
     if not config.deletes or (config.retention_ms < 0 and config.retention_bytes < 0):
@@ -31,7 +33,7 @@ def expired_before(log: Log, store: RemotePartitionMetadataStore, now_ms: int) -
 
 
 def _newest_ms(segment: RemoteLogSegmentMetadata) -> int:
-    """Return the highest timestamp of a segment; the time of its copy if its records have none."""
+    """Return the highest timestamp of a segment in ms; the time of its copy if its records have none."""
     return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.event_timestamp_ms
 
 
@@ -42,11 +44,11 @@ def _total_bytes(log: Log, chain: list[ChainedSegment]) -> int:
 
 
 def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments to be deleted: those before the log start offset, those whose records are also in other
-    readable segments, and those whose deletion was interrupted.
+    """Return the segments to be deleted: those before the log start offset, those whose offsets other readable segments
+    of the log cover, and those whose deletion was interrupted.
 
-    So unfinished copies of earlier leaders are deleted once the same offsets have been copied again. Until then they
-    stay, because the earlier leader may still finish them.
+    So unfinished copies of earlier leaders are deleted once later offsets have been copied again. Until then they stay,
+    because the earlier leader may still finish them.
 
     If the topic is no longer tiered and remote.log.delete.on.disable is set, return all segments.
     """

@@ -1,6 +1,6 @@
 """Reading one segment in remote storage: batches by offset, offsets by time, aborted transactions.
 
-Positions are looked up in the segment's indexes, as on disk. Only chunks of the log are read.
+Positions are looked up in the segment's indexes, as on disk. Indexes are read as a whole, the log file by chunks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _before(batches: RemoteBatches, until: int) -> RemoteBatches:
 
 
 class _Index:
-    """The content of an index file: entries of ascending numbers."""
+    """The content of an index file: entries of two numbers, both of which ascend from entry to entry."""
 
     def __init__(self, content: bytes, entry: Struct) -> None:
         self._content = content
@@ -80,7 +80,10 @@ def _second(entry: tuple[int, int]) -> int:
 
 
 class RemoteSegment:
-    """A segment in remote storage. Methods raise RemoteStorageError. Not thread-safe: event loop only."""
+    """A segment in remote storage. Not thread-safe: event loop only.
+
+    Methods raise RemoteStorageError, TooManyRemoteReadsError, or KafkaStorageError or CorruptMessageError for damage.
+    """
 
     def __init__(self, segment: RemoteLogSegmentMetadata, chunks: ChunkReader) -> None:
         self.metadata = segment
@@ -93,8 +96,9 @@ class RemoteSegment:
     async def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> RemoteBatches | None:
         """Return whole batches, from the one that contains `offset` to the last one that begins before `until`.
 
-        They have at most `max_bytes` and end within one chunk. If the first batch is larger than that, return only this
-        batch with `at_least_one`, else no bytes. Return None if there is no such batch.
+        They have at most `max_bytes`, and usually end within one chunk; a first batch that extends over several chunks
+        is returned alone. If the first batch is larger than `max_bytes`, return only this batch with `at_least_one`,
+        else no bytes. Return None if there is no batch at `offset` or later that begins before `until`.
         """
         index = await self._offset_index()
         async for position, header, data in self._batches(self._position(index, offset)):

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 CLIENT_OPTIONS: Final = frozenset(
     {"allow_http", "allow_invalid_certificates", "connect_timeout", "pool_idle_timeout", "proxy_url", "timeout"}
 )
-"""The names of `rsm.config.*` options that configure the HTTP client. The other options configure the store."""
+"""The names of the options of the object store that configure its HTTP client. The other options configure the store.
+"""
 TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
 S3_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 AZURE_SCHEMES: Final = ("az:", "abfs:", "abfss:")
@@ -91,7 +92,9 @@ class RemoteStorage(Protocol):
         ...
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        """Return bytes of an object; fewer only if it ends before. Raises RemoteObjectMissingError."""
+        """Return `length` bytes of an object from `start` on; fewer only if the object ends before. Raises
+        RemoteObjectMissingError if there is none.
+        """
         ...
 
     def delete(self, names: Sequence[str]) -> None:
@@ -100,10 +103,10 @@ class RemoteStorage(Protocol):
 
 
 class ObjectStorage:
-    """Remote storage by obstore."""
+    """Remote storage that is accessed by obstore."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        """Create a client of the store at `url`, without any access to it.
+        """Create a client of the store at `url`, without a request to the store. A directory (`file:`) is created.
 
         Raises StartupError if the library is missing, or the URL or an option is invalid.
         """
@@ -158,7 +161,7 @@ class ObjectStorage:
                 raise self._error("delete", name, error) from error
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all objects that begin with `prefix`, sorted."""
+        """Return the names of all objects in the directory `prefix`, sorted. Raises RemoteStorageError."""
         try:
             pages = self._library.list(self._store, prefix or None)
             return sorted(item["path"] for page in pages for item in page)
@@ -199,8 +202,8 @@ def _open(url: str, options: tuple[tuple[str, str], ...]) -> ObjectStore:
 def _azure_defaults(config: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that the environment adds to `config`.
 
-    If the config sets an account or a key, only the endpoint comes from the environment, because account and key belong
-    together.
+    If the config sets anything but the endpoint, such as an account or a key, only the endpoint comes from the
+    environment, because account and key belong together.
     """
     settings = azure_settings(os.environ)
     if config.keys() - {ENDPOINT}:
@@ -209,8 +212,8 @@ def _azure_defaults(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _google_defaults(config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that the environment adds to `config`: without the emulator's key if the config has
-    credentials.
+    """Return the settings that the environment adds to `config`: without the emulator's key if the config sets anything
+    but the endpoint, such as credentials.
     """
     settings = google_settings(os.environ)
     if config.keys() - {BASE_URL}:

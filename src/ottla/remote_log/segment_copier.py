@@ -56,7 +56,8 @@ class CopyCandidate(NamedTuple):
 
 
 def copy_candidates(partition_log: Log) -> list[CopyCandidate]:
-    """Return the closed segments of a log that are not in remote storage, below the last stable offset and flushed.
+    """Return the closed segments of a log that are not completely in remote storage, end at or below the last stable
+    offset, and are flushed.
 
     Unflushed records could be lost, and remote storage would then have records that are not in the log.
     """

@@ -1,7 +1,7 @@
 """Deleting a segment in remote storage.
 
 The metadata is written before and after, so that the next leader repeats an interrupted deletion. Objects are deleted
-only after DELETE_SEGMENT_STARTED has been read back, because no broker starts to read the segment after that.
+only after this broker has read DELETE_SEGMENT_STARTED back, because it then no longer starts to read the segment.
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ class SegmentDeleter:
         if len(self._abandoned) > MAX_ABANDONED:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
             log.warning(
-                "Objects of the unfinished copy %s may be left in remote storage; delete them there by hand",
+                "Too many unfinished copies: objects of the copy %s may be left in remote storage; delete them there "
+                "by hand",
                 object_name(forgotten, RemoteFile.LOG),
             )
 
     async def delete_abandoned(self) -> None:
-        """Delete the objects of abandoned copies that are no longer in the metadata. Raises RemoteStorageError."""
+        """Delete the objects of abandoned copies that are no longer in the metadata. Raises RemoteStorageError.
+
+        Copies that are readable after all are no longer remembered as abandoned.
+        """
         for segment in list(self._abandoned.values()):
             store = self._metadata.store(segment.partition)
             if store is None or not store.is_ready:

@@ -27,7 +27,7 @@ TRANSITIONS: Final = {
     State.DELETE_SEGMENT_STARTED: frozenset({State.DELETE_SEGMENT_FINISHED}),
     State.DELETE_SEGMENT_FINISHED: frozenset[State](),
 }
-"""The states that may follow each state. Other updates are ignored: they come from a former leader."""
+"""The states that may follow each state. Other updates are ignored, for example those of a former leader."""
 
 
 class RemotePartition(NamedTuple):

@@ -78,7 +78,7 @@ class TieredStorage:
         self._fetch_quota.bytes_per_second = config.remote_log_manager_fetch_max_bytes_per_second
 
     async def close(self) -> None:
-        """Stop all tasks, and wait for the requests to remote storage that are in progress."""
+        """Stop all tasks, and wait at most CLOSE_SECONDS of `remote_log_manager` for uploads in progress."""
         await self.manager.close()
         for pool in (self._readers, self._copiers, self._deleters):
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Kafka's on-disk format: segments, indexes, logs, recovery, retention, compaction, log directories."""
+"""Logs in Kafka's on-disk format: segments, indexes, recovery, retention, compaction, log directories."""

@@ -30,7 +30,7 @@ log = logging.getLogger("ottla.storage")
 SLOW_SECONDS: Final = 0.01
 """A write that takes longer than this, in seconds, is assumed to have waited for the disk."""
 CALM_SECONDS: Final = 2.0
-"""Time in seconds without a slow write after which the event loop writes again."""
+"""Time in seconds without a slow write after which the event loop writes again, once the queue is empty."""
 MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 """Number of queued bytes of a directory from which producers have to wait."""
 

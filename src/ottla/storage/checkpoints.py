@@ -2,8 +2,8 @@
 
 A file is always replaced as a whole.
 
-A log directory has four, each with one offset per partition: recovery points, high watermarks, log start offsets, and
-the cleaner's offsets. `leader-epoch-checkpoint` in each log has the same format.
+A log directory has four, each with at most one offset per partition: recovery points, high watermarks, log start
+offsets, and the cleaner's offsets. The files with leader epochs in the directories of logs have the same format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
     """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist, or is empty or
     zero-filled because of a crash.
 
-    Raises KafkaStorageError if the file is damaged.
+    Raises KafkaStorageError if the file is damaged or cannot be read.
     """
     try:
         content = path.read_text(encoding="utf-8").strip(UNWRITTEN)
@@ -64,13 +64,16 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
 
 
 def write_lines(path: Path, entries: Iterable[str], *, sync: bool = True) -> None:
-    """Replace a checkpoint file. `sync`: wait until it is on disk."""
+    """Replace a checkpoint file. `sync`: wait until it is on disk. Raises OSError."""
     lines = list(entries)
     replace_file(path, "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode(), sync=sync)
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets of a checkpoint in a log directory by partition."""
+    """Return the offsets of a checkpoint in a log directory by partition; none if the file does not exist.
+
+    Raises KafkaStorageError if the file is damaged or cannot be read.
+    """
     try:
         return {TopicPartition(t, int(p)): int(offset) for t, p, offset in read_lines(path, 3)}
     except ValueError as error:
@@ -78,5 +81,5 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint in a log directory."""
+    """Replace a checkpoint in a log directory, and wait until it is on disk. Raises OSError."""
     write_lines(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()))

@@ -1,4 +1,6 @@
-"""Files for storage: open files that close with their last reference, slices of a file, and atomic replacement."""
+"""Files for storage: open files that close with their last reference, slices of a file, atomic replacement, fsync, and
+the errors of disks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers that mean that the disk is full, not broken: written data is intact, and there may be space later."""
+"""Error numbers that mean that the disk is full, or a quota or the maximum size of a file is reached, not that the disk
+is broken: written data is intact, and there may be space later.
+"""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Error numbers that mean that file descriptors or memory are exhausted, which does not indicate a failure of the disk.
 """
@@ -94,7 +98,10 @@ class LogFile:
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Return `nbytes` bytes from `position`; fewer only if the file ends before."""
+        """Return `nbytes` bytes from `position`; fewer only if the file ends before.
+
+        Raises OSError, and NotCachedError within `page_cache.cached_only`.
+        """
         data = page_cache.pread(self.fd, nbytes, position)
         if len(data) == nbytes or not data:
             return data
@@ -164,7 +171,10 @@ class FileSlice:
         return self._file.fd
 
     def read(self) -> bytes:
-        """Return the bytes of the slice. Raises KafkaStorageError if the file has become shorter."""
+        """Return the bytes of the slice, or none if it is released.
+
+        Raises KafkaStorageError if the file has become shorter.
+        """
         if self._file is None:
             return b""
         data = self._file.read(self.position, self.nbytes)
@@ -184,9 +194,9 @@ class FileSlice:
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write `content` to `path` atomically: after a crash, there is either the old or the new file.
+    """Write `content` to `path` atomically: after a crash of the process, there is either the old or the new file.
 
-    `sync`: wait until it is on disk.
+    `sync`: wait until it is on disk. Otherwise, the file may be empty or zero-filled after a power failure.
     """
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

@@ -6,7 +6,7 @@
 The entries of an active segment are in memory, and are written when the segment is closed. That is safe, because an
 active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the entries of an
 active segment are followed by zeros; such files can be read.) The entries of a closed segment are read from the file
-when needed. Not thread-safe: event loop only, except `sync`.
+when needed. Not thread-safe: event loop only, except `sync` and `is_unflushed`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Index:
         self.entries += 1
 
     def find(self, target: int, field: int = 0) -> int:
-        """Return the number of the last entry whose `field` is at most `target`; -1 if there is none."""
+        """Return the number of the last entry whose `field` (0 or 1) is at most `target`; -1 if there is none."""
         at, nbytes = self.FIELDS[field]
         if self._data is not None:
             return last_at_most(self._data, self.ENTRY.size, at, nbytes, target)
@@ -157,7 +157,10 @@ class Index:
         self.close()
 
     def write(self) -> bool:
-        """Write the entries to the file. Return whether they differed. After an OSError, they are still in memory."""
+        """Write the entries to the file if they differ from those in it. Return whether they did.
+
+        After an OSError, they are still in memory.
+        """
         if self._data is None or not self._unwritten:
             return False
         file = LogFile(self.path, create=True)
@@ -175,7 +178,7 @@ class Index:
 
     @property
     def is_unflushed(self) -> bool:
-        """Whether the file was written since the last `sync`. Thread-safe."""
+        """Whether the file may have been written since the last `sync`. Thread-safe."""
         return self._synced.is_changed
 
     def sync(self) -> None:
@@ -185,8 +188,8 @@ class Index:
     def _remove_zero_tail(self) -> None:
         """Ignore the zeros after the entries, which remain in the file if Kafka is killed.
 
-        No entry is all zeros, because the start of a segment is never indexed. If a damaged file has zeros between
-        entries, the result is arbitrary; `sanity_check` then detects the damage.
+        No entry of an offset index is all zeros, because the start of a segment is never indexed. If a damaged file has
+        zeros between entries, the result is arbitrary.
         """
         low, high = 0, self.entries
         while low < high:
@@ -227,7 +230,8 @@ class OffsetIndex(Index):
     def sanity_check(self) -> None:
         """Raise CorruptIndexError if the file's size is not a whole number of entries, or the last entry is invalid.
 
-        It is invalid if its offset is before the first entry's, or if there are several entries and its offset is zero.
+        It is invalid if its offset is before the first entry's, or if there are several entries and its relative offset
+        is zero. A negative relative offset of the first entry is an error, too.
         """
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(0)[0] < 0):
@@ -246,7 +250,7 @@ class TimeIndex(Index):
     FIELDS = ((0, 8), (8, 4))
 
     def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
-        """Add an entry if its timestamp is later than the last one's.
+        """Add an entry if its timestamp is later than the last one's, and the index is not full.
 
         `even_if_full`: for the last entry of a segment, for which space is reserved.
         """
@@ -262,13 +266,13 @@ class TimeIndex(Index):
         return self.entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset before which no record has a timestamp of `timestamp` or later, from which to search."""
+        """Return the offset at which to search for `timestamp` or a later one: no batch that ends before it has one."""
         i = self.find(timestamp)
         return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
 
     @property
     def last_timestamp(self) -> int:
-        """The highest timestamp in ms; -1 if there are no entries."""
+        """The timestamp in ms of the last entry, which is the highest; -1 if there are no entries."""
         return self.entry(self.entries - 1)[0] if self.entries else -1
 
     @property
@@ -283,7 +287,7 @@ class TimeIndex(Index):
     def sanity_check(self) -> None:
         """Raise CorruptIndexError if the file's size is not a whole number of entries, or the last entry is invalid.
 
-        It is invalid if its timestamp is before the first entry's, or its offset is negative.
+        It is invalid if its timestamp is before the first entry's, or its relative offset is negative.
         """
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(self.entries - 1)[1] < 0):

@@ -1,6 +1,7 @@
 """The start offset of each leader epoch (KIP-101). Kafka's LeaderEpochFileCache.
 
-The entries are sorted by epoch and start offset. A follower gets from its leader where an epoch ended.
+The entries are sorted by epoch and start offset. A follower gets the end offset of an epoch from its leader, to find
+out where its log differs.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class EpochEntry(NamedTuple):
 
 
 def write_tiered(path: Path, entries: list[EpochEntry]) -> None:
-    """Write the checkpoint of the epochs of tiered records, with fsync. Callable from a worker thread."""
+    """Write the checkpoint of the epochs of tiered records, with fsync. Callable from a worker thread.
+
+    Raises OSError.
+    """
     write_lines(path, (f"{e.epoch} {e.start_offset}" for e in entries))
 
 
 class LeaderEpochs:
-    """The entries of a log's `leader-epoch-checkpoint`. Not thread-safe: event loop only."""
+    """The entries of a log's `leader-epoch-checkpoint`. Not thread-safe: event loop only, except `sync`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +40,7 @@ class LeaderEpochs:
         self._synced = SyncedFile(path)
 
     def load(self) -> None:
-        """Read the file. Raises KafkaStorageError if it is damaged or unsorted."""
+        """Read the file; a missing one counts as empty. Raises KafkaStorageError if it is damaged or unsorted."""
         try:
             self.entries = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(self.path, 2)]
         except ValueError as error:
@@ -63,7 +67,10 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Assign `epoch` to the records from `start_offset` on. Remove entries with higher epochs or offsets."""
+        """Assign `epoch` to the records from `start_offset` on. Remove entries whose epoch or offset is not lower.
+
+        Do nothing if `epoch` is negative (unknown), or is the latest one already.
+        """
         if epoch < 0 or (self.entries and self.entries[-1].epoch == epoch):
             return
         retained = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]

@@ -68,7 +68,8 @@ REPLAY_BYTES = 1024 * 1024
 class Appended(NamedTuple):
     """The result of an append.
 
-    `append_time_ms`: -1 if the topic uses CreateTime. `duplicate`: whether the batch was already in the log.
+    `append_time_ms`: -1 if the topic uses CreateTime, or for a follower's append; for a duplicate, the highest
+    timestamp of the batch in the log. `duplicate`: whether the batch was already in the log.
     """
 
     base_offset: int
@@ -76,7 +77,9 @@ class Appended(NamedTuple):
     append_time_ms: int
     log_start_offset: int
     header: BatchHeader
-    """The header of the first batch, as its producer sent it."""
+    """The header of the first batch, before a leader has assigned its offset and leader epoch, or as a follower has
+    received it; for a duplicate, the header of the repeated batch.
+    """
     duplicate: bool = False
 
 
@@ -90,7 +93,7 @@ class LogListener(Protocol):
         """Called when the log has rolled a new segment. The closed one should be flushed in a worker thread."""
 
     def on_written(self, nbytes: int) -> None:
-        """Called when a queued write of `nbytes` is complete, so that `written_end_offset` has advanced."""
+        """Called when queued writes of `nbytes` in total are complete, so that `written_end_offset` has advanced."""
 
     def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
         """Called when a queued write has failed. `retry` queues it again."""
@@ -222,8 +225,8 @@ class Log:
         `data`: writable, with one or more whole v2 batches, or the result of `validation.prepare`. `origin_client`:
         whether they come from a producer and must follow its rules, or from this broker (group metadata, transaction
         markers). If a batch repeats one of its producer's last five, the offsets of that one are returned. Raises the
-        errors of a Produce response, KafkaStorageError if the disk fails, and with `inline` LongValidationError for
-        batches whose validation takes long. After an error, the log is unchanged.
+        errors of a Produce response, KafkaStorageError if the log is closed or cannot be written, and with `inline`
+        LongValidationError for batches whose validation takes long. After an error, none of the batches is in the log.
         """
         now_ms = self.clock.now_ms()
         if isinstance(data, Prepared):
@@ -250,7 +253,8 @@ class Log:
         return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset, batches[0].header)
 
     def append_as_follower(self, data: memoryview) -> Appended:
-        """Append batches of the leader unchanged. Raises InvalidRecordError if their offsets do not follow the log.
+        """Append batches of the leader unchanged. Raises InvalidRecordError if one starts before the log end offset or
+        the end of the batch before it, CorruptMessageError for a wrong CRC, and KafkaStorageError.
 
         DeleteRecords may have moved the leader's log start into a batch. An empty log that starts there takes the whole
         batch; its log start stays.
@@ -278,7 +282,7 @@ class Log:
         return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
-        """Validate the sequence numbers of idempotent batches.
+        """Validate the sequence numbers of idempotent batches, and the epochs of transaction markers.
 
         If one is a duplicate, return the result of the earlier append, else None.
         """
@@ -403,8 +407,8 @@ class Log:
             self.roll()
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Return whether a segment is older than segment.ms, by the timestamps of records, or by the clock if they have
-        none.
+        """Return whether a segment is older than segment.ms (or max.compaction.lag.ms of a compacted topic) less the
+        jitter, by the timestamps of records, or by the clock if they have none.
         """
         limit = self.config.max_segment_ms
         if self.config.segment_jitter_ms:
@@ -415,12 +419,15 @@ class Log:
         return self.clock.now_ms() - segment.created_ms > limit
 
     def _jitter(self, segment: Segment) -> int:
-        """Return a pseudo-random time up to segment.jitter.ms, which is always the same for one segment."""
+        """Return a pseudo-random time in ms below segment.jitter.ms, the same for a segment until the next start."""
         spread = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return hash((self.topic_partition, segment.base_offset)) % spread
 
     def roll(self) -> Segment:
-        """Seal the active segment and create a new one at the log end offset. An empty active segment is kept."""
+        """Complete the active segment, write a producer snapshot, and create a new segment at the log end offset.
+
+        Return the new active segment. An empty active segment is kept.
+        """
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
             return old
@@ -461,7 +468,7 @@ class Log:
         )
 
     def txn_index(self, segment: Segment) -> TransactionIndex:
-        """Return the transaction index of a segment."""
+        """Return the transaction index of a segment: the same object in each call, since it keeps its entries."""
         index = self._txn_indexes.get(segment.base_offset)
         if index is None:
             index = self._txn_indexes[segment.base_offset] = TransactionIndex(segment.path(TXN_INDEX_SUFFIX))
@@ -472,7 +479,9 @@ class Log:
         return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def discard(self, segments: list[Segment]) -> None:
-        """Remove segments from the log. Their files are renamed to .deleted and removed after file.delete.delay.ms."""
+        """Remove segments from the log. Their files are renamed to .deleted; `begin_deletion` or `delete_files` deletes
+        them.
+        """
         deleted = {id(segment) for segment in segments}
         self.segments = [segment for segment in self.segments if id(segment) not in deleted]
         due = self.clock.now_ms() + self.config.file_delete_delay_ms
@@ -510,11 +519,13 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
-        """Return whole batches, from the one that contains `offset` up to `max_offset` and at most `max_bytes`.
+        """Return whole batches, from the one that contains `offset` or the next one to before `max_offset`, of at most
+        `max_bytes` together.
 
         A slice contains batches of one segment only. If the first batch alone is larger than `max_bytes`, it is
-        returned if `at_least_one` is set. The slice is empty at the end of the log. Raises OffsetOutOfRangeError if
-        `offset` is outside the log, and OffsetMovedToTieredStorageError if its record is only in remote storage.
+        returned if `at_least_one` is set. The slice is empty if `offset` is not below `max_offset` or the written end
+        offset. Raises OffsetOutOfRangeError if `offset` is outside the log, and OffsetMovedToTieredStorageError if its
+        record is only in remote storage.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
@@ -566,7 +577,8 @@ class Log:
             self._open_segments.popleft().rest()
 
     def close_idle(self) -> None:
-        """Close the log's files if it was neither written nor read since the last call. Called periodically.
+        """Close the log's files if it was neither written nor read since the last call, and no write is queued. Called
+        periodically.
 
         So an idle partition needs no file descriptors, and no memory for indexes.
         """
@@ -599,7 +611,8 @@ class Log:
                 yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
-        """Return offset and timestamp of the first record at `timestamp_ms` or later; None if there is none.
+        """Return offset and timestamp of the first record on this broker at `timestamp_ms` or later; None if there is
+        none.
 
         Raises UnsupportedForMessageFormatError for message format 0, which has no timestamps.
         """
@@ -620,7 +633,8 @@ class Log:
         return None if latest < 0 else self.offset_for_time(latest)
 
     def offsets_before(self, timestamp_ms: int | None = None) -> list[int]:
-        """Return the base offsets of the segments last modified at `timestamp_ms` or before (None: of all segments).
+        """Return the start offsets of the segments up to the last one that was modified at `timestamp_ms` or before
+        (None: of all segments).
 
         The highest comes first. The log end offset is the first if `timestamp_ms` is None or not in the past, and the
         active segment is not empty. This is ListOffsets version 0 (Kafka before 0.10.1).
@@ -647,8 +661,8 @@ class Log:
         return transactions
 
     def offset_after(self, offset: int, nbytes: int) -> int:
-        """Return the first indexed offset that is at least `nbytes` bytes after the batch at `offset`, to estimate
-        offsets by size.
+        """Return the first indexed offset that is at least `nbytes` bytes after the batch at `offset` in its segment,
+        to estimate offsets by size; the end of the segment if there is none.
         """
         for i in range(self.segment_number(offset), len(self.segments)):
             start = self.segments[i].position_of(offset)
@@ -738,7 +752,7 @@ class Log:
         self.delete_files()
 
     def close_without_flush(self) -> None:
-        """Close all files without writing anything, because the disk failed or the partition is deleted."""
+        """Close all files without writing anything, for example because the disk failed or the partition is deleted."""
         self.closed = self._abandoned = True
         if self._pending_writes is not None:
             self._pending_writes.drop()
@@ -843,7 +857,7 @@ class Log:
 
     def begin_lower_checkpoint(self) -> Callable[[], None] | None:
         """Return a function, to be called by a worker, that writes the recovery point that a truncation has lowered;
-        None if it is on disk.
+        None if the one on disk is not higher.
 
         It has to be on disk before later appends are acknowledged, because recovery assumes that everything below the
         checkpointed recovery point was flushed.
@@ -866,9 +880,10 @@ class Log:
         self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset to `offset`, and delete the segments before it. Return the log start offset.
+        """Advance the log start offset to `offset` if it is lower, and discard the segments before it. Return the log
+        start offset.
 
-        Raises OffsetOutOfRangeError if `offset` is above the high watermark.
+        Raises OffsetOutOfRangeError if `offset` is above the high watermark, and KafkaStorageError.
         """
         if offset > self.high_watermark:
             raise errors.OffsetOutOfRangeError(

@@ -84,13 +84,13 @@ class LogDir:
         """The number of completed cleaner passes."""
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
-        """The logs that could not be opened, with their errors. The others are in use."""
+        """The logs that `load` could not open, with their errors."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """The checkpointed high watermarks."""
+        """The high watermarks of the checkpoint that `load` has read."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """The offset at which the next compaction of each log starts."""
         self.uncleanable: set[TopicPartition] = set()
-        """The logs whose compaction has failed, which are skipped until the next start."""
+        """The logs whose compaction has failed permanently, which are skipped until the next start."""
         self._cleaning: set[TopicPartition] = set()
         self.offline = ""
         """The reason why the directory is offline, such as a disk error; empty while it is online."""
@@ -182,7 +182,10 @@ class LogDir:
             self._lock_fd = -1
 
     def _identify(self, broker_id: int, cluster_id: str | None) -> None:
-        """Compare broker id and cluster id with meta.properties. Write the file if the directory is new."""
+        """Compare broker id and cluster id with meta.properties. Write the file if it is missing or lacks an id.
+
+        Raises StartupError if they differ.
+        """
         path = self.path / META_PROPERTIES
         properties = _read_properties(path)
         owner = properties.get("broker.id", properties.get("node.id"))
@@ -216,9 +219,9 @@ class LogDir:
         """Open all logs. `config_of`: returns a partition's config.
 
         Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is added
-        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel.
-        `load` may run in a separate thread; other threads may then read `load_progress` and call `stop_loading`, which
-        makes `load` raise LoadStoppedError.
+        to `failed`; the others are not affected. After a crash, up to `recovery_threads` logs are recovered at the same
+        time. `load` may run in a separate thread; other threads may then read `load_progress` and call `stop_loading`,
+        which makes `load` raise LoadStoppedError.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -272,7 +275,8 @@ class LogDir:
             return {}
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the directories of partitions' logs.
+        """Return the partitions that have a log in this log directory, with the logs' directories. Stray partitions are
+        left out.
 
         Delete the directories of deleted logs and of unfinished moves.
         """
@@ -318,7 +322,7 @@ class LogDir:
 
     def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
         if isinstance(loaded, errors.KafkaStorageError):
-            log.error("%s", loaded)
+            log.error("A log cannot be opened, so this broker does not serve its partition: %s", loaded)
             self.failed[tp] = loaded
             return
         high_watermark = max(self.high_watermarks.get(tp, 0), loaded.local_log_start_offset)
@@ -328,7 +332,11 @@ class LogDir:
     # Logs
 
     def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
-        """Create an empty log, or return the existing one."""
+        """Return the log of a partition. Create it if it is missing.
+
+        If there is a directory of this name with another topic id than `topic_id`, rename it to that of a stray
+        partition first. Raises KafkaStorageError.
+        """
         existing = self.logs.get(tp)
         if existing is not None:
             return existing
@@ -337,7 +345,9 @@ class LogDir:
             # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
             log.warning(
-                "%s: renamed the log of an earlier, deleted topic with the same name to %s", tp, self.mark_stray(tp)
+                "%s: renamed the log of an earlier, deleted topic with the same name to %s; delete it to free space",
+                tp,
+                self.mark_stray(tp),
             )
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
@@ -346,7 +356,7 @@ class LogDir:
         return created
 
     def assign_topic_id(self, owner: Log, topic_id: str) -> None:
-        """Write the id of the topic that a log belongs to. A thread calls fsync later."""
+        """Write the id of the topic that a log belongs to. A thread calls fsync later. Raises KafkaStorageError."""
         try:
             write_topic_id(owner.dir, topic_id)
         except OSError as error:
@@ -409,7 +419,9 @@ class LogDir:
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a log: rename its directory at once, and remove it after file.delete.delay.ms."""
+        """Delete a log, if there is one: rename its directory at once. `begin_deletion` removes it after
+        file.delete.delay.ms.
+        """
         partition_log = self.logs.get(tp)
         if partition_log is not None:
             doomed = self._rename(partition_log, DELETE_SUFFIX)
@@ -438,9 +450,7 @@ class LogDir:
     def begin_deletion(self, now_ms: int) -> Callable[[], None] | None:
         """Return a function, to be called by a worker, that removes directories and segments whose delay has passed.
 
-        Return None if there are none.
-
-        The function raises KafkaStorageError.
+        Return None if there are none. The function raises KafkaStorageError if a segment's file cannot be deleted.
         """
         due = [path for when, path in self._pending_deletes if when <= now_ms]
         self._pending_deletes = [(when, path) for when, path in self._pending_deletes if when > now_ms]
@@ -463,7 +473,7 @@ class LogDir:
         try:
             shutil.rmtree(path)
         except OSError as error:
-            log.warning("Cannot remove deleted log %s: %s", path, error)
+            log.warning("Cannot remove directory %s of a log, so the next start tries again: %s", path, error)
 
     def next_cleaning(
         self,
@@ -473,10 +483,11 @@ class LogDir:
         throttle: Throttle | None = None,
         copy_segments: CopySegments | None = None,
     ) -> CleanerPass | None:
-        """Return a cleaner pass over the log that most needs compaction; None if none needs it.
+        """Return a cleaner pass over the log that most needs compaction; None if none needs it, or it cannot be read.
 
         Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other pass over
-        this log. `copy_segments`: copies the records; by default in this process.
+        this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
+        `files.storage_error`.
         """
         from ottla.storage.compaction import copier
         from ottla.storage.compaction.cleanable import dirtiest, measure
@@ -516,7 +527,7 @@ class LogDir:
         self._mark_uncleanable(tp, error)
 
     def _mark_uncleanable(self, tp: TopicPartition, because: object) -> None:
-        """Mark a log as uncleanable until the next start, and log that once."""
+        """Mark a log as uncleanable until the next start, and write the reason to the broker's log."""
         self.uncleanable.add(tp)
         # A KafkaError needs no traceback. Any other error is a bug of the cleaner, so its traceback is logged.
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
@@ -585,7 +596,9 @@ class LogDir:
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
 
     def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
-        """Return a function that writes the recovery points; None if the one on disk is not above the log's own."""
+        """Return a function that writes the recovery points; None if the one on disk is not above the log's own, and
+        no other is being written, or if the log is not in this directory.
+        """
         opened = self.logs.get(tp)
         if opened is None:
             return None
@@ -635,7 +648,9 @@ class LogDir:
             raise storage_error("write the checkpoints", self.path, error) from error
 
     def take_offline(self, reason: str) -> None:
-        """Stop using the directory, because its state is unknown. The next start recovers its logs as after a crash."""
+        """Record that the directory is offline, so that `close` writes nothing, and the next start recovers its logs as
+        after a crash.
+        """
         self.offline = reason
         for opened in self.logs.values():
             opened.failed = True
@@ -643,7 +658,8 @@ class LogDir:
     def close(self) -> None:
         """Flush and close all logs, and write the checkpoints.
 
-        If nothing failed, write the marker of a clean shutdown.
+        If nothing failed, write the marker of a clean shutdown. If the directory is offline or was not loaded, write
+        nothing.
         """
         if self._lock_fd < 0:
             return
@@ -669,7 +685,7 @@ class LogDir:
                     opened.close()
                 except (errors.KafkaStorageError, OSError) as error:
                     clean = False
-                    log.error("Could not close log %s: %s", tp, error)
+                    log.error("Could not close log %s, so the next start recovers all logs: %s", tp, error)
             self.checkpoint()
             for _, path in self._pending_deletes:
                 self._remove(path)
@@ -705,14 +721,20 @@ def new_id() -> str:
 
 
 def owner_of(path: Path | str) -> int | None:
-    """Return the id of the broker that a log directory belongs to; None for a new directory."""
+    """Return the id of the broker that a log directory belongs to; None for a new directory.
+
+    Raises UnusableDirectoryError if its meta.properties cannot be read.
+    """
     properties = _read_properties(Path(path) / META_PROPERTIES)
     owner = properties.get("broker.id", properties.get("node.id"))
     return int(owner) if owner is not None and owner.isdecimal() else None
 
 
 def cluster_of(path: Path | str) -> str | None:
-    """Return the id of the cluster that a log directory belongs to; None for a new directory."""
+    """Return the id of the cluster that a log directory belongs to; None for a new directory.
+
+    Raises UnusableDirectoryError if its meta.properties cannot be read.
+    """
     return _read_properties(Path(path) / META_PROPERTIES).get("cluster.id") or None
 
 

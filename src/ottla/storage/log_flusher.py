@@ -1,7 +1,7 @@
 """The flushes of the logs in one log directory: their threads, their durations, and warnings if the disk is slow.
 
-Each directory has threads of its own. A flush to a disk that hangs takes as long as the disk does, and others must not
-wait for it: flushes to other disks, and the broker's workers, which validate large batches.
+Each directory has threads of its own, because a flush to a disk that hangs takes as long as the disk does. Neither
+flushes to other disks nor the broker's workers, which validate large batches, must wait for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.storage")
 
 THREADS: Final = 8
-"""Number of logs in a directory that are flushed at the same time, like the default of `num.io.threads`."""
+"""Maximum number of logs in a directory that are flushed at the same time: the default of `num.io.threads`."""
 SLOW_SECONDS: Final = 0.5
 """Duration in seconds from which a flush that acknowledgements wait for is slow."""
 HANG_SECONDS: Final = 10.0
-"""Duration in seconds from which a flush that has not returned is reported."""
+"""Duration in seconds from which a flush that acknowledgements wait for, and that has not returned, is reported."""
 REPEAT_SECONDS: Final = 60.0
 """Minimum time in seconds between two warnings about a directory.
 
@@ -63,7 +63,7 @@ class LogFlusher:
 
     @contextmanager
     def measured(self, tp: TopicPartition, *, is_awaited: bool) -> Iterator[None]:
-        """Measure the flush in the block (context manager).
+        """Measure the flush in the block (context manager), unless it raises an error.
 
         `is_awaited`: whether acknowledgements wait for the flush. Only such a flush is reported if it is slow, because
         others may take long: for example, the flush of a closed segment of a gigabyte.
@@ -95,7 +95,7 @@ class LogFlusher:
             if now < self._warn_at:
                 return
             self._warn_at, number, self._unreported = now + REPEAT_SECONDS, self._unreported, 0
-        more = f" ({number} flushes were that slow since the last warning)" if number > 1 else ""
+        more = f" ({number} flushes were slow since the last warning)" if number > 1 else ""
         log.warning(
             "The disk of %s is slow: flushing %s took %.0f ms, and its producers waited%s",
             self._directory,
@@ -119,7 +119,10 @@ class LogFlusher:
         return self._clock() - min(flush.began for flush in running) if running else 0.0
 
     def check(self) -> None:
-        """Warn if acknowledgements wait for a flush that does not return. To be called every few seconds."""
+        """Warn if acknowledgements have waited for a flush for HANG_SECONDS. To be called every few seconds.
+
+        Do nothing within REPEAT_SECONDS after a warning.
+        """
         awaited = [flush for flush in list(self._running.values()) if flush.is_awaited]
         now = self._clock()
         if not awaited or now < self._warn_at:

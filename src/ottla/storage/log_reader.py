@@ -1,8 +1,8 @@
 """Reads logs from log directories without a broker, or while a broker writes to them.
 
-Reading ends at the high watermark of the last checkpoint. The data before it never changes, except that compaction and
-retention replace or delete whole files, which does not affect files that are already mapped. Nothing is written, and no
-lock is taken.
+Reading ends at the high watermark of the last checkpoint, or at the end of the log if the directory has no checkpoint
+of high watermarks. The data before the high watermark does not change, except that compaction and retention replace or
+delete whole files, which does not affect files that are already mapped. Nothing is written, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class ReadOnlyLog:
 
     @cached_property
     def end(self) -> int:
-        """The offset to which the log can be read: the high watermark, or without a checkpoint, the end of the last
-        whole batch.
+        """The offset to which the log can be read: the high watermark, or the end of the last whole batch if that is
+        lower, or if the high watermark is None.
         """
         high_watermark = self._high_watermark
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
             log.warning(
-                "%s ends at offset %d, before its high watermark %d: the records in between are lost",
+                "%s ends at offset %d, before its high watermark %d: this replica has lost the records in between",
                 self.directory,
                 reached,
                 high_watermark,
@@ -71,8 +71,8 @@ class ReadOnlyLog:
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         """Yield the batches that contain offsets with start <= offset < end, in order.
 
-        Raises OffsetOutOfRangeError if `start` was deleted, KafkaStorageError if a segment cannot be read,
-        CorruptMessageError for damaged batches.
+        Raises OffsetOutOfRangeError if `start` is before the first segment, KafkaStorageError if segments disappear in
+        each of TRIES attempts, CorruptMessageError for bytes that cannot be a batch. CRCs are not verified.
         """
         for attempt in range(TRIES):
             try:
@@ -86,7 +86,7 @@ class ReadOnlyLog:
                     raise KafkaStorageError(f"{self.directory}: {error}") from error
 
     def size_from(self, offset: int) -> int:
-        """Return about how many bytes the log has from an offset on."""
+        """Return the approximate number of bytes in the log from `offset` on."""
         bases = self._bases()
         first = max(bisect_right(bases, offset) - 1, 0)
         size = 0
@@ -128,7 +128,10 @@ class ReadOnlyLog:
                 )
 
     def _reached(self, until: int | None) -> int:
-        """Return the end offset of the last whole batch; with `until`, of the first batch that ends there or later."""
+        """Return the end offset of the last whole batch.
+
+        If this is `until` or later, any offset from `until` to the end may be returned.
+        """
         bases = self._bases()
         if not bases:
             return 0
@@ -160,9 +163,8 @@ class ReadOnlyLog:
     def _position(self, data: memoryview, base: int, offset: int) -> int:
         """Return the position in a segment from which to search for an offset.
 
-        It is 0 if there is no index, as for an active segment.
-
-        It is also 0 if the index does not match the data, because compaction may have replaced both files meanwhile.
+        It is 0 if the index has no entry up to the offset, such as that of an active segment, or does not match the
+        data, because compaction has replaced both files meanwhile.
         """
         index = OffsetIndex(self.directory / file_name(base, INDEX_SUFFIX), base, INDEX_BYTES)
         try:
@@ -175,7 +177,9 @@ class ReadOnlyLog:
 
 
 def _is_start(data: memoryview, position: int, offset: int) -> bool:
-    """Return whether a complete, undamaged batch starts at `position`, with a last offset of at most `offset`."""
+    """Return whether a complete, undamaged batch with a last offset of at most `offset` starts at `position`, which is
+    not 0.
+    """
     try:
         if not 0 < position < data.nbytes or not any_magic.begins_in(data, position, data.nbytes - position):
             return False
@@ -191,7 +195,8 @@ def _is_start(data: memoryview, position: int, offset: int) -> bool:
 def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch from `position` on.
 
-    Zeros after the last batch end the iteration.
+    An incomplete batch or zeros after the last batch end the iteration. Raises CorruptMessageError for bytes that
+    cannot be a batch.
     """
     while any_magic.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
         header = any_magic.read_header(data, position)
@@ -202,9 +207,10 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 
 
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
-    """Return the logs in these log directories. Raises KafkaStorageError if a path is not a directory.
+    """Return the logs in these log directories.
 
-    If several brokers' directories have replicas of a partition, the replica with the highest `end` is returned.
+    If several brokers' directories have replicas of a partition, the replica with the highest `end` is returned. Raises
+    KafkaStorageError if a path is not a directory, or a checkpoint in it is damaged.
     """
     logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:

@@ -17,14 +17,14 @@ log: Final = logging.getLogger("ottla.storage")
 
 FILE_NAME = "partition.metadata"
 TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-"""The text format of a topic id: 16 bytes in URL-safe base64."""
+"""The text format of a topic id: 16 bytes in URL-safe base64 without padding."""
 
 
 def read_topic_id(directory: Path) -> str | None:
     """Return the topic id in Kafka's text form; None if the file does not exist, or is empty or zero-filled because of
     a crash.
 
-    Raises KafkaStorageError if the content is damaged.
+    Raises KafkaStorageError if the content is damaged, OSError if the file cannot be read.
     """
     path = directory / FILE_NAME
     try:
@@ -48,7 +48,8 @@ def write_topic_id(directory: Path, topic_id: str) -> None:
 
 
 class TopicIdSync:
-    """Waits in a thread until the topic ids of new logs are on disk, because many logs may be created at once.
+    """Waits in a worker thread until the topic ids of new logs are on disk, so that the creation of many logs at once
+    does not have to wait for them.
 
     If a loss of power undoes the deletion of a topic, the id shows that its logs do not belong to a new topic of the
     same name.
@@ -89,5 +90,7 @@ class TopicIdSync:
                 continue  # the topic was deleted
             except OSError as error:
                 log.warning(
-                    "Cannot flush %s, which has the topic id: %s", directory / FILE_NAME, error.strerror or error
+                    "Cannot flush %s, so the topic id in it may be lost in a power failure: %s",
+                    directory / FILE_NAME,
+                    error.strerror or error,
                 )

@@ -1,6 +1,7 @@
 """The queued writes of one log while the disk is slow (see `append_writer`).
 
-Invariant: all batches before `first_offset` are in the files. Not thread-safe: event loop only, except `first_offset`.
+Invariant: all batches before `first_offset` are in the files. Not thread-safe: event loop only, except that other
+threads may read `first_offset`.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class PendingWrites:
         on_written: Callable[[int], None],
         on_failed: Callable[[OSError, Callable[[], None]], None],
     ) -> None:
-        """`on_written`: called with the number of bytes after each queued write.
+        """`on_written`: called after one or more queued writes, with the number of bytes written.
 
-        `on_failed`: called with the error of a write and a function that queues it again.
+        `on_failed`: called with the error of a queued write and a function that queues it again.
         """
         self.writer = writer
         self.first_offset: int | None = None
-        """The base offset of the first append that is not written yet; None if all are. Read by other threads."""
+        """The base offset of the first append that is not written yet; None if all are written."""
         self._on_written = on_written
         self._on_failed = on_failed
         self._writes: dict[int, PendingWrite] = {}
@@ -88,7 +89,7 @@ class PendingWrites:
         segment.set_unwritten(next(queued, None))
 
     def wait(self) -> None:
-        """Wait until all queued writes are complete. Raises OSError.
+        """Wait until all queued writes are complete. Raises the error of the first one that has failed.
 
         Called before the log is truncated, replaced or closed.
         """
@@ -101,5 +102,5 @@ class PendingWrites:
             self._on_written(sum(len(pending.data) for pending in writes))
 
     def drop(self) -> None:
-        """Forget the queued writes, because the log is closed."""
+        """Ignore the results of the queued writes, because the log is closed. They are still carried out."""
         self._writes.clear()

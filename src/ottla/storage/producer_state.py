@@ -35,8 +35,8 @@ _EARLIER_BATCH = Struct(">qiqiq")
 """A batch before the last one of its producer: producer id, last sequence, last offset, offset delta, timestamp.
 
 Kafka's snapshots contain only the last batch of each producer. If a producer repeats an earlier one after a restart of
-Kafka, it gets an error, starts a new epoch, and writes records again that are already in the log. In Ottla's snapshots,
-the earlier batches follow Kafka's entries, where Kafka ignores them.
+Kafka, Kafka does not recognize it as a duplicate, and rejects it with OUT_OF_ORDER_SEQUENCE_NUMBER. In Ottla's
+snapshots, the earlier batches follow Kafka's entries, where Kafka ignores them.
 """
 _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
@@ -111,7 +111,10 @@ class ProducerState:
 
 
 def read_marker(record: Record) -> Marker | None:
-    """Return the marker in a control batch's record; None for control records that do not end transactions."""
+    """Return the marker in a control batch's record; None for control records that do not end transactions.
+
+    Raises CorruptMessageError if the record is damaged.
+    """
     try:
         version, kind = _MARKER_KEY.unpack_from(record.key or b"")
         if version < 0:
@@ -132,7 +135,8 @@ def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
 class VerificationGuard:
     """Represents the verification of a transaction by its coordinator.
 
-    It becomes invalid when the next batch or marker of its producer is appended.
+    It becomes invalid when the next batch or marker of its producer is appended, or if it is unused for long (see
+    `ProducerStates.remove_expired`).
     """
 
     __slots__ = ("epoch", "unused")
@@ -183,8 +187,8 @@ class ProducerStates:
             self._lowest[producer_id] = epoch, sequence
 
     def has_appended(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Return whether the log has a batch of the producer with this or a later sequence number in this epoch, or any
-        batch of a newer epoch.
+        """Return whether the log has a batch of the producer with this or a later sequence number in this epoch, or a
+        newer epoch of the producer.
         """
         producer = self.producers.get(producer_id)
         if producer is None or producer.epoch < epoch:
@@ -210,7 +214,7 @@ class ProducerStates:
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether the guard is still valid: since it was created, neither a batch nor a marker of the producer
-        has been appended, and the producer has no newer epoch.
+        has been appended, no guard for a newer epoch was created, and it has not been removed as unused.
         """
         return self._guards.get(producer_id) is guard
 
@@ -290,7 +294,9 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise an error if a transaction marker is from an older coordinator, or for an older producer epoch."""
+        """Raise TransactionCoordinatorFencedError for a transaction marker of an older coordinator epoch,
+        InvalidProducerEpochError for one of an older producer epoch.
+        """
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -352,7 +358,9 @@ class ProducerStates:
 
     @property
     def has_transactions(self) -> bool:
-        """Whether a transaction is open, or was when markers were last found to be below the high watermark."""
+        """Whether a transaction is open, or has a marker that `forget_replicated` has not found below the high
+        watermark yet.
+        """
         return bool(self.ongoing or self._unreplicated)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -374,9 +382,11 @@ class ProducerStates:
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Remove producers without an open transaction that have been inactive for producer.id.expiration.ms.
+        """Remove producers without an open transaction whose last batch or marker is older than
+        producer.id.expiration.ms.
 
-        Also remove unused guards, and the recorded sequence numbers of unknown producers.
+        Also remove guards that were not used since the last call, and the sequence numbers recorded by `expect` for
+        producers that have no state.
         """
         horizon = now_ms - self.expiration_ms
         expired = [p.id for p in self.producers.values() if p.first_txn_offset < 0 and p.last_timestamp < horizon]
@@ -401,7 +411,7 @@ class ProducerStates:
     # Snapshots
 
     def write_snapshot(self, *, sync: bool = False) -> None:
-        """Write the state to the `.snapshot` file of `end_offset`."""
+        """Write the state to the `.snapshot` file of `end_offset`. `sync`: wait until it is on disk."""
         entries = b"".join(_pack(p) for p in self.producers.values())
         entries += b"".join(_pack_earlier(p) for p in self.producers.values())
         body = len(self.producers).to_bytes(4, "big") + entries
@@ -409,7 +419,7 @@ class ProducerStates:
         replace_file(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX), head + entries, sync=sync)
 
     def load_snapshot(self, path: Path) -> None:
-        """Load the state from a snapshot. Raises KafkaStorageError if it is damaged."""
+        """Replace the state with that of a snapshot. Raises KafkaStorageError if it is damaged."""
         content = path.read_bytes()
         try:
             version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)

@@ -1,8 +1,8 @@
-"""Opens a log: completes interrupted changes, checks data that a crash may have damaged, and truncates the log after
-the last valid batch.
+"""Opens a log: completes or undoes interrupted changes, checks data that a crash may have damaged, and truncates the
+log at the first invalid batch.
 
-After a clean shutdown, only the end of the last segment is read. After a crash, every batch from the recovery point on
-is checked; the batches before it were flushed. In both cases, missing or invalid indexes are rebuilt.
+After a clean shutdown, only the batches at the end of the last segment are checked. After a crash, every batch from the
+recovery point on is checked; the batches before it were flushed. In both cases, missing or invalid indexes are rebuilt.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def open_log(
     `clean`: whether it was shut down cleanly, so that only file names, file sizes and the end of the last segment are
     checked. `compacted`: whether it was once compacted, so that offsets may be missing even if its topic is no longer
     compacted. `compacted_below`: whether no segment was compacted above the recovery point. The high watermark is the
-    log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be read or are inconsistent.
+    local log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be read or are
+    inconsistent.
     """
     opened = Log(
         directory,
@@ -105,8 +106,8 @@ def _tidy(directory: Path) -> set[str]:
     """Complete or undo interrupted changes of files, and return the names of the remaining files.
 
     The cleaner writes `.cleaned` files, renames all of them to `.swap` when they are complete, deletes the old
-    segments, and removes the suffix `.swap`. So `.cleaned` files are incomplete, and `.swap` files are complete if
-    there are no `.cleaned` ones.
+    segments, and removes the suffix `.swap`. It renames them from the last segment to the first. So `.cleaned` files
+    are incomplete, and a `.swap` file is complete if no `.cleaned` file has the same or a lower offset.
     """
     names = set(os.listdir(directory))
     cleaned = {name for name in names if name.endswith(CLEANED_SUFFIX)}
@@ -165,7 +166,7 @@ def _load_segments(opened: Log, names: set[str]) -> None:
     for name in names:
         stem, _, suffix = name.partition(".")
         if f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names:
-            log.warning("Removing %s, which belongs to no segment", opened.dir / name)
+            log.warning("Removing index %s, because the .log file of its segment is missing", opened.dir / name)
             (opened.dir / name).unlink(missing_ok=True)
     for name in logs:
         segment = opened.segment_at(int(name.removesuffix(LOG_SUFFIX)))
@@ -178,10 +179,11 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_below: bool) -> int:
-    """Check all segments from the recovery point on, and truncate the log at the first damaged batch or, unless it is
-    compacted, at the first gap in its offsets.
+    """Check the batches of all segments that end after the recovery point, and the indexes of the others. Truncate the
+    log at the first damaged batch, or at the first gap in its offsets after a known recovery point unless it is
+    compacted.
 
-    Return the first offset that was checked.
+    Return the base offset of the first segment whose batches were checked.
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
@@ -219,10 +221,10 @@ def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_bel
 
 
 def _drop_after(opened: Log, i: int) -> None:
-    """Remove the segments after the one that was truncated, because there must be no gap in the offsets."""
+    """Remove the segments after segment `i`, which was truncated or does not end where the next one begins."""
     for segment in opened.segments[i + 1 :]:
         log.warning(
-            "%s: removing %s, because the segment before it was truncated, or does not end where it begins",
+            "%s: removing %s, because an earlier segment was truncated, or does not end where the next one begins",
             opened.topic_partition,
             segment.path(LOG_SUFFIX).name,
         )
@@ -256,7 +258,10 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:
-    """After a clean shutdown, check only that the index files exist and have a plausible size. Rebuild them if not."""
+    """Check that the index files exist and have a plausible size, and more closely those of the active segment.
+
+    Rebuild them if not. Called after a clean shutdown.
+    """
     for segment in opened.segments:
         for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):
             path = segment.path(suffix)
@@ -275,7 +280,7 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
         opened.log_end_offset = active.end_offset()
     except CorruptMessageError as error:
         # This can also happen after a clean shutdown: a file may have been truncated or damaged since.
-        log.warning("%s; recovering the log as after a crash", error)
+        log.warning("%s; recovering this segment as after a crash", error)
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from
     if log_start_offset > opened.log_end_offset:
@@ -317,7 +322,7 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         try:
             epochs.load_tiered(opened.dir / checkpoints.TIERED_LEADER_EPOCHS, opened.segments[0].base_offset)
         except KafkaStorageError as error:
-            log.error("%s; consumers cannot read the tiered records of this replica", error)
+            log.error("%s; while this broker leads the partition, consumers cannot read the tiered records", error)
 
 
 def _scan_leader_epochs(opened: Log, checked_from: int) -> None:
@@ -332,7 +337,10 @@ def _scan_leader_epochs(opened: Log, checked_from: int) -> None:
 
 
 def load_producers(opened: Log) -> None:
-    """Load the producer state from the newest snapshot within the log, and from the batches after it."""
+    """Load the producer state from the newest snapshot within the log, and from the batches after it.
+
+    In a tiered log, write the snapshots that are missing at the starts of segments.
+    """
     producers = opened.producers
     producers.clear(opened.log_start_offset)
     snapshots = snapshots_in(opened.dir)
@@ -350,7 +358,7 @@ def load_producers(opened: Log) -> None:
             producers.load_snapshot(path)
             break
         except KafkaStorageError as error:
-            log.warning("Removing a damaged producer snapshot: %s", error)
+            log.warning("Removing a damaged producer snapshot, and reading more of the log instead: %s", error)
             path.unlink(missing_ok=True)
     for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
         if segment.base_offset in missing:

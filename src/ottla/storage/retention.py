@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Delete segments according to retention.ms, retention.bytes and the log start offset. Return their number.
+    """Delete the segments before the log start offset. Return their number.
 
-    Raises KafkaStorageError after an I/O error.
+    If cleanup.policy has `delete` and segments are not copied to remote storage, first advance the log start offset
+    according to retention.ms and retention.bytes. Raises KafkaStorageError after an I/O error.
     """
     try:
         return _apply_retention(log, now_ms)
@@ -32,12 +33,13 @@ def apply_retention(log: Log, now_ms: int) -> int:
 
 
 def local_retention_offset(log: Log, now_ms: int) -> int:
-    """Return the offset before which the segments of a tiered log are deleted locally.
+    """Return the offset before which the segments of a tiered log can be deleted locally.
 
-    These are in remote storage, and exceed local.retention.ms or local.retention.bytes. The offset is the start of a
-    segment.
+    These segments are in remote storage, and exceed local.retention.ms or local.retention.bytes. The offset is the
+    start of a segment.
 
-    If the active segment is too old, it is rolled, so that it can be copied and then deleted. Raises KafkaStorageError.
+    If the active segment is too old, it is rolled, so that it can be copied and then deleted. Raises KafkaStorageError
+    after an I/O error.
     """
     config = log.config
     try:
@@ -89,7 +91,9 @@ def _may_delete(log: Log, i: int) -> bool:
 
 
 def _too_old(log: Log, now_ms: int, retention_ms: int) -> int:
-    """Return the number of leading segments that are older than `retention_ms`; 0 if it is -1 (no limit)."""
+    """Return the number of leading segments that may be deleted and are older than `retention_ms`; 0 if it is -1 (no
+    limit).
+    """
     if retention_ms < 0:
         return 0
     count = 0

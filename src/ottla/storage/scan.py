@@ -1,4 +1,4 @@
-"""Iterating over the batches of a segment's file by their headers, without reading the records."""
+"""Iterating over the batches of a segment's file by their headers, without decoding the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.records.scanner import Scanner, skip_batches
 from ottla.storage.files import LogFile
 
 CHUNK_BYTES = 8 * 1024
-"""Number of bytes per read. It is larger than an index interval, so that most lookups need one read."""
+"""Number of bytes per read: more than the default index.interval.bytes, so that most lookups need one read."""
 SCAN_CHUNK_BYTES = 1024 * 1024
 MAX_OFFSET = (1 << 63) - 1
 
@@ -21,7 +21,8 @@ def headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch in the file from `position` to before `end`.
 
-    A batch that extends beyond `end` ends the iteration. Raises CorruptMessageError for damaged bytes.
+    A batch that extends beyond `end` ends the iteration. Raises CorruptMessageError for bytes that cannot be a batch.
+    CRCs are not verified.
     """
     chunk = b""
     chunk_start = position
@@ -45,9 +46,9 @@ def skip(
     """Skip the batches from `position` to before `end` that end before `offset` and within `room` bytes.
 
     Return the position after them; the offset that follows them, or if none was skipped the base offset of the batch at
-    `position` (-1 if there is none); and the size of the batch that ended the search (0 if it came to `end`).
+    `position` (-1 if there is none); and the size of the batch that ended the search (0 if no batch did).
 
-    Raises CorruptMessageError for damaged bytes.
+    Raises CorruptMessageError for bytes that cannot be a batch. CRCs are not verified.
     """
     limit, next_offset, has_skipped = position + room, -1, False
     while True:

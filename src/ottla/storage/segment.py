@@ -1,9 +1,9 @@
 """A segment: one `.log` file of batches and the two indexes over it.
 
 Invariants: the file has whole batches with increasing offsets before `readable`. The batches from there to `size` are
-queued to be written. Bytes after `size` are the rest of a failed write, and will be truncated. Every offset index entry
-points to the start of a batch. Only the last segment of a log is written. Not thread-safe: event loop only, except
-`sync`.
+queued to be written. Bytes after `size` are preallocated, or the rest of a failed write. Every offset index entry
+points to the start of a batch. Of the segments of a log, only the last one is appended to. Not thread-safe: event loop
+only, except `sync` and `has_unflushed_index`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 MAX_SEGMENT_BYTES = (1 << 31) - 1
-"""Maximum size of a segment, because positions in an index have 31 bits."""
+"""Maximum size of a segment in bytes, because positions in an index have 31 bits."""
 WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
@@ -122,7 +122,7 @@ class Segment:
     # Opening and closing
 
     def create(self, now_ms: int) -> None:
-        """Create the files of an empty segment, ready for appends."""
+        """Create the files of an empty segment, or empty existing ones. The segment is then ready for appends."""
         self._file = LogFile(self.path(LOG_SUFFIX), create=True)
         self._file.truncate(0)
         self.created_ms = now_ms
@@ -153,7 +153,7 @@ class Segment:
             self.offset_of_max_timestamp = self.time_index.last_offset
 
     def sanity_check(self) -> None:
-        """Raise KafkaStorageError if an index is missing, damaged, or does not match the log."""
+        """Raise KafkaStorageError if an index is missing or damaged, or points beyond the end of the log."""
         for index in (self.offset_index, self.time_index):
             if not index.path.exists():
                 raise KafkaStorageError(f"{index.path} is missing")
@@ -164,8 +164,9 @@ class Segment:
             raise KafkaStorageError(f"{self.offset_index.path} points beyond the end of its log")
 
     def finish(self) -> bool:
-        """Make the segment read-only: add the last time index entry, write both indexes, and free preallocated
-        space. Return whether an index file has changed, so that the segment has to be flushed again.
+        """Add the last time index entry, write and close both indexes, and free preallocated space.
+
+        Return whether an index file has changed, so that the segment has to be flushed again.
         """
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
@@ -188,7 +189,7 @@ class Segment:
         os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
 
     def close(self) -> None:
-        """Close the files. Slices of the log stay readable."""
+        """Close the files, without writing index entries. Slices of the log stay readable."""
         self.offset_index.close()
         self.time_index.close()
         self._indexes = CLOSED
@@ -206,7 +207,7 @@ class Segment:
 
     @property
     def has_unflushed_index(self) -> bool:
-        """Whether an index file was written since the last `sync`. Thread-safe."""
+        """Whether an index file may have been written since the last `sync`. Thread-safe."""
         return self.offset_index.is_unflushed or self.time_index.is_unflushed
 
     def sync(self) -> None:
@@ -268,9 +269,9 @@ class Segment:
         self._bytes_since_index_entry += nbytes
 
     def recover(self, *, contiguous_from: int = MAX_OFFSET) -> int:
-        """Check every batch, truncate the file after the last valid one, and rebuild both indexes.
+        """Check every batch, truncate the file at the first invalid one, and rebuild both indexes.
 
-        Return the offset after the last batch.
+        Return the offset after the last batch; the base offset if there is none.
 
         `contiguous_from`: offset from which on no offsets may be missing between batches.
         """
@@ -291,7 +292,7 @@ class Segment:
             scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
             log.error(
-                "%s is damaged at byte %d; its index is rebuilt only up to there",
+                "%s is damaged at byte %d; its indexes are rebuilt up to there, and later records may be unreadable",
                 self.path(LOG_SUFFIX),
                 scanner.position,
             )
@@ -358,11 +359,10 @@ class Segment:
         return HEADER_BYTES if self.size > CHUNK_BYTES * (self.offset_index.entries + 1) else CHUNK_BYTES
 
     def _indexed_start(self, target: int, *, by: int) -> int:
-        """Return the position of the last indexed batch at or before a relative offset or a position.
+        """Return the position of the last indexed batch at or before `target`, a relative offset (`by` OFFSET) or a
+        position (POSITION); 0 if there is none.
 
-        `by`: OFFSET or POSITION.
-
-        If there is no batch at that position, the indexes are rebuilt.
+        If the index entry does not point to a batch, the indexes are rebuilt.
         """
         self._load_indexes()
         i = self.offset_index.find(target, by)
@@ -415,7 +415,7 @@ class Segment:
         return list(headers(self.file, start, self.readable))
 
     def end_offset(self) -> int:
-        """Return the offset after the last batch. Reads the batches from the last index entry on.
+        """Return the offset after the last batch. Reads the headers of the batches from the last index entry on.
 
         Raises CorruptMessageError if the file does not end with a valid batch.
         """
@@ -449,7 +449,7 @@ class Segment:
         return None
 
     def latest(self) -> TimestampAndOffset:
-        """Return the highest timestamp in the segment, and the last offset of the batch that has it."""
+        """Return the highest timestamp in the segment, -1 if no record has one, and the last offset of its batch."""
         if self.max_timestamp < 0 and self.size and self._indexes == CLOSED:
             self._load_indexes()
             self.rest()  # retention calls this method for every segment, so do not keep the files open
@@ -460,8 +460,8 @@ class Segment:
         return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
 
     def first_batch_timestamp(self) -> int:
-        """Return the highest timestamp in the first batch, from which segment.ms counts; -1 if the segment is empty or
-        damaged.
+        """Return the highest timestamp in the first batch, from which segment.ms counts; -1 if it has none, or the
+        segment is empty or damaged.
         """
         if self.first_timestamp < 0 and self.size:
             try:

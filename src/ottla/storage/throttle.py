@@ -13,17 +13,17 @@ class StoppedError(KafkaError):
 
 
 class Throttle:
-    """Delays threads that exceed the limit, and makes them stop. Thread-safe."""
+    """Delays threads that exceed the limit, and makes them stop at a shutdown. Thread-safe."""
 
     def __init__(self, bytes_per_second: float = float("inf")) -> None:
         self.bytes_per_second = bytes_per_second
-        """The limit. It may be changed at any time, which takes effect with the next `spend`."""
+        """The limit; infinite for none. It may be changed at any time, which takes effect with the next `spend`."""
         self._lock = Lock()
         self._paid_until = 0.0
         self._stopped = Event()
 
     def spend(self, nbytes: int) -> None:
-        """Wait until `nbytes` more are within the limit. Raises StoppedError after `stop` has been called."""
+        """Wait until `nbytes` more are within the limit. Raises StoppedError once `stop` has been called."""
         with self._lock:
             now = time.monotonic()
             # bandwidth that was not used in the past cannot be used later

@@ -50,7 +50,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """Return all entries, which are read at the first use.
+        """All entries, which are read at the first use.
 
         An incomplete last entry is ignored. Raises KafkaStorageError for an entry of an unknown version; other damage
         is found by `sanity_check`.
@@ -67,7 +67,7 @@ class TransactionIndex:
         return entries_in(file.read(0, file.size()), self.path)
 
     def sanity_check(self, base_offset: int, next_base: int) -> None:
-        """Raise KafkaStorageError if the file does not match the segment from `base_offset` to `next_base`."""
+        """Raise KafkaStorageError if the file does not match the segment from `base_offset` to before `next_base`."""
         if self.path.exists() and self.path.stat().st_size % _ENTRY.size:
             raise KafkaStorageError(f"{self.path}: its size is not a multiple of {_ENTRY.size}")
         before = base_offset - 1
@@ -77,7 +77,7 @@ class TransactionIndex:
             before = entry.last_offset
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Append an entry."""
+        """Append an entry, whose marker must be after that of the last entry. Create the file if it is missing."""
         entries = self.entries
         assert not entries or entries[-1].last_offset < aborted.last_offset
         with self.path.open("ab") as file:
@@ -93,6 +93,6 @@ class TransactionIndex:
             self._entries = retained
 
     def clear(self) -> None:
-        """Remove all entries and the file."""
+        """Remove all entries, and delete the file."""
         self.path.unlink(missing_ok=True)
         self._entries = []

@@ -2,10 +2,10 @@
 
 Kafka's LogValidator.
 
-Unless ottla.validate.records is `crc`, compiled code validates every record (`records.validator`), so that consumers
-can read all stored batches. Compressed batches are decompressed for this, up to message.max.decompressed.bytes. Batches
-are compressed again only if the topic's compression.type differs from the producer's, and converted only if the topic's
-message.format.version is that of an old Kafka.
+Unless ottla.validate.records is `crc`, every record is validated (`records.validator`), so that consumers can read all
+stored batches. Compressed batches are decompressed for this, up to message.max.decompressed.bytes. Batches are
+compressed again only if the topic's compression.type differs from the producer's, and converted only if the topic's
+message.format.version is that of an old Kafka; their records are then validated even with `crc`.
 
 The error codes are those of Kafka 4, with one exception: for malformed records for which Kafka returns
 UNKNOWN_SERVER_ERROR, or which it stores although consumers cannot read them, the error is INVALID_RECORD. These records
@@ -52,7 +52,7 @@ INLINE_BYTES = 512 * 1024
 millisecond.
 """
 INLINE_RECOMPRESSED_BYTES = 16 * 1024
-"""Maximum size in bytes of a batch that is compressed again on the event loop, which takes about 0.2 ms."""
+"""Maximum size in bytes of batches that are compressed again on the event loop, which takes about 0.2 ms."""
 MIN_MESSAGE_BYTES = 14
 """The smallest valid value of a batch's length field, in any format."""
 
@@ -81,7 +81,9 @@ class InvalidRecordsError(errors.InvalidRecordError):
 
 
 class InvalidTimestampsError(errors.InvalidTimestampError):
-    """Some records have timestamps that the topic does not accept; `records` lists them with reasons (KIP-467)."""
+    """Some records have timestamps that the topic does not accept; `records` lists them with reasons (KIP-467), and
+    also records that lack a key in a compacted topic.
+    """
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were rejected, the first because {records[0].message}")
@@ -91,7 +93,7 @@ class InvalidTimestampsError(errors.InvalidTimestampError):
 def read_batches(view: memoryview) -> list[Batch]:
     """Return the batches of format 2 in `view`, after verifying their CRCs.
 
-    Raises CorruptMessageError if `view` has other data.
+    Raises CorruptMessageError for a wrong CRC, or if `view` has no batch or other data.
     """
     if len(view) >= HEADER_BYTES and (header := read_header(view)).length + LOG_OVERHEAD == len(view):
         batches = [Batch(header, 0, len(view))]  # one batch, as clients send it
@@ -106,7 +108,7 @@ def read_batches(view: memoryview) -> list[Batch]:
 def read_copied_batches(view: memoryview) -> list[Batch]:
     """Return the batches of any format in `view`, as the leader has sent them, after verifying their CRCs.
 
-    Raises CorruptMessageError if `view` has other data.
+    Raises CorruptMessageError for a wrong CRC, or if `view` has no batch or other data.
     """
     batches = [Batch(*item) for item in any_magic.split(view)]
     _check_filled(view, batches)
@@ -156,7 +158,9 @@ def check_client_batch(header: BatchHeader) -> None:
 
 
 def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
-    """Raise UnsupportedForMessageFormatError if a batch uses features that messages of formats 0 and 1 lack."""
+    """Raise UnsupportedForMessageFormatError if a batch has a producer id or record headers, which messages of formats
+    0 and 1 cannot have.
+    """
     header = batch.header
     if header.has_producer_id:
         kind = "transactional" if header.is_transactional else "idempotent"
@@ -166,7 +170,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
-    """Convert batches whose offsets are set to messages of format 0 or 1."""
+    """Convert batches whose offsets are set to messages of format 0 or 1. Return a new buffer and its messages."""
     from ottla.records.conversion import down_converted
 
     written = memoryview(bytearray(down_converted(view, magic)))
@@ -177,7 +181,8 @@ def single_batch(view: memoryview) -> memoryview:
     """Return the only batch in `view`, of format 2. An incomplete batch after it is dropped.
 
     Like Kafka's ProduceRequest.validateRecords, raises InvalidRecordError if there is no whole batch, if there are
-    several (perhaps only some of them could be appended), or for a message of an older format.
+    several (perhaps only some of them could be appended), or for a message of an older format. Raises
+    CorruptMessageError for an invalid length or an unknown format.
     """
     size = _whole_batch(view)
     if size is None:
@@ -200,7 +205,7 @@ def single_batch(view: memoryview) -> memoryview:
 def _whole_batch(view: memoryview) -> int | None:
     """Return the size of the batch at the start of `view`; None if it is incomplete.
 
-    Raises CorruptMessageError if its length is invalid.
+    Raises CorruptMessageError if its length is invalid or its format unknown.
     """
     if len(view) < LOG_OVERHEAD:
         return None
@@ -216,7 +221,11 @@ def _whole_batch(view: memoryview) -> int | None:
 
 
 def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool = False) -> Buffer:
-    """Return the uncompressed records of a producer's batch. Raises the errors of a Produce response."""
+    """Return the uncompressed records of a producer's batch.
+
+    Raises InvalidRecordError if they cannot be decompressed, MessageTooLargeError if they have more than `max_bytes`
+    bytes. With `inline`, raises LongValidationError if they have more than INLINE_BYTES.
+    """
     records = view[batch.start + HEADER_BYTES : batch.end]
     if not batch.header.attributes & CODEC_MASK:
         return records
@@ -238,7 +247,8 @@ def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool =
 def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Validated:
     """Validate the records of a batch.
 
-    Raises an error if they are malformed, lack a key in a compacted topic, or have a timestamp out of bounds.
+    Raises InvalidRecordError if they are malformed or lack a key in a compacted topic, InvalidTimestampsError if a
+    timestamp is out of the topic's bounds.
     """
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME:
@@ -281,9 +291,9 @@ class LongValidationError(DeferredAppendError):
 def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = False) -> Prepared:
     """Validate a producer's batches, and convert them to the topic's compression. Offsets are not assigned yet.
 
-    The returned buffer is `view` itself unless batches were compressed again. May be called in a worker. Raises the
-    errors of a Produce response. `inline`: called on the event loop; raise LongValidationError if it would take
-    milliseconds.
+    The returned buffer is `view` itself, in which timestamps may be set, unless batches were compressed again. May be
+    called in a worker. Raises the errors of a Produce response. `inline`: called on the event loop; raise
+    LongValidationError if it would take milliseconds.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)
@@ -335,7 +345,7 @@ def _level(codec: int, config: LogConfig) -> int | None:
 
 
 def _rewrite(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytes:
-    """Return the batch with its records compressed by another codec. Its other fields are unchanged."""
+    """Return the batch with its records compressed by another codec. Its offsets, timestamps and producer stay."""
     packed = memoryview(compression.compress(codec, records, level))
     out = bytearray(HEADER_BYTES + len(packed))
     out[HEADER_BYTES:] = packed

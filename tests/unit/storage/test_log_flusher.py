@@ -55,7 +55,7 @@ def test_slow_disk_is_logged_once_a_minute_and_when_it_is_fast_again(
     assert caplog.messages == [
         "The disk of /data/a is slow: flushing orders-3 took 1500 ms, and its producers waited",
         "The disk of /data/a is slow: flushing orders-3 took 2000 ms, and its producers waited "
-        "(3 flushes were that slow since the last warning)",
+        "(3 flushes were slow since the last warning)",
     ]
     caplog.clear()
     flush(flusher, clock, 0.001)

@@ -1,7 +1,7 @@
 """A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
 
-It uses no event loop and no thread. Every wait ends after the timeout, even if the peer sends single bytes, and on
-Ctrl+C. Another thread may call `disconnect`, which ends a waiting call.
+It uses no event loop and no thread. Every wait for the peer ends after the timeout, even if the peer sends single
+bytes, and on Ctrl+C. Another thread may call `disconnect`, which ends a `send` or `receive` that waits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Sent(NamedTuple):
 class BlockingChannel:
     """One connection to one broker.
 
-    Buffer sizes are in bytes; -1 for the system's default. `read_timeout_ms` applies to connecting, sending and
-    reading.
+    Buffer sizes are in bytes; -1 for the system's default. `read_timeout_ms` applies to each of connecting, sending and
+    receiving.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class BlockingChannel:
     def receive(self) -> Response:
         """Return the response to the last request.
 
-        Raises NetworkError if the connection is lost, RequestTimedOutError after the timeout, and MalformedMessageError
-        if the response is invalid.
+        Raises NetworkError if the connection is lost or no request waits for a response, RequestTimedOutError after the
+        timeout, and MalformedMessageError if the response is invalid.
         """
         sock, sent = self._open(), self._sent
         if sent is None:

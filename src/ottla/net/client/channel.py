@@ -51,7 +51,7 @@ FIRST_BYTES: Final = 20
 LOW_WATER_BYTES: Final = 128 * 1024
 """Minimum number of missing bytes of a response for which the socket is readable only once they have arrived."""
 MAX_LOW_WATER_BYTES: Final = 1024 * 1024
-"""Maximum number of bytes that the socket waits for. The kernel lowers it to half of its receive buffer."""
+"""Maximum number of bytes that the socket waits for. The kernel may lower it, depending on its receive buffer."""
 READS_IN_A_ROW: Final = 16
 """Maximum number of consecutive reads from one socket before other sockets are read."""
 
@@ -115,7 +115,9 @@ class Channel:
         return self._socket is not None and self.error is None
 
     async def connect(self) -> None:
-        """Connect. Raises BrokerConnectionError, whose text has the address and the reason."""
+        """Connect. Raises BrokerConnectionError, whose text has the address and the reason, and its subclass
+        SslAuthenticationError if the TLS handshake fails permanently.
+        """
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
@@ -147,7 +149,7 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """Return what to check if the peer disconnects before the first response, or before the second one.
+        """A hint what to check if the peer disconnects before the first response, or before the second one.
 
         Empty after the second response.
         """
@@ -176,7 +178,10 @@ class Channel:
         return response
 
     def send_without_response(self, request: Request[Any], version: int) -> asyncio.Future[None]:
-        """Send a request that has no response (acks=0). The future completes when the socket has accepted all of it."""
+        """Send a request that has no response (acks=0), and return a future.
+
+        It completes when the socket has accepted the whole request, and fails if the connection is closed before.
+        """
         if self.is_open:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
         taken: asyncio.Future[None] = self.loop.create_future()
@@ -284,7 +289,8 @@ class Channel:
     def _set_low_water(self) -> None:
         """Let the socket become readable only when the rest of a large response, or a MiB of it, has arrived.
 
-        Otherwise, it becomes readable for every 64 KiB, and waking the event loop takes longer than copying them.
+        Otherwise, it becomes readable for every 64 KiB, and waking the event loop takes longer than copying them. Only
+        Linux supports this, and only without TLS.
         """
         missing = self._frames.missing
         low = 1 if missing < LOW_WATER_BYTES else min(missing, MAX_LOW_WATER_BYTES)
@@ -341,7 +347,7 @@ class Channel:
             self._watch(min(request.deadline for request in self.in_flight))
 
     def close(self, error: errors.KafkaError | None = None) -> None:
-        """Close the connection. Requests in flight fail with `error`. Idempotent."""
+        """Close the connection. Requests in flight fail with `error`; None for a NetworkError. Idempotent."""
         if self.error is not None:
             return
         self.error = error or errors.NetworkError(f"{self._peer}: the connection was closed")

@@ -106,8 +106,12 @@ class ChannelMetrics:
         sensor.add_meter(Meter(rate, total, counts=counts))
 
     def _sizes(self, sensor: Sensor, group: str, **tags: str) -> None:
-        sensor.add(self._metrics.name("request-size-avg", group, "The average size of a request.", **tags), Avg())
-        sensor.add(self._metrics.name("request-size-max", group, "The largest request.", **tags), Max())
+        sensor.add(
+            self._metrics.name("request-size-avg", group, "The average size of a request in bytes.", **tags), Avg()
+        )
+        sensor.add(
+            self._metrics.name("request-size-max", group, "The size of the largest request in bytes.", **tags), Max()
+        )
 
 
 class NodeMetrics:

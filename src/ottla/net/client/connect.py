@@ -51,7 +51,7 @@ class SocketOptions(NamedTuple):
 async def open_connection(
     loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions
 ) -> socket.socket:
-    """Return a connected, non-blocking socket.
+    """Return a connected, non-blocking socket, after the TLS handshake if the options have an SSL context.
 
     The caller limits the time. Raises OSError, of which ssl.SSLError is a subclass.
     """
@@ -179,8 +179,8 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
 def foreign_protocol(first: bytes, peer: str) -> KafkaError | None:
     """Return the error to raise if the first bytes of a response are not of Kafka's protocol; None if they may be.
 
-    For a TLS alert, the error is not retriable. Other errors are retriable, because another server may use the port
-    until the broker starts.
+    For a TLS alert it is an SslAuthenticationError, otherwise a MalformedMessageError, after which clients try again,
+    because another server may use the port until the broker starts.
     """
     if first.startswith(b"HTTP/"):
         return MalformedMessageError(f"{peer}: an HTTP server answers, not a Kafka broker; is the port right?")

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def is_known(host: str) -> bool:
-    """Return whether a host has an address. Blocks during the DNS lookup."""
+    """Return whether a host can be resolved to an address. Blocks during the DNS lookup."""
     try:
         return bool(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
     except OSError:
@@ -30,7 +30,7 @@ async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) ->
 async def canonical_names_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
     """Return the canonical names of a host's addresses, without duplicates; an address itself if it has no name.
 
-    Raises OSError.
+    Raises OSError if the host has no address.
     """
     names: dict[str, None] = {}
     for _, address in await addresses_of(loop, host, port):

@@ -32,7 +32,7 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
     SaslHandshake and SaslAuthenticate.
 
     Raises IllegalSaslStateError if the listener does not use SASL, UnsupportedSaslMechanismError,
-    SaslAuthenticationFailedError, or an error of the channel.
+    SaslAuthenticationFailedError, or an error of the channel or of the token provider.
     """
     shaken = await channel.send(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
     peer = f"{channel.host}:{channel.port}"

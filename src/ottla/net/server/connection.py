@@ -65,7 +65,7 @@ HELD_BYTES: Final = 4096
 IOV_MAX = 512
 """Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
-"""Number of bytes of a file per sendfile, which takes at most 0.2 ms.
+"""Maximum number of bytes of a file per sendfile, which then takes about 0.2 ms.
 
 A worker reads as much at a time if the file is not cached.
 """
@@ -74,8 +74,8 @@ COPIED_BYTES: Final = 24 * 1024
 than the system calls and packets of a sendfile for each.
 """
 COPIED_AT_ONCE: Final = 256 * 1024
-"""Maximum size of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default, which the
-kernel doubles.
+"""Maximum size in bytes of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default,
+which the kernel doubles.
 """
 PROBED_SECONDS: Final = 0.1
 """Time in seconds for which bytes that were found in the page cache are assumed to stay there."""
@@ -273,7 +273,7 @@ class Connection:
         self._notify_closed()
 
     def throttle(self, seconds: float) -> None:
-        """Stop reading for this time after the current response (KIP-219)."""
+        """Stop reading for `seconds` after the current response, or longer if that was requested before (KIP-219)."""
         self._throttle_seconds = max(self._throttle_seconds, seconds)
 
     def release_frame(self) -> None:
@@ -340,7 +340,9 @@ class Connection:
             self._stash_rest(buffer)
 
     def _receive(self, buffer: bytearray) -> int | None:
-        """Receive bytes into the rest of the buffer. Return how many: 0 at the end, None if there are none yet."""
+        """Receive bytes into the rest of the buffer. Return how many: 0 if the peer has disconnected, None if there are
+        none yet.
+        """
         try:
             n = self._sock.recv_into(memoryview(buffer)[self._filled :])
         except (BlockingIOError, InterruptedError):
@@ -385,7 +387,7 @@ class Connection:
 
     @property
     def _has_unhandled(self) -> bool:
-        """Return whether there are bytes after the request in progress."""
+        """Whether there are bytes after the request in progress."""
         return bool(self._stash) or (self._buffer is not None and self._filled > self._start)
 
     def _peeked(self) -> tuple[bool, bool]:
@@ -434,7 +436,9 @@ class Connection:
             self._read_on()
 
     def _frame_size(self) -> int | None:
-        """Return the size of the next frame; None if it is not known yet, or was rejected as invalid."""
+        """Return the size of the next frame; None if it is not known yet. If it is invalid, close the connection, and
+        return None.
+        """
         if self._filled - self._start < 4:
             return None
         assert self._buffer is not None
@@ -529,7 +533,7 @@ class Connection:
     def _make_room(self) -> bool:
         """Make room in the buffer for the rest of an incomplete frame.
 
-        Return False if the connection has to wait for memory.
+        Return False if the connection has to wait for memory, or was closed because the frame's size is invalid.
         """
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
@@ -587,7 +591,9 @@ class Connection:
             self._memory.drop(self)
 
     def resume(self) -> None:
-        """Continue reading after a pause, or when memory is available again."""
+        """Process the requests that have been received, and continue reading, after a pause, a response, or a wait for
+        memory.
+        """
         if self._sock.fileno() >= 0:
             if self._stash:
                 self._take_buffer()
@@ -756,7 +762,7 @@ def _size(chunk: Chunk) -> int:
 def _with_copies(chunks: Sequence[Chunk], room: memoryview) -> list[Buffer]:
     """Return the buffers among the first chunks, and copies of short file ranges in `room`, up to COPIED_AT_ONCE.
 
-    The copies end before a file range that is not in the page cache.
+    The copies end before a file range that is longer than COPIED_BYTES or not in the page cache.
     """
     buffers: list[Buffer] = []
     end = 0
@@ -817,7 +823,7 @@ class UnsentBytes:
 
 
 def release(chunks: Sequence[Chunk]) -> None:
-    """Release the files of a response that was not sent completely."""
+    """Release the files among the unsent pieces of a response."""
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             chunk.release()

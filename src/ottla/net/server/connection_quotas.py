@@ -2,10 +2,10 @@
 KIP-612).
 
 All listeners of a broker share the counts. If the broker has too many connections, or they arrive too fast, further
-ones wait in the kernel's backlog. As in Kafka, connections from an address with too many are rejected at once. The
-inter-broker listener is protected: `max.connections` and the broker's rate limit do not apply to it; if the broker is
-full, a client is disconnected. A quarter of the file descriptors is reserved for logs. Not thread-safe: event loop
-only.
+ones wait in the kernel's backlog. A connection from an IP address that has too many, or opens them too fast, is
+rejected at once. If clients have another listener, the inter-broker listener is protected: `max.connections` and the
+broker's rate limit do not apply to it; if the broker is full, a client is disconnected. A quarter of the file
+descriptors is reserved for logs, and for the protected listener an eighth. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
 """Maximum number of IP addresses whose rate is measured, before idle ones are dropped."""
 WINDOWS = 11
-"""Number of windows of one second over which rates are measured, as Kafka's quota.window.num."""
+"""Number of windows of one second over which rates are measured, as Kafka's default of quota.window.num."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -46,7 +46,7 @@ UNLIMITED = ConnectionLimits()
 
 
 class ConnectionQuotas:
-    """Counts connections, and decides whether more are accepted. `limits` may be changed at any time."""
+    """Counts connections, and decides whether more are accepted. The limits may be updated at any time."""
 
     def __init__(self, limits: ConnectionLimits = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -74,9 +74,9 @@ class ConnectionQuotas:
         return self._by_listener.total()
 
     def protect(self, listener: str, make_room: Callable[[], None]) -> None:
-        """Accept connections of this listener even if the broker is full.
+        """Accept connections of this listener even if `max.connections` is reached.
 
-        `make_room`: closes a connection of another listener.
+        `make_room`: closes a connection of another listener, if there is one.
         """
         self._protected, self._make_room = listener, make_room
 
@@ -128,7 +128,7 @@ class ConnectionQuotas:
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a new connection. Return None if it is accepted, or the name of the config whose limit rejects it."""
+        """Count a new connection. Return None if it is accepted, or the name of the limit that rejects it."""
         limits, now = self._limits, self._clock()
         if not self.is_protected(listener):
             self._rate.add(1, now)

@@ -22,7 +22,7 @@ log = logging.getLogger("ottla.net")
 
 IDLE_CHECK_SECONDS = 10.0
 ACCEPT_BACKOFF_SECONDS = 0.2
-"""Pause in seconds after accept() has failed because there are no file descriptors or memory."""
+"""Pause in seconds after accept() has failed, for example because there are no file descriptors or memory."""
 REPORTED_WAIT_SECONDS = 1.0
 REPORT_SECONDS = 60.0
 """Minimum time in seconds between two log lines about limits that keep connections waiting."""
@@ -69,7 +69,7 @@ class Listener:
 
     @property
     def blocked_seconds(self) -> float:
-        """The time in seconds for which limits have kept new connections waiting."""
+        """The total time in seconds for which limits have kept new connections waiting."""
         since = self._blocked_since
         return self._blocked_seconds if since is None else self._blocked_seconds + time.monotonic() - since
 
@@ -80,7 +80,7 @@ class Listener:
     def bind(self, host: str, port: int) -> int:
         """Bind the address, and return the port; for port 0, a free one.
 
-        Raises StartupError if the address is in use.
+        Raises StartupError if the host cannot be resolved, or the address cannot be bound, such as one in use.
 
         Connections are refused until `listen`, so that an open port means that the broker has joined its cluster.
         """
@@ -106,7 +106,8 @@ class Listener:
     def listen(self, backlog: int) -> None:
         """Let clients connect.
 
-        They wait in the backlog until `start`. Raises StartupError if another process has taken the port.
+        They wait in the backlog until `start`. Raises StartupError if that fails, for example because another process
+        has taken the port.
         """
         assert self._sock is not None, "bind() must be called first"
         try:
@@ -120,14 +121,14 @@ class Listener:
         return StartupError(f"listeners: cannot bind {self.name}://{host}:{port}: {error.strerror}{remedy}")
 
     def start(self) -> None:
-        """Start accepting."""
+        """Start accepting connections, and closing idle ones unless `idle_ms` is negative."""
         assert self._sock is not None, "bind() and listen() must be called first"
         asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
         if self._idle_seconds >= 0:
             self._timer = asyncio.get_running_loop().call_later(IDLE_CHECK_SECONDS, self._close_idle)
 
     def stop_accepting(self) -> None:
-        """Stop accepting new connections. Existing ones continue."""
+        """Stop accepting new connections, and closing idle ones. Existing ones continue."""
         for timer in (self._timer, self._later):
             if timer is not None:
                 timer.cancel()

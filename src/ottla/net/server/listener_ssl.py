@@ -30,9 +30,10 @@ def accepting(config: BrokerConfig, listener: str) -> Connects:
 
 
 def client_options(config: BrokerConfig, listener: str) -> SocketOptions:
-    """Return the socket options for connections to this listener of other brokers, with the same stores.
+    """Return the socket options for connections to this listener of other brokers, with the key and trust stores of
+    this broker's listener.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError if one of the stores cannot be used.
     """
     with _named(listener):
         tls = config.tls_of(listener)

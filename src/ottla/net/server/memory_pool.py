@@ -5,7 +5,7 @@ really use, not to the size in their length field, so that a peer that announces
 others. Small requests never wait, because they have a buffer only while they are processed. If the limit is reached,
 large requests wait in order. Two rules prevent a deadlock: a peer that does not complete its request in time is
 disconnected if others wait, and if all requests with memory wait for more, the first one continues beyond the limit. So
-the maximum usage is the limit plus one request. Not thread-safe: event loop only.
+the usage may exceed the limit by one or two requests. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MemoryPool:
 
     def __init__(self, limit: int = -1) -> None:
         self.limit = limit
-        """Maximum number of bytes of large requests; 0 or less for no limit."""
+        """The number of bytes of large requests from which further ones wait; 0 or less for no limit."""
         self.used = 0
         self._held: dict[PoolClient, int] = {}
         self._waiting: dict[PoolClient, None] = {}
@@ -58,9 +58,9 @@ class MemoryPool:
         self._reap_handle: asyncio.TimerHandle | None = None
 
     def hold(self, holder: PoolClient, nbytes: int) -> bool:
-        """Return whether `holder` may use `nbytes` in total.
+        """Let `holder` use `nbytes` in total, and return True, or return False if it has to wait.
 
-        If not, its `resume` is called when it should try again.
+        In that case, its `resume` is called when it should try again.
         """
         if not self._has_room(holder):
             self._waiting[holder] = None

@@ -27,15 +27,15 @@ from ottla.security.tls.distinguished_name import subject_of
 log = logging.getLogger("ottla.net")
 
 HANDSHAKE_SECONDS = 30.0
-"""Maximum time in seconds for the handshake. No client of Kafka waits longer."""
+"""Maximum time in seconds for the handshake, after which the connection is closed."""
 UNEXPECTED_MESSAGE: Final = bytes((21, 3, 3, 0, 2, 2, 10))
 """The TLS alert unexpected_message, sent to a client that does not use TLS, so that it can report the cause."""
 HELLO: Final = b"\x16"
 """The first byte that a TLS client sends."""
 RECORD_BYTES: Final = 16384
-"""Maximum size of a TLS record."""
+"""Maximum size in bytes of the content of a TLS record."""
 IN_A_ROW: Final = 64
-"""Maximum number of consecutive records that are read or written before other connections are processed."""
+"""Maximum number of consecutive reads, or of records written, before other connections are processed."""
 DISCARD_BYTES: Final = 65536
 
 
@@ -71,7 +71,7 @@ class TlsConnection(Connection):
         self._sealed = False  # whether OpenSSL may have already encrypted the first pending data as a record
 
     def start(self) -> None:
-        """Wait for the handshake. TLS uses no memory until its first byte arrives."""
+        """Wait for the handshake. The memory for TLS is allocated when its first byte has arrived."""
         self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._too_late)
         self._wait(self._on_hello)
 
@@ -342,7 +342,7 @@ CERTIFICATE_ALERTS: Final = frozenset(
 
 
 def failure_text(error: Exception) -> str:
-    """Return why a TLS handshake has failed: whose certificate was rejected, and for what reason."""
+    """Return why a TLS handshake has failed, and if a certificate was rejected, whose it was."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was rejected ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
 
 - version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
-  4 adds the errors of KIP-890
+  4 may answer TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, ver
 
 
 class AddOffsetsToTxnResponse(Response, api_key=25, versions="0-4", flexible="3+"):
-    """The outcome."""
+    """The error code; 0 if offsets of the group may now be committed in the transaction."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

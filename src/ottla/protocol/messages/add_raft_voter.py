@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class Listener(Struct):
-    """An address of the voter."""
+    """The address of one of the voter's listeners."""
 
     name: str = f.string("0+")
     host: str = f.string("0+")
@@ -31,7 +31,7 @@ class AddRaftVoterRequest(Request["AddRaftVoterResponse"], api_key=80, versions=
 
 
 class AddRaftVoterResponse(Response, api_key=80, versions="0-1", flexible="0+"):
-    """The outcome."""
+    """The error code, which is 0 on success, and its message."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -17,7 +17,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """One resource."""
+    """One resource, and all configs that it is to have."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")

@@ -1,6 +1,6 @@
 """AlterPartition (key 56): a leader changes the ISR through the controller (KIP-497). Between brokers.
 
-- version 1 adds whether a leader was elected uncleanly (KIP-704); 2 names topics by their ids
+- version 1 adds whether an unclean leader has yet to recover (KIP-704); 2 names topics by their ids
 - 3 adds the broker epochs of the ISR, so that a restarted broker is detected (KIP-903)
 """
 

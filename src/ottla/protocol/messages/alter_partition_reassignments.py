@@ -26,7 +26,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
 ):
-    """The partitions to reassign."""
+    """The partitions to reassign, or whose reassignments to cancel."""
 
     timeout_ms: int = f.int32("0+", default=60000)
     allow_replication_factor_change: bool = f.boolean("1+", default=True)

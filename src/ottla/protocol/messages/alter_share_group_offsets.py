@@ -23,7 +23,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 
 class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"], api_key=91, versions="0", flexible="0+"):
-    """The group and the topics."""
+    """The share group, and the topics with the new start offsets of their partitions."""
 
     group_id: str = f.string("0+")
     topics: list[AlterShareGroupOffsetsRequestTopic] = f.array(AlterShareGroupOffsetsRequestTopic, "0+")

@@ -7,7 +7,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ScramCredentialDeletion(Struct):
-    """A credential to remove."""
+    """A credential to remove: its user, and its mechanism (1: SCRAM-SHA-256, 2: SCRAM-SHA-512)."""
 
     name: str = f.string("0+")
     mechanism: int = f.int8("0+")
@@ -33,7 +33,7 @@ class AlterUserScramCredentialsRequest(
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """The result for one user."""
+    """The result of all changes of one user's credentials."""
 
     user: str = f.string("0+")
     error_code: int = f.int16("0+")

@@ -17,7 +17,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
-    """The name and version of the client's software."""
+    """The client's software, and from version 5 on the cluster and node that it expects."""
 
     client_software_name: str = f.string("3+", ignorable=True)
     client_software_version: str = f.string("3+", ignorable=True)

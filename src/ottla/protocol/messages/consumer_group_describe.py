@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"):
-    """The groups to describe."""
+    """The ids of the groups to describe."""
 
     group_ids: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("0+")
@@ -33,7 +33,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """One member."""
+    """One member: its client, subscription and epoch, and its current and target assignment."""
 
     member_id: str = f.string("0+")
     instance_id: str | None = f.string("0+", nullable="0+", default=None)
@@ -50,7 +50,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group."""
+    """One group: its state, epochs, assignor and members, or an error."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+", default=None)
@@ -64,7 +64,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
-    """The described groups."""
+    """The described groups, one for each requested id."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

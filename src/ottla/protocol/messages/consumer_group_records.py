@@ -42,7 +42,7 @@ class ConsumerGroupRegularExpressionKey(Data, versions="0"):
 
 
 class ConsumerGroupMetadataValue(Data, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of the topics that it was last assigned for (Kafka 4.1)."""
+    """A group's epoch, and from Kafka 4.1 on a hash of the topics that it was last assigned for."""
 
     epoch: int = f.int32("0+")
     metadata_hash: int = f.int64("0+", tag=0)
@@ -84,7 +84,7 @@ class TargetTopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+"):
-    """The group epoch that the target assignment is for."""
+    """The group epoch that the target assignment is for, and the time in ms when it was computed."""
 
     assignment_epoch: int = f.int32("0+")
     assignment_timestamp: int = f.int64("0+", tag=0, ignorable=True)
@@ -130,7 +130,7 @@ class PartitionMetadata(Struct):
 
 
 class TopicMetadata(Struct):
-    """One topic."""
+    """One topic: its id, its number of partitions, and the racks of their replicas."""
 
     topic_id: UUID = f.uuid("0+")
     topic_name: str = f.string("0+")

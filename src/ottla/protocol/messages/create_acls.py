@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AclCreation(Struct):
-    """One ACL to create."""
+    """One ACL to create: a resource pattern, a principal, a host, an operation, and whether to allow or deny it."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")

@@ -26,7 +26,7 @@ class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"], api
 
 
 class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexible="2+"):
-    """The token."""
+    """The new token: its owner, requester, times in milliseconds, id and HMAC."""
 
     error_code: int = f.int16("0+")
     principal_type: str = f.string("0+")

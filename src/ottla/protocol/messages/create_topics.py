@@ -21,7 +21,7 @@ class CreatableReplicaAssignment(Struct):
 
 
 class CreatableTopicConfig(Struct):
-    """One config of the topic."""
+    """A config that the topic is to have."""
 
     name: str = f.string("0+")
     value: str | None = f.string("0+", nullable="0+")
@@ -40,7 +40,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions="0-7", flexible="5+"):
-    """The topics to create."""
+    """The topics to create. With `validate_only`, the broker only checks them."""
 
     topics: list[CreatableTopic] = f.array(CreatableTopic, "0+")
     timeout_ms: int = f.int32("0+", default=60000)

@@ -50,7 +50,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response, api_key=31, versions="0-3", flexible="2+"):
-    """The deleted ACLs by filter."""
+    """The ACLs that each filter matched, or its error."""
 
     throttle_time_ms: int = f.int32("0+")
     filter_results: list[DeleteAclsFilterResult] = f.array(DeleteAclsFilterResult, "0+")

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-3", flexible="2+"):
-    """The groups to delete."""
+    """The ids of the groups to delete."""
 
     groups_names: list[str] = f.array(f.string(), "0+")
 

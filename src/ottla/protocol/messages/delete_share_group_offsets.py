@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    """One topic."""
+    """A topic whose offsets are deleted."""
 
     topic_name: str = f.string("0+")
 
@@ -17,7 +17,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 class DeleteShareGroupOffsetsRequest(
     Request["DeleteShareGroupOffsetsResponse"], api_key=92, versions="0", flexible="0+"
 ):
-    """The group and the topics."""
+    """The share group, and the topics whose offsets are deleted."""
 
     group_id: str = f.string("0+")
     topics: list[DeleteShareGroupOffsetsRequestTopic] = f.array(DeleteShareGroupOffsetsRequestTopic, "0+")

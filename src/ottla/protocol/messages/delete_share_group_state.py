@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class PartitionData(Struct):
-    """One partition."""
+    """A partition whose state is deleted."""
 
     partition: int = f.int32("0+")
 
@@ -22,7 +22,7 @@ class TopicData(Struct):
 
 
 class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"], api_key=86, versions="0", flexible="0+"):
-    """Partitions of one share group."""
+    """The partitions of one share group whose state is deleted."""
 
     group_id: str = f.string("0+")
     topics: list[TopicData] = f.array(TopicData, "0+")

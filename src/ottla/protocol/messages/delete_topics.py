@@ -20,7 +20,7 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"], api_key=20, versions="0-6", flexible="4+"):
-    """The topics to remove."""
+    """The topics to delete: by name, or from version 6 on by name or id."""
 
     topics: list[DeleteTopicState] = f.array(DeleteTopicState, "6+")
     topic_names: list[str] = f.array(f.string(), "0-5", ignorable=True)

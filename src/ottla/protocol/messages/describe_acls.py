@@ -22,7 +22,7 @@ class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions=
 
 
 class AclDescription(Struct):
-    """One ACL of a resource."""
+    """One ACL of a resource: a principal, a host, an operation, and whether it is allowed or denied."""
 
     principal: str = f.string("0+")
     host: str = f.string("0+")
@@ -31,7 +31,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """One resource and its ACLs."""
+    """One resource pattern and its ACLs."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")

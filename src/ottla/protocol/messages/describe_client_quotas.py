@@ -34,7 +34,7 @@ class EntityData(Struct):
 
 
 class ValueData(Struct):
-    """One quota."""
+    """One quota: its key, such as producer_byte_rate, and its value."""
 
     key: str = f.string("0+")
     value: float = f.float64("0+")

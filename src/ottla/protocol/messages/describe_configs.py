@@ -20,7 +20,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"):
-    """The resources to describe."""
+    """The resources to describe, and whether to include synonyms and documentation."""
 
     resources: list[DescribeConfigsResource] = f.array(DescribeConfigsResource, "0+")
     include_synonyms: bool = f.boolean("1+")
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, ver
 
 
 class DescribeConfigsSynonym(Struct):
-    """Another source that sets the config, in order of precedence."""
+    """One of the sources that set the config, which are in the order of their precedence."""
 
     name: str = f.string("1+")
     value: str | None = f.string("1+", nullable="0+")
@@ -36,7 +36,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """One config."""
+    """One config: its value, source, type and synonyms."""
 
     name: str = f.string("0+")
     # None for what must not be shown.
@@ -53,7 +53,7 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """One resource."""
+    """One resource with its configs, or an error."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+")

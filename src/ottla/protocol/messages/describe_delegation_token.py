@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """One owner."""
+    """An owner whose tokens are described."""
 
     principal_type: str = f.string("0+")
     principal_name: str = f.string("0+")
@@ -32,7 +32,7 @@ class DescribedDelegationTokenRenewer(Struct):
 
 
 class DescribedDelegationToken(Struct):
-    """One token."""
+    """One token: its owner, requester, renewers, times in milliseconds, id and HMAC."""
 
     principal_type: str = f.string("0+")
     principal_name: str = f.string("0+")
@@ -47,7 +47,7 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Response, api_key=41, versions="0-3", flexible="2+"):
-    """The described tokens."""
+    """The described tokens, or an error code."""
 
     error_code: int = f.int16("0+")
     tokens: list[DescribedDelegationToken] = f.array(DescribedDelegationToken, "0+")

@@ -12,14 +12,14 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
-    """The groups to describe."""
+    """The ids of the groups to describe."""
 
     groups: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("3+")
 
 
 class DescribedGroupMember(Struct):
-    """One member, with its subscription and assignment as it sent them."""
+    """One member, with its subscription as it sent it, and its assignment as the leader sent it."""
 
     member_id: str = f.string("0+")
     group_instance_id: str | None = f.string("4+", nullable="4+", default=None, ignorable=True)
@@ -30,7 +30,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group."""
+    """One group: its state, its protocol and its members, or an error."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("6+", nullable="6+", default=None)
@@ -43,7 +43,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
-    """The described groups."""
+    """The described groups, one for each requested id."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -40,7 +40,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """One log directory."""
+    """One log directory: its logs, and the size and free space of its volume in bytes; an error if it is offline."""
 
     error_code: int = f.int16("0+")
     log_dir: str = f.string("0+")

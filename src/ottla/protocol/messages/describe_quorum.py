@@ -18,14 +18,14 @@ class PartitionRequest(Struct):
 
 
 class TopicRequest(Struct):
-    """The metadata log."""
+    """The metadata log, `__cluster_metadata`."""
 
     topic_name: str = f.string("0+")
     partitions: list[PartitionRequest] = f.array(PartitionRequest, "0+")
 
 
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"], api_key=55, versions="0-2", flexible="0+"):
-    """The log to describe."""
+    """The partition of the metadata log to describe."""
 
     topics: list[TopicRequest] = f.array(TopicRequest, "0+")
 
@@ -54,14 +54,14 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """The metadata log."""
+    """The metadata log, with the quorum of its partition."""
 
     topic_name: str = f.string("0+")
     partitions: list[PartitionResponse] = f.array(PartitionResponse, "0+")
 
 
 class Listener(Struct):
-    """An address of a member."""
+    """The address of one of a member's listeners."""
 
     name: str = f.string("2+")
     host: str = f.string("2+")
@@ -76,7 +76,7 @@ class QuorumNode(Struct):
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
-    """The quorum."""
+    """The leader, voters and observers of the quorum, and from version 2 on their addresses."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("2+", nullable="2+", ignorable=True)

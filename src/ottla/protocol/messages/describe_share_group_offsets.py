@@ -30,7 +30,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(
     Request["DescribeShareGroupOffsetsResponse"], api_key=90, versions="0-1", flexible="0+"
 ):
-    """The groups to describe."""
+    """The share groups whose offsets are described."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = f.array(DescribeShareGroupOffsetsRequestGroup, "0+")
 
@@ -57,7 +57,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
 
 
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    """One group."""
+    """One group: the start offsets of its partitions, or an error."""
 
     group_id: str = f.string("0+")
     topics: list[DescribeShareGroupOffsetsResponseTopic] = f.array(DescribeShareGroupOffsetsResponseTopic, "0+")

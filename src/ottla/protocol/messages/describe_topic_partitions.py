@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class TopicRequest(Struct):
-    """One topic."""
+    """A topic to describe, by name."""
 
     name: str = f.string("0+")
 
@@ -46,7 +46,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """One topic."""
+    """One topic with its partitions on this page, or an error."""
 
     error_code: int = f.int16("0+")
     name: str | None = f.string("0+", nullable="0+")
@@ -57,7 +57,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
-    """A page of partitions."""
+    """A page of partitions, and the cursor of the next page; None if this is the last page."""
 
     throttle_time_ms: int = f.int32("0+")
     topics: list[DescribeTopicPartitionsResponseTopic] = f.array(DescribeTopicPartitionsResponseTopic, "0+")

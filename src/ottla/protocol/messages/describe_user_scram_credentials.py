@@ -7,7 +7,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class UserName(Struct):
-    """One user."""
+    """A user to describe."""
 
     name: str = f.string("0+")
 
@@ -28,7 +28,7 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """One user."""
+    """One user and its credentials, or an error."""
 
     user: str = f.string("0+")
     error_code: int = f.int16("0+")

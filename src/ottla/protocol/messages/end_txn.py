@@ -1,8 +1,8 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
 - version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
-  4 adds the errors of KIP-890
-- 5 returns the producer's epoch for the next transaction
+  4 may answer TRANSACTION_ABORTABLE (KIP-890)
+- 5 returns the producer id and epoch for the next transaction
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions="0-5", flexi
 
 
 class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
-    """The outcome."""
+    """The error code, and from version 5 on the producer id and epoch for the next transaction."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

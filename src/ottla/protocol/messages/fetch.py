@@ -1,18 +1,18 @@
 """Fetch (key 1): read record batches, as a consumer or as a replica.
 
-The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed. Batches are returned whole, including
-one that begins before the offset. The first one is returned even if it exceeds the limits, so that a reader always
-advances.
+The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed, and at once after an error. Batches are
+returned whole, including one that begins before the offset. From version 3 on, the first one is returned even if it
+exceeds the limits, so that a reader always advances.
 
 - version 1 adds the throttle time; 2 allows format 1;
   3 bounds the whole response (KIP-74), so the order of partitions counts
 - 4 adds the isolation level, the last stable offset and the aborted transactions (KIP-98); allows format 2
 - 5 adds the log start offset; 6 may answer KAFKA_STORAGE_ERROR
-- 7 adds sessions (KIP-227): later requests name only what changed
+- 7 adds sessions (KIP-227): later requests name only the partitions that have changed
 - 9 fences old leaders by epoch (KIP-320); 10 allows zstd; 11 reads from the closest replica (KIP-392)
 - 12 is flexible and detects diverging logs by epoch; 13 names topics by id
-- 14 supports tiered storage; 15 moves the replica's id and epoch into one place; 16 adds new leaders (KIP-951)
-- 17 adds the replica's directory (KIP-858); 18 adds the follower's high watermark
+- 14 may answer OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405); 15 adds the replica's epoch, beside its id (KIP-903)
+- 16 adds new leaders (KIP-951); 17 adds the replica's directory (KIP-853); 18 adds the follower's high watermark
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexibl
 
 
 class EpochEndOffset(Struct):
-    """The point where the reader's log diverges from the leader's: the largest common epoch, and its end offset."""
+    """The largest epoch of the leader's log up to the reader's last one, and its end offset, to which the logs agree at
+    most.
+    """
 
     epoch: int = f.int32("12+", default=-1)
     end_offset: int = f.int64("12+", default=-1)

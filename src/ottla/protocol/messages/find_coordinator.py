@@ -1,7 +1,8 @@
 """FindCoordinator (key 10): find the coordinator of a group or of a transactional id.
 
 - version 0 supports groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
-- 4 looks up several keys at once, in separate fields; 5 and 6 allow share groups (type 2) and KIP-890's error
+- 4 looks up several keys at once, in separate fields; 5 may answer TRANSACTION_ABORTABLE (KIP-890)
+- 6 adds the coordinators of share partitions (type 2, KIP-932)
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
-    """The groups or transactional ids."""
+    """The groups, transactional ids or share partitions whose coordinators are looked up."""
 
     key: str = f.string("0-3")
     # 0 group, 1 transaction, 2 share group.
@@ -20,7 +21,7 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, ver
 
 
 class Coordinator(Struct):
-    """The coordinator of one key."""
+    """The coordinator of one key: its id and address, or an error."""
 
     key: str = f.string("4+")
     node_id: int = f.int32("4+")

@@ -48,7 +48,7 @@ class GroupMetadataKey(Data, versions="0-2"):
 
 
 class MemberMetadata(Struct):
-    """A member of the generation."""
+    """A member of the generation: its client, its timeouts in milliseconds, its subscription and its assignment."""
 
     member_id: str = f.string("0+")
     group_instance_id: str | None = f.string("3+", nullable="3+", default=None, ignorable=True)

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """One change of one config."""
+    """One change of a config: set, delete, append or subtract."""
 
     name: str = f.string("0+")
     # 0 set, 1 delete, 2 append to a list, 3 subtract from a list.
@@ -19,7 +19,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """One resource."""
+    """One resource, and the changes of its configs."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")
@@ -29,7 +29,7 @@ class AlterConfigsResource(Struct):
 class IncrementalAlterConfigsRequest(
     Request["IncrementalAlterConfigsResponse"], api_key=44, versions="0-1", flexible="1+"
 ):
-    """The resources and the changes."""
+    """The resources, and the changes of their configs. With `validate_only`, the broker only checks them."""
 
     resources: list[AlterConfigsResource] = f.array(AlterConfigsResource, "0+")
     validate_only: bool = f.boolean("0+")

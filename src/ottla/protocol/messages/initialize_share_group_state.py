@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class PartitionData(Struct):
-    """One partition."""
+    """One partition, with the epoch and start offset of its new state."""
 
     partition: int = f.int32("0+")
     state_epoch: int = f.int32("0+")
@@ -27,7 +27,7 @@ class TopicData(Struct):
 class InitializeShareGroupStateRequest(
     Request["InitializeShareGroupStateResponse"], api_key=83, versions="0", flexible="0+"
 ):
-    """Partitions of one share group."""
+    """The partitions of one share group whose state is created or reset."""
 
     group_id: str = f.string("0+")
     topics: list[TopicData] = f.array(TopicData, "0+")

@@ -37,7 +37,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9",
 
 
 class JoinGroupResponseMember(Struct):
-    """A member, as its leader sees it."""
+    """A member, and its data for the leader of the group."""
 
     member_id: str = f.string("0+")
     group_instance_id: str | None = f.string("5+", nullable="5+", default=None, ignorable=True)

@@ -42,7 +42,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """The address of a leader."""
+    """The id and address of a broker that leads one of the partitions."""
 
     broker_id: int = f.int32("0+")
     host_name: str = f.string("0+")

@@ -19,7 +19,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
-    """The members that leave."""
+    """The group, and the members that leave it."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0-2")

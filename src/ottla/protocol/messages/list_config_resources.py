@@ -16,14 +16,14 @@ class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"], api_key
 
 
 class ConfigResource(Struct):
-    """One resource."""
+    """One resource: its name, and from version 1 on its type."""
 
     resource_name: str = f.string("0+")
     resource_type: int = f.int8("1+", default=16, ignorable=True)
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
-    """The resources with configs."""
+    """The resources with configs, or an error code."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -18,7 +18,7 @@ class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5
 
 
 class ListedGroup(Struct):
-    """One group."""
+    """One group: its id and protocol type, from version 4 on its state, and from version 5 on its type."""
 
     group_id: str = f.string("0+")
     protocol_type: str = f.string("0+")
@@ -27,7 +27,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
-    """The groups."""
+    """The groups that match the filters, or an error code."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     error_code: int = f.int16("0+")

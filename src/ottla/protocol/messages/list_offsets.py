@@ -1,9 +1,10 @@
 """ListOffsets (key 2): the start or end offset of a log, or the first offset at or after a timestamp.
 
 The timestamp is in milliseconds, or -2 for the log's start, -1 for its end, -3 for the record with the highest
-timestamp, -4 for the start of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
+timestamp, -4 for the start of the log on the leader's disk, -5 for the last offset in tiered storage, -6 for the first
+offset that is not in tiered storage yet.
 
-- version 0 (0.8) answers with a list of segment offsets before the timestamp, at most `max_num_offsets`
+- version 0 (Kafka 0.8) answers with start offsets of segments before the timestamp, at most `max_num_offsets`
 - 1 answers with one offset and its timestamp; 2 adds the isolation level: the end for read_committed consumers
 - 3 throttles only after the response (KIP-219); 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
 - 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
@@ -32,7 +33,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
-    """The timestamps to look up."""
+    """The timestamps to look up in the logs of partitions."""
 
     # -1 for a consumer.
     replica_id: int = f.int32("0+")

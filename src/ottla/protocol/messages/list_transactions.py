@@ -21,7 +21,7 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, v
 
 
 class TransactionState(Struct):
-    """One transactional id."""
+    """One transactional id, with its producer id and the state of its transaction."""
 
     transactional_id: str = f.string("0+")
     producer_id: int = f.int64("0+")

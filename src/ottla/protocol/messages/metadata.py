@@ -1,6 +1,7 @@
 """Metadata (key 3): the brokers of the cluster, its topics, and the leader of each partition.
 
-Clients send it after ApiVersions, and again whenever a leader has moved. A request for an unknown topic may create it.
+Clients send it after ApiVersions, and again periodically, and when a leader has moved. A request for an unknown topic
+may create it.
 
 - version 0 takes an empty list of topics for all of them; from 1 on None means all and an empty list means none
 - 1 adds the controller, racks and whether a topic is internal; 2 the cluster id; 3 the throttle time
@@ -26,7 +27,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
-    """The topics to describe."""
+    """The topics to describe, and whether missing ones may be created."""
 
     # None for all topics (version 0: an empty list).
     topics: list[MetadataRequestTopic] | None = f.array(MetadataRequestTopic, "0+", nullable="1+")

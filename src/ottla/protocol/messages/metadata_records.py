@@ -54,7 +54,7 @@ class PartitionChangeRecord(Data, versions="0-2", flexible="0+"):
 
 
 class ConfigRecord(Data, versions="0", flexible="0+"):
-    """A config was set, or removed (None)."""
+    """A config was set, or was removed if the value is None."""
 
     # As in DescribeConfigs: 2 topic, 4 broker, 16 client metrics, 32 group.
     resource_type: int = f.int8("0+")

@@ -7,7 +7,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """One partition."""
+    """A partition whose offset is deleted."""
 
     partition_index: int = f.int32("0+")
 
@@ -20,7 +20,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"], api_key=47, versions="0"):
-    """The group and the partitions."""
+    """The group, and the partitions whose offsets are deleted."""
 
     group_id: str = f.string("0+")
     topics: list[OffsetDeleteRequestTopic] = f.array(OffsetDeleteRequestTopic, "0+")

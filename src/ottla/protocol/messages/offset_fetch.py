@@ -39,7 +39,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="0-10", flexible="6+"):
-    """The groups, and which of their partitions."""
+    """The groups, and the partitions whose offsets are requested; None for all partitions."""
 
     group_id: str = f.string("0-7")
     topics: list[OffsetFetchRequestTopic] | None = f.array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
@@ -83,7 +83,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """The offsets of one group."""
+    """The offsets of one group, or an error code."""
 
     group_id: str = f.string("8+")
     topics: list[OffsetFetchResponseTopics] = f.array(OffsetFetchResponseTopics, "8+")
@@ -91,7 +91,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="0-10", flexible="6+"):
-    """The stored offsets."""
+    """The committed offsets: of one group up to version 7, of several groups from version 8 on."""
 
     throttle_time_ms: int = f.int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = f.array(OffsetFetchResponseTopic, "0-7")

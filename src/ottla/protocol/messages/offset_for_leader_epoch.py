@@ -29,7 +29,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"], api_key=23, versions="0-4", flexible="4+"):
-    """The partitions and epochs."""
+    """The partitions, and the epochs whose end offsets are requested."""
 
     # -1 for a consumer, -2 for a debugging one.
     replica_id: int = f.int32("3+", default=-2, ignorable=True)
@@ -37,7 +37,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"], api_k
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch up to the requested one, and its end offset; -1 and -1 if there is none."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 if they are unknown."""
 
     error_code: int = f.int16("0+")
     partition: int = f.int32("0+")

@@ -1,7 +1,8 @@
 """Produce (key 0): append record batches to partitions.
 
 The broker responds as `acks` requires: 0 never, 1 after the leader's write, -1 after that of every in-sync replica.
-The version decides which record formats may be sent: up to 1 format 0 (0.8), 2 format 1, from 3 on format 2.
+The version decides which record format clients send: 0 (Kafka 0.8) up to version 1, 1 in version 2, and 2 from version
+3 on. In these versions, the broker accepts no other format.
 
 - version 1 adds the throttle time (0.9), 2 the log append time (0.10)
 - 3 adds the transactional id; from here on one batch per partition
@@ -9,8 +10,8 @@ The version decides which record formats may be sent: up to 1 format 0 (0.8), 2 
 - 6 throttles only after the response (KIP-219); 7 allows zstd
 - 8 names the records that caused the rejection of a batch (KIP-467)
 - 9 is flexible; 10 adds the new leader to NOT_LEADER_OR_FOLLOWER (KIP-951)
-- 11 and 12 change what a transactional client may rely on (KIP-890): from 12 on the partition joins the transaction
-  with its first batch, without AddPartitionsToTxn
+- 11 may answer TRANSACTION_ABORTABLE (KIP-890); from 12 on the partition joins the transaction with its first batch,
+  without AddPartitionsToTxn
 - 13 names topics by id (KIP-516)
 """
 

@@ -18,7 +18,7 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    """One partition."""
+    """A partition whose state is read, and the epoch of the leader that reads it."""
 
     partition: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
@@ -32,14 +32,14 @@ class TopicData(Struct):
 
 
 class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"], api_key=84, versions="0", flexible="0+"):
-    """Partitions of one share group."""
+    """The partitions of one share group whose state is read."""
 
     group_id: str = f.string("0+")
     topics: list[TopicData] = f.array(TopicData, "0+")
 
 
 class PartitionResult(Struct):
-    """The result of one partition."""
+    """The state of one partition, or an error."""
 
     partition: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class PartitionData(Struct):
-    """One partition."""
+    """A partition whose start offset is read, and the leader epoch."""
 
     partition: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
@@ -28,14 +28,14 @@ class TopicData(Struct):
 class ReadShareGroupStateSummaryRequest(
     Request["ReadShareGroupStateSummaryResponse"], api_key=87, versions="0-1", flexible="0+"
 ):
-    """Partitions of one share group."""
+    """The partitions of one share group whose start offsets are read."""
 
     group_id: str = f.string("0+")
     topics: list[TopicData] = f.array(TopicData, "0+")
 
 
 class PartitionResult(Struct):
-    """The result of one partition."""
+    """The epochs and start offset of one partition's state, or an error."""
 
     partition: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -53,7 +53,7 @@ class RemoteLogSegmentMetadataRecord(Data, versions="0", flexible="0+"):
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Data, versions="0", flexible="0+"):
-    """A new state of a segment."""
+    """A new state of a segment, such as COPY_SEGMENT_FINISHED (1)."""
 
     remote_log_segment_id: RemoteLogSegmentIdEntry = f.struct(RemoteLogSegmentIdEntry, "0+")
     broker_id: int = f.int32("0+")

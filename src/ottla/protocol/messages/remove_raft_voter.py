@@ -17,7 +17,7 @@ class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"], api_key=81, ver
 
 
 class RemoveRaftVoterResponse(Response, api_key=81, versions="0", flexible="0+"):
-    """The outcome."""
+    """The error code, which is 0 on success, and its message."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

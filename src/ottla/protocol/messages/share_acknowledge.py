@@ -24,7 +24,7 @@ class AcknowledgementBatch(Struct):
 
 
 class AcknowledgePartition(Struct):
-    """One partition."""
+    """The acknowledgements of records of one partition."""
 
     partition_index: int = f.int32("0+")
     acknowledgement_batches: list[AcknowledgementBatch] = f.array(AcknowledgementBatch, "0+")

@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"], api_key=77, versions="1", flexible="0+"):
-    """The groups to describe."""
+    """The ids of the groups to describe."""
 
     group_ids: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("0+")
@@ -24,13 +24,13 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """A member's assignment."""
+    """The partitions that are assigned to a member."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
 
 class Member(Struct):
-    """One member."""
+    """One member: its client, subscription, epoch and assignment."""
 
     member_id: str = f.string("0+")
     rack_id: str | None = f.string("0+", nullable="0+", default=None)
@@ -42,7 +42,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group."""
+    """One group: its state, epochs, assignor and members, or an error."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+", default=None)
@@ -56,7 +56,7 @@ class DescribedGroup(Struct):
 
 
 class ShareGroupDescribeResponse(Response, api_key=77, versions="1", flexible="0+"):
-    """The described groups."""
+    """The described groups, one for each requested id."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -1,7 +1,7 @@
 """Keys and values of a share group's records in `__consumer_offsets`, and of its progress in `__share_group_state`.
 
-In the first topic the number that a key begins with is 10 to 15, in the second 0 (a snapshot) or 1 (the changes
-since then).
+The number that a key begins with is 10 to 15 in `__consumer_offsets`; in `__share_group_state` it is 0 for a snapshot,
+or 1 for the changes since the snapshot.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ShareGroupMetadataValue(Data, versions="0", flexible="0+"):
 
 
 class ShareGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+"):
-    """The group epoch that the target assignment is for."""
+    """The group epoch that the target assignment is for, and the time in ms when it was computed."""
 
     assignment_epoch: int = f.int32("0+")
     assignment_timestamp: int = f.int64("0+", tag=0, ignorable=True)

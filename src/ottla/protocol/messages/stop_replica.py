@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class StopReplicaPartitionV0(Struct):
-    """One partition (version 0)."""
+    """A partition whose replica is stopped (version 0)."""
 
     topic_name: str = f.string("0")
     partition_index: int = f.int32("0")
@@ -26,7 +26,7 @@ class StopReplicaTopicV1(Struct):
 
 
 class StopReplicaPartitionState(Struct):
-    """One partition (from version 3)."""
+    """A partition whose replica is stopped, and whether it is deleted (from version 3)."""
 
     partition_index: int = f.int32("3+")
     leader_epoch: int = f.int32("3+", default=-1)

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"], api_key=89, versions="0-1", flexible="0+"):
-    """The groups to describe."""
+    """The ids of the groups to describe."""
 
     group_ids: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("0+")
@@ -44,7 +44,7 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """The topology of a group."""
+    """The topology of a group: its epoch and its subtopologies."""
 
     epoch: int = f.int32("0+")
     subtopologies: list[Subtopology] | None = f.array(Subtopology, "0+", nullable="0+", default=None)
@@ -66,14 +66,14 @@ class TaskOffset(Struct):
 
 
 class TaskIds(Struct):
-    """Tasks of one subtopology."""
+    """Tasks of one subtopology, by their partitions."""
 
     subtopology_id: str = f.string("0+")
     partitions: list[int] = f.array(f.int32(), "0+")
 
 
 class Assignment(Struct):
-    """A member's tasks."""
+    """A member's active, standby and warm-up tasks."""
 
     active_tasks: list[TaskIds] = f.array(TaskIds, "0+")
     standby_tasks: list[TaskIds] = f.array(TaskIds, "0+")
@@ -81,7 +81,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """One member."""
+    """One member: its client, process, endpoint and tags, the offsets of its tasks, and its assignments."""
 
     member_id: str = f.string("0+")
     member_epoch: int = f.int32("0+")
@@ -119,21 +119,21 @@ class TopologyDescriptionSubtopology(Struct):
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """A global store."""
+    """A global store: its source and the processor that updates it."""
 
     source: TopologyDescriptionNode = f.struct(TopologyDescriptionNode, "1+")
     processor: TopologyDescriptionNode = f.struct(TopologyDescriptionNode, "1+")
 
 
 class TopologyDescription(Struct):
-    """A topology by its nodes."""
+    """A topology, described by the nodes of its subtopologies and global stores."""
 
     subtopologies: list[TopologyDescriptionSubtopology] = f.array(TopologyDescriptionSubtopology, "1+")
     global_stores: list[TopologyDescriptionGlobalStore] = f.array(TopologyDescriptionGlobalStore, "1+")
 
 
 class DescribedGroup(Struct):
-    """One group."""
+    """One group: its state, epochs, topology and members, or an error."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+", default=None)
@@ -150,7 +150,7 @@ class DescribedGroup(Struct):
 
 
 class StreamsGroupDescribeResponse(Response, api_key=89, versions="0-1", flexible="0+"):
-    """The described groups."""
+    """The described groups, one for each requested id."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -45,7 +45,7 @@ class TaskOffset(Struct):
 
 
 class TaskIds(Struct):
-    """Tasks of one subtopology."""
+    """Tasks of one subtopology, by their partitions."""
 
     subtopology_id: str = f.string("0+")
     partitions: list[int] = f.array(f.int32(), "0+")

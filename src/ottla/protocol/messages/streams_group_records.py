@@ -29,7 +29,7 @@ class StreamsGroupMemberMetadataKey(Data, versions="0"):
 
 
 class LastAssignmentConfig(Struct):
-    """A config of the assignor."""
+    """A config of the assignor, with the value that the last assignment used."""
 
     key: str = f.string("0+")
     value: str = f.string("0+")
@@ -84,7 +84,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+
 
 
 class TargetTaskIds(Struct):
-    """Tasks of one subtopology."""
+    """Tasks of one subtopology, by their partitions."""
 
     subtopology_id: str = f.string("0+")
     partitions: list[int] = f.array(f.int32(), "0+")

@@ -2,7 +2,8 @@
 
 - version 1 throttles only after the response (KIP-219); 2 adds leader epochs;
   3 is flexible and checks member and generation (KIP-447)
-- 4 and 5 add the errors and newer transactions of KIP-890; 6 names topics by id
+- 4 may answer TRANSACTION_ABORTABLE (KIP-890); from 5 on offsets join the transaction without AddOffsetsToTxn
+- 6 names topics by id
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """The next offset to read."""
+    """The next offset to read in one partition, and a text that is stored with it."""
 
     partition_index: int = f.int32("0+")
     committed_offset: int = f.int64("0+")

@@ -13,7 +13,7 @@ class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, v
 
 
 class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"):
-    """The outcome."""
+    """The error code, which is 0 on success, and its message."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -36,7 +36,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
-    """The outcome."""
+    """The error of the whole request, and up to version 1 a result for each feature."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

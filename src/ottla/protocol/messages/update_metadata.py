@@ -36,7 +36,7 @@ class UpdateMetadataTopicState(Struct):
 
 
 class UpdateMetadataEndpoint(Struct):
-    """One address of a broker."""
+    """One address of a broker, with its security protocol, and from version 3 on its listener."""
 
     port: int = f.int32("1+")
     host: str = f.string("1+")
@@ -46,7 +46,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """A live broker."""
+    """A live broker: its id, its addresses and its rack."""
 
     id: int = f.int32("0+")
     v0_host: str = f.string("0", ignorable=True)

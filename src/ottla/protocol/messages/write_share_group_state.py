@@ -21,7 +21,7 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    """One partition."""
+    """The state to store for one partition."""
 
     partition: int = f.int32("0+")
     state_epoch: int = f.int32("0+")
@@ -39,7 +39,7 @@ class TopicData(Struct):
 
 
 class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"], api_key=85, versions="0-1", flexible="0+"):
-    """Partitions of one share group."""
+    """The partitions of one share group, with the states to store."""
 
     group_id: str = f.string("0+")
     topics: list[TopicData] = f.array(TopicData, "0+")

@@ -1,4 +1,4 @@
-"""The cleanable range of a log, and the choice of the dirtiest log. Not thread-safe: event loop only."""
+"""The cleanable range of a log, and the choice of the log to compact next. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ottla.storage.segment import Segment
 class Cleanable(NamedTuple):
     """A log and its cleanable range: the offsets from `first_dirty` to before `end`.
 
-    `clean_bytes`, `dirty_bytes`: sizes of the segments before and in the range. `overdue`: whether
-    max.compaction.lag.ms has passed.
+    `clean_bytes`, `dirty_bytes`: sizes of the segments that begin before and in the range. `overdue`: whether one of
+    the latter is older than max.compaction.lag.ms.
     """
 
     log: Log
@@ -26,7 +26,7 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The fraction of bytes that are not compacted yet (Kafka's cleanable ratio)."""
+        """The fraction of `dirty_bytes` in the clean and dirty bytes (Kafka's cleanable ratio); 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -34,7 +34,7 @@ class Cleanable(NamedTuple):
 def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
     """Return the cleanable range of a log.
 
-    `first_dirty`: the end of the last pass; the log start offset if there was none.
+    `first_dirty`: the offset at which the last pass ended; 0 if there was none.
     """
     first_dirty = max(first_dirty, opened.log_start_offset)
     if first_dirty > opened.log_end_offset:  # the log was truncated since the last pass
@@ -54,13 +54,13 @@ def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
 
 
 def _is_overdue(segment: Segment, latest_ms: int) -> bool:
-    """Return whether the segment's first batch is older than max.compaction.lag.ms."""
+    """Return whether the segment's first batch is older than `latest_ms`; False if it has no timestamps."""
     return latest_ms > 0 and 0 < segment.first_batch_timestamp() < latest_ms
 
 
 def _first_uncleanable(opened: Log, now_ms: int) -> int:
-    """Return the end of the cleanable range, which excludes the active segment, open transactions, and records younger
-    than min.compaction.lag.ms.
+    """Return the end of the cleanable range: the start of the active segment, of the records that are not stable, or of
+    the first segment with a record younger than min.compaction.lag.ms, whichever comes first.
     """
     end = min(opened.active.base_offset, opened.last_stable_offset)
     lag = opened.config.min_compaction_lag_ms
@@ -72,8 +72,9 @@ def _first_uncleanable(opened: Log, now_ms: int) -> int:
 
 
 def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
-    """Return the log that most needs a pass; None if none has reached min.cleanable.dirty.ratio or
-    max.compaction.lag.ms.
+    """Return the log to compact next: one that is overdue, or else the one with the highest ratio.
+
+    Return None if none is overdue or has reached min.cleanable.dirty.ratio.
     """
     ready = [
         c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)

@@ -5,10 +5,11 @@ segments (on a worker, because closed segments do not change). `install` replace
 event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
 change, so there are gaps between them afterwards.
 
-Tombstones and transaction markers stay until delete.retention.ms after the first pass that reads them: this time is
-written into their batch (KIP-534). Formats 0 and 1 have no field for it, so the age of the segment counts. Records of
-aborted transactions are removed at once. The last batch of an active producer stays, without records if necessary,
-because it has the sequence number that the next batch must follow.
+Tombstones stay until delete.retention.ms after the first pass that reads them, and transaction markers until
+delete.retention.ms after the first pass that retains no records of their transactions: this time is written into their
+batches (KIP-534). Formats 0 and 1 have no field for it, so the age of the segment counts. Records of aborted
+transactions are removed at once. The last batch of an active producer stays, without records if necessary, because it
+has the sequence number that the next batch must follow.
 """
 
 from __future__ import annotations
@@ -119,9 +120,9 @@ class CleanerPass:
         The old segments are flushed as well. Recovery can then distinguish records that compaction has removed (below
         the recovery point) from the end of a segment that was lost in a power failure (above it).
 
-        Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped, and
-        CorruptMessageError for damage in the log. After an error the written files are removed and the log is
-        unchanged.
+        Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped,
+        CorruptMessageError for damage in the log, and the errors of `copy_segments`. After an error the written files
+        are removed and the log is unchanged. An OSError is ignored if the log was closed meanwhile.
         """
         try:
             self.log.flush(self.closed_to)
@@ -156,10 +157,11 @@ class CleanerPass:
     def install_steps(self) -> Steps:
         """Replace the old segments with the new ones.
 
-        Change nothing and return False if the log no longer has all of the old ones.
+        If the log no longer has all of the old ones, or is closed, remove the new ones and return False.
 
-        After an I/O error before the first old segment is removed, the log is unchanged. After that, the log is
-        inconsistent until the next start completes the swap, so every error is raised as a DiskFailedError.
+        An I/O error before the first old segment is removed leaves the log unchanged. If a segment cannot be replaced,
+        DiskFailedError is raised, because the log is inconsistent until the next start completes the swap. An error
+        after that leaves only files that the next start deletes.
         """
         if not self._is_current():
             self.abort()
@@ -195,7 +197,7 @@ class CleanerPass:
     def _delete_replaced(self, segments: list[Segment]) -> None:
         """Delete the files of old segments now, because the next pass may need their names. Readers keep them open.
 
-        In a worker, because the kernel frees a large file's pages within milliseconds.
+        Called in a worker, because the kernel takes milliseconds to free a large file's pages.
         """
         for segment in segments:
             segment.delete_files(DELETED_SUFFIX)

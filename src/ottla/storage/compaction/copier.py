@@ -27,7 +27,9 @@ Spend = Callable[[int], None]
 
 
 class SourceSegment(NamedTuple):
-    """A closed segment that is read: its size in bytes, its modification time, and its transaction index."""
+    """A closed segment that is read: its size in bytes, its modification time in ms, and the entries of its transaction
+    index.
+    """
 
     base_offset: int
     size: int
@@ -54,7 +56,7 @@ class CopyPlan(NamedTuple):
     index_interval_bytes: int
     delete_retention_ms: int
     old_horizon_ms: int
-    """Tombstones of formats 0 and 1 in segments that are not newer are removed."""
+    """Tombstones of formats 0 and 1 are removed from segments whose modification time in ms is not later than this."""
     last_batches: set[int]
     """The last offset of the last batch of each producer."""
     last_epochs: dict[int, int]
@@ -91,7 +93,7 @@ class SegmentCopier:
     def copy(self) -> CopiedSegments:
         """Write the new segments, and wait until they are on disk.
 
-        After an error, which is an OSError, CorruptMessageError or the one of `spend`, some of them may remain.
+        Raises OSError, CorruptMessageError, and the error of `spend`. Some of the new segments may then remain.
         """
         end = self._end = self._read_keys()
         sources = [source for source in self._plan.sources if source.base_offset < end]
@@ -105,7 +107,7 @@ class SegmentCopier:
         """Add the keys of the dirty range to the map.
 
         Return the offset up to which the keys of all batches are in it. If the map becomes full, this is the start of
-        the batch whose keys do not fit, and the rest of the log is not changed.
+        the first batch whose keys may not fit, and the log from there on is not changed.
         """
         for source in self._plan.sources:
             full_at = self._read_segment(source)
@@ -116,7 +118,8 @@ class SegmentCopier:
     def _read_segment(self, source: SourceSegment) -> int | None:
         """Add a segment's keys to the map.
 
-        Return the base offset of the first batch whose keys do not fit; None if all fit.
+        Return the base offset of the first batch whose keys may not fit, or the start of the dirty range if that is
+        higher; None if all fit.
         """
         for header, _, records in self._records(source, self._plan.first_dirty):
             if header.base_offset >= self._plan.limit:
@@ -131,7 +134,7 @@ class SegmentCopier:
         return None
 
     def _records(self, source: SourceSegment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
-        """Yield (header, bytes, records) of every batch of a segment that ends at `from_offset` or later."""
+        """Yield (header, bytes, records from `from_offset` on) of every batch of a segment that ends there or later."""
         file = LogFile(self._plan.directory / file_name(source.base_offset, LOG_SUFFIX), writable=False)
         for position, header in headers(file, 0, source.size):
             if header.last_offset >= from_offset:
@@ -166,8 +169,8 @@ class SegmentCopier:
             target.close()
 
     def _copy_transaction_index(self, group: list[SourceSegment], target: Segment) -> None:
-        """Copy the index entries of aborted transactions that end after the pass, because some of their records
-        remain.
+        """Copy the index entries of the aborted transactions whose markers are after the cleaned range, because some of
+        their records remain.
         """
         index = TransactionIndex(target.path(TXN_INDEX_SUFFIX))
         for source in group:
@@ -220,7 +223,9 @@ class SegmentCopier:
         return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
-        """Return whether to retain a record: it is the last one of its key, and not an expired tombstone."""
+        """Return whether to retain a record: it has a key, the map has no later offset for the key, and the record is
+        not an expired tombstone.
+        """
         if record.key is None:
             return False
         if self._keys.get(record.key) > record.offset:
@@ -228,15 +233,15 @@ class SegmentCopier:
         return record.value is not None or not expired
 
     def _on_batch_retained(self, header: BatchHeader) -> None:
-        """Record that a batch of this producer is retained."""
+        """Record that a batch of its producer's current transaction is retained, if the batch is transactional."""
         if header.is_transactional:
             self._with_retained_data.add(header.producer_id)
 
     def _still_has_data(self, header: BatchHeader, record: Record) -> bool:
         """Return whether the transaction that a marker ends has retained batches.
 
-        Then forget it, because the producer's next transaction starts after the marker. Return True for a record that
-        is not a marker.
+        Then forget the transaction, because the producer's next one starts after the marker. Return True for a record
+        that is not a marker.
         """
         marker = read_marker(record)
         had = header.producer_id in self._with_retained_data

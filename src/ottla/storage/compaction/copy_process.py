@@ -3,9 +3,10 @@
 In a thread, it would share the interpreter lock with the event loop: the loop would get half of a core, and each client
 would wait for the lock. The process has a lower priority, so that clients come first if there are not enough cores.
 
-Over the process's standard input and output, the two exchange pickles: the plan, then for each SPEND_BYTES that the
-copy reads or writes a request to go on, which the broker's throttle delays, and last the result or the error. If the
-broker ends, nothing answers, so the process ends as well, before the broker starts again.
+The broker writes the plan, a pickle, to the process's standard input. The process writes pickles to its standard
+output: after each SPEND_BYTES that it reads or writes, their number, and last the result or the error. After each
+number, it waits until the broker's throttle lets it go on. If the broker ends, the pipes close, so the process ends as
+well.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from ottla.storage.files import ResourcesExhaustedError
 log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 PROCESS_BYTES: Final = 16 * 1024 * 1024
-"""Size in bytes of the segments from which a process is worthwhile. It takes 0.1 s of CPU and 25 MB of memory."""
+"""Total size of the segments in bytes from which a process is started, which takes 0.1 s of CPU and 25 MB of memory."""
 SPEND_BYTES: Final = 1024 * 1024
 NICENESS: Final = 10
-"""The process's priority, as of `nice`."""
+"""The number by which the process's niceness is raised: the higher the niceness, the lower the priority."""
 GO_ON: Final = b"\n"
 EXIT_SECONDS: Final = 5
 
 
 def copy_segments(plan: CopyPlan, spend: Spend) -> CopiedSegments:
-    """Run a copy in a process, or in this thread if it is short.
+    """Run a copy in a process, or in this thread if it is small or no process can be started.
 
-    Raises the errors of `SegmentCopier.copy`, and ResourcesExhaustedError if the process ends without a result.
+    Raises the errors of `SegmentCopier.copy`, ResourcesExhaustedError if the process ends without a result, and
+    KafkaError for an unexpected error in the process.
     """
     if plan.source_bytes < PROCESS_BYTES:
         return copier.copy_segments(plan, spend)
@@ -99,7 +101,7 @@ def _result(process: subprocess.Popen[bytes], plan: CopyPlan, spend: Spend) -> C
 
 
 def main() -> None:
-    """Read a plan from standard input, run the copy, and write its result to standard output."""
+    """Read a plan from standard input, run the copy, and write its result or error to standard output."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(
             number, signal.SIG_IGN

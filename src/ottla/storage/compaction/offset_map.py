@@ -1,11 +1,11 @@
-"""A map from keys to their last offsets, for compaction, in bounded memory: when it is full, the pass ends."""
+"""A map from keys to their last offsets, for compaction, in bounded memory: a pass covers only as many keys as fit."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
-"""Kafka's default of log.cleaner.dedupe.buffer.size: bytes of memory for the keys of one pass."""
+"""Kafka's default of log.cleaner.dedupe.buffer.size: the default memory in bytes for the keys of one pass."""
 BYTES_PER_KEY = 160
 """Memory per key in bytes, as measured: a digest, an offset and a slot in the table."""
 DIGEST_BYTES = 16
@@ -14,7 +14,7 @@ DIGEST_BYTES = 16
 class OffsetMap:
     """The last offset of each key.
 
-    Long keys are stored as digests of 16 bytes, whose collisions are practically impossible.
+    Keys of 16 bytes or more are stored as digests of 16 bytes, whose collisions are practically impossible.
     """
 
     def __init__(self, max_bytes: int) -> None:
