@@ -34,7 +34,9 @@ class Maintenance:
         self._expired_ms = 0
 
     def run(self) -> None:
-        """Merge small files and delete old snapshots. If another writer commits meanwhile, leave it to the next run."""
+        """Merge small files (unless ottla.table.compact.files is 0), and delete old snapshots (unless
+        ottla.table.retention.ms is negative). If another writer commits meanwhile, leave the work to the next run.
+        """
         try:
             if self._count:
                 self._compact(self._table.load())

@@ -14,10 +14,10 @@ from ottla_tables.values.rows import BytesConverter, RowConverter
 
 
 class TopicRead(NamedTuple):
-    """A version of a topic's table and the ranges of the log after it. Together they have each record that was
-    committed at one moment exactly once.
+    """A version of a topic's table and the ranges of the log after it. Together they cover each offset below `ends`
+    exactly once.
 
-    `table` is None if the topic has none yet. `starts` and `ends` are the offsets of the ranges; ends are exclusive.
+    `table` is None if the topic has none. `starts` and `ends` are the offsets of the ranges; ends are exclusive.
     """
 
     table: Table | None

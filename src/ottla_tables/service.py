@@ -1,4 +1,6 @@
-"""The table writer process: finds topics with tables, and writes each one when its flush.ms or flush.bytes is due."""
+"""The table writer process: finds topics with tables, and writes each table when ottla.table.flush.ms has passed or
+ottla.table.flush.bytes are pending.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ class TopicTask:
         self._retry_at = 0.0
 
     def step(self, *, at_once: bool = False) -> int:
-        """Flush the table if that is due, or with `at_once` in any case. Return the number of rows. Failures are logged
-        and retried later; with `at_once` they are raised, as KafkaError.
+        """Flush the table if that is due, or with `at_once` if there are new records. Return the number of records.
+        Failures are logged and retried later; with `at_once` they are raised, as KafkaError.
         """
         if self._clock() < self._retry_at:
             return 0
@@ -67,7 +69,7 @@ class TopicTask:
         self._reset()
         unexpected = not isinstance(error, KafkaError | OSError)
         log.error(
-            "%s: cannot write the table; retrying in %.0f s: %s",
+            "Cannot write the table of topic %s; retrying in %.0f s: %s",
             self.topic.name,
             delay,
             error,
@@ -101,7 +103,7 @@ class TopicTask:
         began = time.perf_counter()
         rows = writer.flush(ends)
         if rows:
-            log.info("%s: committed %d rows to the table in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+            log.info("%s: wrote %d records to the table in %.2f s", self.topic.name, rows, time.perf_counter() - began)
             for table in writer.changed:
                 self._maintenance[table].run()
         return rows
@@ -120,7 +122,7 @@ class TopicTask:
     def _ends_of(self, leaders: Mapping[TopicPartition, Leader]) -> Ends:
         directories = self._lookup.directories(leaders)
         for tp in leaders.keys() - directories.keys():
-            log.warning("%s: the log is not on this machine; run `ottla tables run` beside its broker", tp)
+            log.warning("%s: the leader's log is not on this machine; run `ottla tables run` beside the leader", tp)
         starts = self._lookup.offsets(leaders, EARLIEST)
         return Ends(
             {tp.partition: path for tp, path in directories.items()},
@@ -153,7 +155,9 @@ class TableService:
                 stopping.wait(POLL_SECONDS)
 
     def step(self) -> int:
-        """Flush the tables that are due. Return the number of rows."""
+        """Look up the topics with tables if that is due, and flush the tables that are due. Return the number of
+        records.
+        """
         if self._clock() >= self._discover_at:
             try:
                 self._discover()
@@ -163,8 +167,8 @@ class TableService:
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write all records that the topics contain now, and return the number of rows. Raises KafkaError if that
-        fails.
+        """Write records until no table is behind its topic's log on this machine. Return the number of records. Raises
+        KafkaError if that fails.
         """
         self._discover()
         rows = 0
@@ -176,7 +180,7 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("%s: no longer writing a table, because the topic was deleted or has no table format now", name)
+            log.info("%s: no longer writing a table: the topic was deleted, has no table now, or is not readable", name)
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)

@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """A batch of records, and the offset after it."""
+    """A batch of records, possibly empty, and the next offset to read after it."""
 
     columns: Columns
     next_offset: int

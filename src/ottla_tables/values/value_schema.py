@@ -42,7 +42,7 @@ class ValueSchema(Protocol):
 
 
 class UnsupportedSchemaError(ValueError):
-    """A schema has no columns, such as one that contains itself."""
+    """A schema cannot have columns, for example because it contains itself or has too many fields."""
 
 
 class FieldCount:
@@ -59,6 +59,6 @@ class FieldCount:
 
 
 def arrays(objects: list[Any], fields: Any) -> list[Any]:
-    """Convert dictionaries to an Arrow array per field."""
+    """Return an Arrow array per field, with the values of the dictionaries `objects`."""
     columns: list[Any] = pa.array(objects, pa.struct(list(fields))).flatten()
     return columns
