@@ -51,7 +51,9 @@ class ConsumerConnector:
         self._closed = threading.Event()
 
     def start(self) -> Self:
-        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time."""
+        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time, or
+        has no Kafka cluster.
+        """
         self._zk.start()
         return self
 
@@ -165,8 +167,8 @@ class Consumer:
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in
-        time.
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in time,
+        or has no Kafka cluster.
         """
         return ConsumerConnector(config).start()
 
