@@ -16,7 +16,7 @@ from ottla_tables.synced import SyncedStream
 
 
 class LocalFile(PyArrowFile):
-    """A file in a local directory."""
+    """A file in a local directory, which is synced to disk when it is closed."""
 
     def create(self, overwrite: bool = False) -> Any:
         """Create the file, and return a stream to it. Closing the stream waits until the file is on disk."""

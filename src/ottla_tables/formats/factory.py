@@ -40,7 +40,7 @@ class TableFactory:
             return None
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any | None, suffix: str = "") -> Table:
-        """Open the table of a topic.
+        """Open the table of a topic. If it does not exist and there is a schema, create it.
 
         Args:
             owner: the topic.
