@@ -161,7 +161,7 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged, because sending may
+        """Fetch the metadata of topics, and forget the sticky partitions. An error is only logged, because sending may
         succeed with the old metadata.
         """
         try:
