@@ -296,7 +296,7 @@ class DirectAppender:
         self.choose_sticky: Callable[[Any], Any] = choose_sticky
         self.version: int = 0
         self.enabled: bool = False
-        """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
+        """Whether the producer is open and nothing prevents the fast path, such as serializers or transactions."""
 
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
         """Append a record, and return its future.

@@ -176,7 +176,8 @@ class BatchBuilder:
     ) -> bool:
         """Append a record with an offset that need not follow directly on the last one, as in compacted logs.
 
-        Return False if it does not fit. Raises ValueError if the offset is below the batch's first one.
+        The caller passes increasing offsets. Return False if the record does not fit. Raises ValueError if the offset
+        is below the batch's first one.
         """
         if offset < self.base_offset:
             raise ValueError(f"offset {offset} lies before the batch's first, {self.base_offset}")
