@@ -16,7 +16,7 @@ def _upper_case(class_name: str) -> str:
 
 
 class KafkaError(Exception):
-    """Base class of the exceptions for Kafka's error codes, and of those of clients and starting brokers.
+    """Base class of the exceptions for Kafka's error codes, and of Ottla's exceptions without a code.
 
     The default message is the first line of the class docstring. Subclasses can set their attributes with class
     arguments: `class X(KafkaError, code=6, retriable=True)`.

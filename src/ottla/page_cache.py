@@ -24,7 +24,7 @@ PROBE_BYTES: Final = 256 * 1024
 """The distance in bytes between the bytes that `cached_bytes` probes."""
 PAGE_BYTES: Final = 4096
 BUFFER_BYTES: Final = 64 * 1024
-"""The maximum size of the buffer that each thread keeps for its reads."""
+"""The maximum size in bytes of the buffer that each thread keeps for its reads."""
 READ_BYTES: Final = 1024 * 1024
 """The maximum number of bytes that a worker reads at a time."""
 READAHEAD_BYTES: Final = 4 * 1024 * 1024

@@ -29,7 +29,7 @@ class Serde:
     """The size of all serialized values in bytes; None if it varies."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Configure the serde with the client's configs. Called once, before all other methods."""
+        """Configure the serde with the client's configs. A client calls it before the other methods."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None. Raises TypeError for a value of another type, and ValueError for
