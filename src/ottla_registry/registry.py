@@ -56,7 +56,9 @@ class SchemaRegistry:
         await self._topic.stop()
 
     async def cluster_id(self) -> str:
-        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError."""
+        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError if the request
+        fails.
+        """
         return await self._topic.cluster_id()
 
     # Schemas

@@ -103,7 +103,9 @@ class TopicTask:
         began = time.perf_counter()
         rows = writer.flush(ends)
         if rows:
-            log.info("%s: wrote %d records to the table in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+            log.info(
+                "Topic %s: wrote %d records to its table in %.2f s", self.topic.name, rows, time.perf_counter() - began
+            )
             for table in writer.changed:
                 self._maintenance[table].run()
         return rows
@@ -180,13 +182,13 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("%s: no longer writing a table: the topic was deleted, has no table now, or is not readable", name)
+            log.info("Topic %s: no longer writing a table; it was deleted, has no table now, or is not readable", name)
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)
             if task is not None and _same(task.topic, topic):
                 continue
-            log.info("%s: writing a table in format %s", name, topic.config.ottla_table_format)
+            log.info("Topic %s: writing a table in format %s", name, topic.config.ottla_table_format)
             self._tasks[name] = TopicTask(topic, self._lookup, self._open_writer, self._clock)
         if self._names is not None and (missing := set(self._names) - topics.keys()):
             raise TableError(

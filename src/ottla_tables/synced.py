@@ -1,4 +1,4 @@
-"""Local files of tables, which are synced to disk when they are closed, before a commit refers to them."""
+"""Syncing of local files of tables to disk, before a commit refers to them."""
 
 from __future__ import annotations
 

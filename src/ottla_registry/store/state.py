@@ -15,7 +15,9 @@ log = logging.getLogger("ottla.schema_registry")
 
 
 class RegistryState:
-    """All versions by subject, including soft-deleted ones. Not thread-safe: event loop only."""
+    """All versions by subject, including soft-deleted ones, with the configs and modes. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, StoredSchema]] = {}

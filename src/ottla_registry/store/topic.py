@@ -102,7 +102,7 @@ class SchemasTopic:
         await self._wait_for(ends[self._partition].offset)
 
     async def cluster_id(self) -> str:
-        """Return the id of the cluster; empty if it has none. Raises RestError."""
+        """Return the id of the cluster; empty if it has none. Raises RestError if the request fails."""
         try:
             return (await self._admin.describe_cluster()).cluster_id or ""
         except KafkaError as error:
@@ -126,7 +126,8 @@ class SchemasTopic:
             offsets = [(await future).offset for future in futures]
         except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
             log.info(
-                "A write to %s was aborted: another registry may have written; reading it again", self._partition.topic
+                "A write to topic %s was aborted; another registry may have written. Reading the topic again",
+                self._partition.topic,
             )
             await self._fence_others()
             return False
@@ -140,7 +141,7 @@ class SchemasTopic:
         return True
 
     async def _fence_others(self) -> None:
-        """Take over the transactional id from other registries. Raises RestError."""
+        """Take over the transactional id from other registries. Raises RestError if that fails."""
         await self._drop_producer()
         producer = KafkaProducer(dict(self._producer_configs))
         try:

@@ -27,7 +27,7 @@ Raises an error of any class if one of the values is malformed.
 
 
 class ValueSchema(Protocol):
-    """The columns that a version of a subject defines."""
+    """The columns that a version of a subject defines, and decoders of values to these columns."""
 
     @property
     def fields(self) -> Any:

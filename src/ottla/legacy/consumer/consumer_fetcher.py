@@ -247,7 +247,10 @@ class ConsumerFetcherThread(threading.Thread):
         except KafkaError as error:
             if not self._ended.is_set():  # otherwise the error is due to the closed connection
                 log.warning(
-                    "%s: could not look up the offset to which %s is reset: %s", self.name, info.partition, error
+                    "%s: could not look up the offset to which %s is reset; looking up its leader again: %s",
+                    self.name,
+                    info.partition,
+                    error,
                 )
             return False
         return True

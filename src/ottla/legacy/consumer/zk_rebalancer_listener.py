@@ -231,7 +231,12 @@ class ZKRebalancerListener:
             try:
                 self.commit_offsets(self._config.offsets_commit_max_retries)
             except KafkaError as error:
-                log.error("Consumer %s could not commit offsets before it releases its partitions: %s", self._id, error)
+                log.error(
+                    "Consumer %s cannot commit offsets before it releases its partitions; messages may be consumed"
+                    " again: %s",
+                    self._id,
+                    error,
+                )
         with self._commit_lock:
             owned, self._registry = self.owned, {}
         self._release(owned)

@@ -107,7 +107,7 @@ def expiry(token: str) -> float | None:
 
 
 def b64url_decode(part: str) -> bytes:
-    """Decode a part of a JWT (base64url without padding). Raises ValueError."""
+    """Decode a part of a JWT (base64url without padding). Raises ValueError if it is malformed."""
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
