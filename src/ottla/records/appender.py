@@ -328,7 +328,7 @@ class DirectAppender:
         return number if future is None else future
 
     def sticky(self, appenders: TopicAppender, size: int) -> int:
-        """Return the partition of a record of `size` bytes without a key."""
+        """Return the partition of a record without a key, and count the `size` bytes of its value."""
         if appenders.sticky_left <= 0:
             self.choose_sticky(appenders)
         appenders.sticky_left -= size

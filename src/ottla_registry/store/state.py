@@ -107,7 +107,9 @@ class RegistryState:
         )
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[StoredSchema]:
-        """Return the versions of a subject, the oldest first; none for an unknown subject."""
+        """Return the versions of a subject, the oldest first; none for an unknown subject. `deleted`: include
+        soft-deleted ones.
+        """
         versions = self._subjects.get(subject, {})
         return [versions[number] for number in sorted(versions) if deleted or not versions[number].deleted]
 
