@@ -15,7 +15,9 @@ IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 def canonical(text: str) -> str | None:
-    """Return the canonical form of an IP address in any notation, or None if the text is not an IP address."""
+    """Return the canonical form of an IPv4 or IPv6 address, which may be in brackets and have a scope (`%eth0`). Return
+    None if the text is not an IP address.
+    """
     text = text.strip().removeprefix("[").removesuffix("]")
     address, percent, scope = text.partition("%")
     try:

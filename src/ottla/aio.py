@@ -8,7 +8,7 @@
             print(record.value)
 
 Configs and behaviour are those of the synchronous clients, but methods that wait are coroutines. These clients run on
-the caller's event loop and start no threads.
+the caller's event loop, not in an I/O thread.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ STABLE_SECONDS: Final = 60.0
 class ExponentialBackoff:
     """Delays that grow with the number of failed attempts, up to a maximum.
 
-    Objects are immutable: the caller counts the attempts. `initial`, `maximum` and the delays have the same unit, which
-    is seconds everywhere in Ottla. If `initial` is more than `maximum`, every delay is `maximum`, as KIP-580 specifies
+    Objects are immutable: the caller counts the attempts. `initial`, `maximum` and the delays have the same unit. If
+    `initial` is more than `maximum`, the delay does not grow: it is `maximum`, apart from jitter, as KIP-580 specifies
     for `retry.backoff.ms`.
     """
 
@@ -39,7 +39,7 @@ class ExponentialBackoff:
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """Create delays. Each one is multiplied by a random factor from 1 - jitter to 1 + jitter, which `uniform`
-        returns.
+        returns, but does not exceed `maximum`.
         """
         self._initial = min(initial, maximum)
         self._maximum = maximum
@@ -50,8 +50,8 @@ class ExponentialBackoff:
         self._max_exponent = math.ceil(math.log(maximum / initial, multiplier)) if grows else 0
 
     def backoff(self, attempts: int) -> float:
-        """Return the delay before the next attempt. `attempts` is the number of earlier failures without the last one:
-        0 after the first failure, 1 after the second one.
+        """Return the delay before the next attempt. `attempts` is the number of failures before the last one: 0 after
+        the first failure, 1 after the second one.
         """
         delay = min(self._initial * self._multiplier ** min(attempts, self._max_exponent), self._maximum)
         if self._jitter:

@@ -1,4 +1,4 @@
-"""Clocks that components get as an argument: the system clock, and a manual clock for tests."""
+"""Clocks that components get as an argument: the system clock, and clocks for tests that are moved with `advance`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kafka's errors: a class for each error code, which also says whether a request may be retried.
 
-Ottla raises these classes everywhere. Only the broker's `dispatch` converts exceptions to codes, and only the client's
-channel converts codes to exceptions. Codes and names are those of `org.apache.kafka.common.protocol.Errors`.
+The broker converts these exceptions to the codes in its responses, and the clients convert codes to exceptions. Codes
+and names are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def _upper_case(class_name: str) -> str:
 
 
 class KafkaError(Exception):
-    """Base class of all exceptions that Ottla raises deliberately.
+    """Base class of the exceptions for Kafka's error codes, and of Ottla's exceptions without a code.
 
-    The default message is the first line of the class docstring. Subclasses define their attributes with class
+    The default message is the first line of the class docstring. Subclasses can set their attributes with class
     arguments: `class X(KafkaError, code=6, retriable=True)`.
     """
 
@@ -85,7 +85,7 @@ class BrokerConnectionError(KafkaError, ConnectionError, retriable=True, refresh
 
 
 class SslAuthenticationError(BrokerConnectionError, retriable=False, refresh_metadata=False):
-    """The TLS handshake failed: a certificate is not trusted, or there is no common TLS version or cipher suite."""
+    """The TLS handshake failed, for example because a certificate is not trusted, or no TLS version is in common."""
 
 
 class MalformedMessageError(KafkaError, ValueError):
@@ -153,7 +153,7 @@ class CorruptBatchError(CorruptMessageError, retriable=False):
         self.offset = offset
         """The first offset that was not returned to the application."""
         self.next_offset = next_offset
-        """The offset after the corrupt batch."""
+        """The offset after the corrupt batch, or `offset` + 1 if the end of the batch is unknown."""
 
 
 class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_metadata=True):

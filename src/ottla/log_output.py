@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 MAX_QUEUED: Final = 10_000
 """The maximum number of records in the queue. Further records are dropped and counted."""
 CLOSE_SECONDS: Final = 5.0
-"""Maximum time in seconds for which a process waits at its end until the records are written."""
+"""Maximum time in seconds for which `flush` and `close` of a handler wait until the records are written."""
 TEXT: Final = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
 class LogOptions(NamedTuple):
-    """The log options of `ottla broker`."""
+    """The log options of commands such as `ottla broker`."""
 
     level: str = "warning"
     format: str = "text"
@@ -32,12 +32,12 @@ class LogOptions(NamedTuple):
     file_bytes: int = 0
     """The size in bytes at which the file is rotated; 0 if it is rotated by another program such as logrotate."""
     file_count: int = 10
-    """The number of rotated files to keep."""
+    """The number of rotated files to keep. Without effect if `file_bytes` is 0."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as a JSON object in one line: time, level, logger, broker, message, and the traceback as one
-    string.
+    """Formats a record as a JSON object in one line: time (UTC), level, logger, broker id if there is one, message, and
+    the traceback of an exception as one string.
     """
 
     def __init__(self, broker_id: int | None) -> None:
@@ -60,7 +60,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class BackgroundHandler(logging.Handler):
-    """Writes records in a thread, which is started with the first record."""
+    """Writes records in a thread, which is started with the first record. Records that do not fit into the queue are
+    dropped.
+    """
 
     def __init__(self, target: logging.Handler) -> None:
         super().__init__()
@@ -120,8 +122,8 @@ def _dropped_record(dropped: int) -> logging.LogRecord:
 
 
 def configure(options: LogOptions, broker_id: int | None = None, *, of_node: bool = False) -> None:
-    """Configure the root logger with these options. `of_node` means that this node has several brokers, each with its
-    own log.
+    """Configure the root logger with these options, and remove its earlier handlers. `of_node` means that this process
+    runs one of several brokers of a node: the broker id is then in each line of text, and in the name of the log file.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if options.file is not None:
@@ -134,7 +136,7 @@ def configure(options: LogOptions, broker_id: int | None = None, *, of_node: boo
 
 
 def close() -> None:
-    """Write the records in the queue, stop the thread, and log nothing more."""
+    """Write the records in the queue, for at most `CLOSE_SECONDS`, and remove the handler from the root logger."""
     for handler in list(logging.root.handlers):
         if isinstance(handler, BackgroundHandler):
             logging.root.removeHandler(handler)

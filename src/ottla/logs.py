@@ -45,14 +45,14 @@ LOGGERS: Final = (
     "ottla.storage.compaction.cleaner",
     "ottla.telemetry",
 )
-"""The names of all loggers of the package."""
+"""The names of all loggers of the package `ottla`."""
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _INDENT: Final = "    "
 
 
 LISTED: Final = 20
-"""Maximum number of names in one line of a log."""
+"""Default maximum number of names that `listed` writes into a log line."""
 
 
 def listed(names: Sequence[object], most: int = LISTED) -> str:
@@ -62,11 +62,13 @@ def listed(names: Sequence[object], most: int = LISTED) -> str:
 
 
 SHORT: Final = 200
-"""Maximum length of a text in a log line that was sent by a client before it was authenticated."""
+"""Maximum length, in characters, of a text that `shortened` leaves unchanged."""
 
 
 def shortened(text: str | None) -> str | None:
-    """Return a text that a client chose, cut after 200 characters with a note of its length."""
+    """Return a text that a client chose, cut after 200 characters and followed by its length if it is longer. None is
+    returned as None.
+    """
     return text if text is None or len(text) <= SHORT else f"{text[:SHORT]}… ({len(text)} characters)"
 
 
@@ -94,7 +96,7 @@ ESCAPE: Final = EscapeControls()
 
 
 def protect() -> None:
-    """Add the filter to all loggers of the package. May be called repeatedly."""
+    """Add the filter `ESCAPE` to all loggers of `LOGGERS`. May be called repeatedly."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(ESCAPE)
 
@@ -109,8 +111,8 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""The number of records with the same format string to log in each window. The filter counts the records that it drops,
-and the next logged record has their number.
+"""The default number of records with the same key to log in each window. The filter counts the records that it drops,
+and adds their number to the first record with the same key in a later window.
 """
 MAX_WINDOWS: Final = 1000
 
@@ -143,8 +145,8 @@ class RateLimitFilter(logging.Filter):
         self._windows.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the record. Records of level DEBUG are always logged, because an operator has enabled
-        them.
+        """Count the record, and return whether to log it. Records of level DEBUG are always logged, because an operator
+        has enabled them. If earlier records were dropped, their number is appended to the record's message.
         """
         if record.levelno <= logging.DEBUG:
             return True
@@ -172,16 +174,16 @@ partitions.
 
 
 def limit_repeated_errors(logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-    """Add filters to a logger for work that is retried until it succeeds: the same message is logged once a minute, and
-    at most `MAX_REPEATED` messages with the same format string.
+    """Add filters to a logger for work that is retried until it succeeds. In each minute, they let the same message
+    pass once, and at most `MAX_REPEATED` messages with the same format string.
     """
     logger.addFilter(RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS))
     logger.addFilter(RateLimitFilter(clock, MAX_REPEATED, window_seconds=REPEATED_SECONDS))
 
 
 def message_and_host(record: logging.LogRecord) -> str:
-    """Return the format string and the host of the peer in the first argument, as a key that limits records for each
-    host.
+    """Return a record's format string and the host in its first argument, HOST:PORT. It is a key for RateLimitFilter,
+    which then limits the records of each host.
     """
     peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
     return f"{record.msg} {peer.rpartition(':')[0]}"

@@ -1,4 +1,4 @@
-"""Small immutable types that all parts of Ottla use."""
+"""Small immutable types and constants that many parts of Ottla use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker: its id, and the host and port that clients connect to."""
+    """A broker: its id, the host and port that clients connect to, and its rack (None if it has none)."""
 
     id: int
     host: str
@@ -37,8 +37,8 @@ class Node(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset. `offset` is the next one to read, `metadata` any text, and `leader_epoch` that of the last
-    record (-1 if unknown).
+    """A committed offset. `offset` is the offset of the next record to read, `metadata` any text, and `leader_epoch`
+    the leader epoch of the last record that was read (-1 if unknown).
     """
 
     offset: int
@@ -133,7 +133,7 @@ class ACLOperation(IntEnum):
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
-"""The metadata of tiered storage. Not internal, as in Kafka: its brokers access it as clients."""
+"""The topic with the metadata of tiered storage. As in Kafka, it is not internal: brokers use it with clients."""
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})

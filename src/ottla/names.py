@@ -1,7 +1,7 @@
 """Validation of topic names and partition numbers before they are used in a directory name or a znode path.
 
 They come from clients, the controller, ZooKeeper and directories on disk. It is not assumed that any of these has
-checked them. The rules are those of Kafka's `Topic.validate`.
+checked them. The rules for topic names are those of Kafka's `Topic.validate`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.errors import InvalidPartitionsError, InvalidTopicError
 from ottla.model import TopicPartition
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
-"""The maximum length of topic names. The directory name `topic-partition` is thus shorter than 255 characters."""
+"""The maximum length of topic names, as in Kafka. File systems allow 255 bytes for a directory name."""
 MAX_PARTITION: Final = 2**20 - 1
 """The highest partition number. Kafka allows 2^31-1, but no broker can have that many partitions."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")

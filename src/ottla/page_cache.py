@@ -1,8 +1,8 @@
 """Reading of files in the event loop without waiting for a disk.
 
-On Linux, a read with RWF_NOWAIT (`preadv2`) fails if it would wait for the disk. Within `cached_only`, such reads raise
-NotCachedError. `when_cached` then lets a worker thread read the missing bytes and tries again. On other platforms, and
-on file systems without RWF_NOWAIT, all reads are treated as cached. Each device has its own workers, so that a disk
+On Linux, a read with RWF_NOWAIT (`preadv2`) does not wait for the disk. Within `cached_only`, `pread` raises
+NotCachedError instead of waiting. `when_cached` then lets a worker thread read the missing bytes and tries again. On
+other platforms, and on file systems without RWF_NOWAIT, `pread` waits. Each device has its own workers, so that a disk
 that hangs does not delay reads from another one.
 """
 
@@ -21,16 +21,14 @@ T = TypeVar("T")
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """The flag for reads that do not wait; 0 on platforms that do not have it."""
 PROBE_BYTES: Final = 256 * 1024
-"""The distance in bytes between the bytes that are probed. It should be at most the readahead of a disk, which is 128
-KiB by default.
-"""
+"""The distance in bytes between the bytes that `cached_bytes` probes."""
 PAGE_BYTES: Final = 4096
 BUFFER_BYTES: Final = 64 * 1024
-"""The maximum size of the buffer that each thread keeps for its reads."""
+"""The maximum size in bytes of the buffer that each thread keeps for its reads."""
 READ_BYTES: Final = 1024 * 1024
-"""The number of bytes that a worker reads at a time."""
+"""The maximum number of bytes that a worker reads at a time."""
 READAHEAD_BYTES: Final = 4 * 1024 * 1024
-"""The number of bytes after a worker's read that the kernel is advised to read ahead."""
+"""The number of bytes after those of `load` that the kernel is advised to read ahead."""
 WORKERS_PER_DEVICE: Final = 4
 MAX_TRIES: Final = 10_000
 """The maximum number of times that `when_cached` waits for missing bytes before it reads without `cached_only`. A
@@ -65,14 +63,16 @@ class NotCachedError(Exception):
 
     def load(self) -> asyncio.Future[None]:
         """Let a worker read the missing bytes, and return a future of its completion. Disk errors are ignored, because
-        the next read reports them.
+        the next read reports them. May be called only once.
         """
         fd, self._fd = self._fd, -1
         return _submit(fd, self._position, self._nbytes, 0)
 
 
 class cached_only:  # noqa: N801 - a context manager
-    """A context manager in which reads of this thread raise NotCachedError instead of waiting for the disk."""
+    """A context manager in which `pread` in this thread raises NotCachedError instead of waiting for the disk. With
+    `enabled=False`, it waits.
+    """
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -87,7 +87,7 @@ class cached_only:  # noqa: N801 - a context manager
 
 async def when_cached(read: Callable[[], T]) -> T:
     """Return the result of `read()`. Whenever it would wait for the disk, a worker reads the missing bytes, and `read`
-    is called again.
+    is called again. After MAX_TRIES, `read` is called without `cached_only`.
     """
     for _ in range(MAX_TRIES):
         try:
@@ -122,7 +122,7 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
 
 def cached_bytes(fd: int, position: int, nbytes: int) -> int:
     """Return the number of bytes that can be read from this position without waiting, at most `nbytes`. It is an
-    estimate, because only a few bytes are probed.
+    estimate, because only a few bytes are probed. Without RWF_NOWAIT, it is `nbytes`.
     """
     if not RWF_NOWAIT:
         return nbytes
@@ -142,7 +142,8 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
 
 
 def read_cached(fd: int, buffer: memoryview, position: int) -> int:
-    """Read into the buffer without waiting for the disk. Return how many bytes were read; 0 if this is not supported.
+    """Read into the buffer without waiting for the disk. Return how many bytes were read; 0 if none are in the page
+    cache, or if the platform or file system lacks RWF_NOWAIT.
 
     A disk error counts as bytes that are not cached, because the next read reports it.
     """
@@ -155,8 +156,8 @@ def read_cached(fd: int, buffer: memoryview, position: int) -> int:
 
 
 def load(fd: int, position: int, nbytes: int) -> asyncio.Future[None]:
-    """Let a worker read these bytes into the page cache, and return a future of its completion. The kernel is also
-    advised to read ahead.
+    """Let a worker read these bytes into the page cache, and return a future of its completion. On Linux, the kernel is
+    also advised to read ahead. Disk errors are ignored, because the next read reports them.
 
     The file may be closed before the read is complete.
     """

@@ -1,4 +1,4 @@
-"""Serializers and deserializers for Kafka's built-in types, with the names of Kafka's Java classes.
+"""Serializers and deserializers for the types of Kafka's `Serdes` and for JSON, with the names of Kafka's Java classes.
 
 KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
 
@@ -18,7 +18,9 @@ from ottla.errors import ConfigurationError
 
 
 class Serde:
-    """Base class of all serdes. None is serialized as null; other values must be instances of `types`."""
+    """Base class of all serdes. None is serialized as null; other values must be instances of `types`. A bool is only
+    valid if `types` contains bool.
+    """
 
     types: tuple[type, ...] = ()
     expected = ""
@@ -27,10 +29,12 @@ class Serde:
     """The size of all serialized values in bytes; None if it varies."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Configure the serde with the client's configs. Called once, before all other methods."""
+        """Configure the serde with the client's configs. A client calls it before the other methods."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a value; None for None. Raises TypeError or ValueError if the value is invalid."""
+        """Return the bytes of a value; None for None. Raises TypeError for a value of another type, and ValueError for
+        one that cannot be encoded.
+        """
         if value is None:
             return None
         if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
@@ -144,7 +148,9 @@ class StringSerde(Serde):
         self.encoding: str = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Set the encoding from the configs. The config for keys or values takes precedence over the common one."""
+        """Set the encoding from the configs. The config for keys or values takes precedence over the common one. Raises
+        ConfigurationError if Python has no such encoding.
+        """
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):
             for option in (name, f"{own}.{name}"):
@@ -224,8 +230,8 @@ class ListSerde(Serde):
     """A serde for lists whose elements have one type, such as `ListSerde("integer")`. The default type is that of the
     config default.list.value.serde.inner, or for keys default.list.key.serde.inner.
 
-    Elements of a fixed size are stored consecutively, after the positions of null elements. Other elements are stored
-    with their sizes.
+    The format is that of Kafka's `ListSerializer`: numbers and UUIDs are stored consecutively, after the positions of
+    null elements; elements of other types are stored with their sizes.
     """
 
     types: tuple[type, ...] = (list, tuple)
@@ -236,7 +242,7 @@ class ListSerde(Serde):
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Set the serde of the elements from the configs if none was passed, and configure it. Raises
-        ConfigurationError if there is none.
+        ConfigurationError if the config is missing, and KeyError if it names an unknown type.
         """
         option = LIST_INNER.format("key" if is_key else "value")
         if self.inner is None:
@@ -320,8 +326,8 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _at_most(count: int, data: bytes) -> int:
-    """Return `count`, the number of elements of a list. Raises ValueError if `data` is too short for them: each takes 4
-    bytes or more.
+    """Return `count`, a number of elements or of positions. Raises ValueError if it is negative, or if `data` is too
+    short: each of them takes 4 bytes or more.
     """
     if not 0 <= count <= len(data) // 4:
         raise ValueError("the list is truncated")
@@ -460,13 +466,13 @@ SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
     "Json": (JsonSerializer, JsonDeserializer),
 }
 """The serializer and deserializer of each type. Configs may name a type ("long"), a class ("LongSerializer"), or a Java
-class (`org.apache.kafka.common.serialization.LongSerializer`, `Serdes$LongSerde`).
+class (`org.apache.kafka.common.serialization.LongSerializer`, `Serdes$LongSerde`); the case does not matter.
 """
 
 
 def serde_named(name: str, *, deserializes: bool = False) -> Serde:
-    """Return a serializer or deserializer by the name of its type, class or Java class. Raises KeyError if the name is
-    unknown.
+    """Return a new serializer, or with `deserializes` a deserializer, by the name of its type, class or Java class.
+    Raises KeyError if the name is unknown.
     """
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):

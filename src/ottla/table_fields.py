@@ -38,8 +38,8 @@ class DeclaredField(NamedTuple):
 
 
 def declared_fields(text: str) -> list[DeclaredField]:
-    """Parse fields such as `id bigint, price decimal(10, 2)`. Raises ValueError for another form, an unknown type, or
-    names that differ in case only.
+    """Parse fields such as `id bigint, price decimal(10, 2)`. Raises ValueError for another form, an unknown type, an
+    invalid precision or scale, or names that are equal or differ in case only.
     """
     fields: dict[str, DeclaredField] = {}
     for part in _COMMAS.split(text):
@@ -67,7 +67,9 @@ def _field(part: str) -> DeclaredField | None:
 
 
 def check_partition_by(schema: str, partition_by: Sequence[str]) -> None:
-    """Raise ValueError if `ottla.table.partition.by` names a field that `ottla.table.schema` declares as a float."""
+    """Raise ValueError if `ottla.table.partition.by` names a field that `ottla.table.schema` declares as float or
+    double, or if these declarations are invalid.
+    """
     kind, _, declared = schema.partition(":")
     types = {f.name: f.type for f in declared_fields(declared)} if kind.strip() == "json" and declared.strip() else {}
     for column in partition_by:
@@ -78,8 +80,8 @@ def check_partition_by(schema: str, partition_by: Sequence[str]) -> None:
 def floating_partition(column: str, kind: str) -> str:
     """Return the error message for a partition column with floating-point values.
 
-    Such values are not exact in partitions: readers compare them, pyiceberg reads them with only 32 bits, and 0 and -0,
-    or two NaN, may get the same directory or different ones.
+    Such values are not exact in partitions: pyiceberg reads them with only 32 bits, and 0 and -0, or two NaN, may get
+    the same directory or different ones.
     """
     return (
         f"ottla.table.partition.by: {column} is a {kind}, whose values are not exact in partitions; partition by a"

@@ -24,9 +24,9 @@ from ottla.net.ports import free_port
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 TICK_MS: Final = 100
-"""The length of a tick in milliseconds. Sessions expire on a tick, so up to 100 ms after their timeout."""
+"""The default length of a tick in milliseconds. Sessions expire on a tick, so up to 100 ms after their timeout."""
 SESSION_MS: Final = (500, 60_000)
-"""The minimum and maximum session timeout in milliseconds."""
+"""The default minimum and maximum session timeout in milliseconds."""
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM: Final = (
     "-Xmx256m",
@@ -47,12 +47,14 @@ rootLogger.appenderRef.out.ref = out
 class ZooKeeperServer:
     """A ZooKeeper server in a child process.
 
-    `start` raises StartupError if PySpark is not installed, or if the server does not respond in time, and
-    ConfigurationError if there is no suitable Java.
+    `start` raises StartupError if PySpark is not installed, or if the server exits or does not respond within
+    `START_SECONDS`, and ConfigurationError if there is no suitable Java.
     """
 
     def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
-        """Create a server that is not started. `settings` are additional lines of its zoo.cfg."""
+        """Create a server that is not started. `port`: None for a free one. `settings`: settings of its zoo.cfg, which
+        override the default ones.
+        """
         self.directory = directory
         self._settings = dict(settings or {})
         self.port = port or free_port()
@@ -65,7 +67,7 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the server; None if it is not running."""
+        """The process id of the server; None before `start`, and after `stop` or `kill`."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -107,7 +109,7 @@ class ZooKeeperServer:
         return b"Mode:" in _send_command(self.port, b"srvr")
 
     def stop(self) -> None:
-        """Stop the server with SIGTERM, and wait for its end."""
+        """Stop the server with SIGTERM, or with SIGKILL if that takes longer than `STOP_SECONDS`. Wait for its end."""
         self._end(kill=False)
 
     def kill(self) -> None:
@@ -151,7 +153,7 @@ class ZooKeeperServer:
 
 
 def _send_command(port: int, word: bytes) -> bytes:
-    """Return the response to a four-letter command; empty if the server cannot be reached."""
+    """Return the response to a four-letter command; empty if the server cannot be reached or does not respond."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
             sock.sendall(word)

@@ -1,8 +1,8 @@
-"""A schema registry with the REST API of Confluent Schema Registry. It stores schemas in the topic `_schemas`, in
-the same format.
+"""A schema registry with the REST API of Confluent Schema Registry. Like Confluent's, it stores schemas in the topic
+`_schemas`, in the same format.
 
-`rest` has the routes, `registry` the rules, `store` the topic and its records, and `schemas` a module for each type of
-schema with its parser and its compatibility rules.
+`rest` has the routes, `registry` the rules, `store` the topic and its records, `schemas` the parsers and the
+compatibility rules of each type of schema, and `cli` the command.
 """
 
 import logging

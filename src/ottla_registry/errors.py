@@ -1,4 +1,4 @@
-"""The errors of the REST API, with Confluent's codes and messages."""
+"""The errors of the REST API, with Confluent's codes, and with its messages for the errors that it has as well."""
 
 from __future__ import annotations
 

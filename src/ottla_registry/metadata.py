@@ -1,6 +1,6 @@
 """The metadata and rule sets of schemas: checks of those in requests, and the defaults and overrides of configs.
 
-Values of other types would keep Confluent's registry from reading the topic.
+Confluent's registry could not read the topic if it had values of wrong types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ DEFAULTS_AND_OVERRIDES: Final = {
     "metadata": ("defaultMetadata", "overrideMetadata"),
     "ruleSet": ("defaultRuleSet", "overrideRuleSet"),
 }
-"""The settings of a config that complete a field of each new schema, and that replace parts of it."""
+"""For a field of a schema, the names of two settings: the first has the defaults of the field's parts, the second the
+values that override them.
+"""
 RULE_KINDS: Final = ("TRANSFORM", "CONDITION")
 MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
@@ -76,8 +78,8 @@ def _invalid(rule: Mapping[str, Any], modes: Iterable[str]) -> str:
 
 
 def completed(field: str, value: Any, config: Mapping[str, Any]) -> Any:
-    """Return the metadata or the rule set of a new schema, with the defaults and the overrides of a config. None is
-    none.
+    """Return the metadata or the rule set of a new schema, with the defaults and the overrides of a config. A `value`
+    of None, and a result of None, mean that there is none.
     """
     default, override = (config.get(name) for name in DEFAULTS_AND_OVERRIDES[field])
     return _merged(_merged(default, value), override)

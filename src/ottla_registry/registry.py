@@ -48,15 +48,17 @@ class SchemaRegistry:
         self._writing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Read the topic. Raises KafkaError."""
+        """Create the topic if it is missing, and read it. Raises KafkaError, or RestError after a timeout."""
         await self._topic.start()
 
     async def stop(self) -> None:
-        """Close the clients."""
+        """Stop reading the topic, and close the clients."""
         await self._topic.stop()
 
     async def cluster_id(self) -> str:
-        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError."""
+        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError if the request
+        fails.
+        """
         return await self._topic.cluster_id()
 
     # Schemas
@@ -69,7 +71,7 @@ class SchemaRegistry:
 
     async def _change(self, decide: Callable[[], Awaitable[tuple[Changed, Sequence[Record]]]]) -> Changed:
         """Write the records that `decide` returns, and return its result. `decide` is called again if another registry
-        has written after the topic was read to its end.
+        may have written after the topic was read to its end. Raises RestError after `ATTEMPTS` attempts.
         """
         async with self._writing:
             for _ in range(ATTEMPTS):
@@ -295,7 +297,9 @@ class SchemaRegistry:
         return list(loaded.values())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:
-        """Return a version of a subject; -1 is the latest that is not deleted."""
+        """Return a version of a subject; -1 is the latest that is not deleted. With `deleted`, it may be soft-deleted.
+        Raises RestError if there is none.
+        """
         schema = self._find_version(subject, version, deleted=deleted)
         if schema is not None:
             return schema
@@ -321,7 +325,7 @@ class SchemaRegistry:
         return self.version(subject, version, deleted=deleted)
 
     def latest_with(self, subject: str, properties: Mapping[str, str], *, deleted: bool = False) -> StoredSchema:
-        """Return the latest version whose metadata have these properties."""
+        """Return the latest version whose metadata have these properties. Raises RestError if there is none."""
         versions = self.state.versions(subject, deleted=deleted)
         if not versions:
             raise errors.subject_not_found(subject)
@@ -331,7 +335,9 @@ class SchemaRegistry:
         raise errors.schema_not_found()
 
     def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[StoredSchema]:
-        """Return the versions of a subject."""
+        """Return the versions of a subject. `deleted`: also soft-deleted ones. `deleted_only`: only soft-deleted ones.
+        Raises RestError if the subject has no versions.
+        """
         versions = self.state.versions(subject, deleted=deleted or deleted_only)
         if not versions:
             raise errors.subject_not_found(subject)
@@ -355,7 +361,7 @@ class SchemaRegistry:
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
         """Delete a version (-1: the latest), and return its number. The deletion is soft. With `permanent`, remove a
-        version that was soft-deleted before.
+        version that was soft-deleted before; with the last version, also the config and the mode of the subject.
         """
 
         async def decide() -> tuple[int, list[Record]]:
@@ -377,7 +383,7 @@ class SchemaRegistry:
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
         """Delete a subject, and return the numbers of the deleted versions. The deletion is soft. With `permanent`,
-        remove a subject that was soft-deleted before.
+        remove a subject that was soft-deleted before, with its config and its mode.
         """
 
         async def decide() -> tuple[list[int], list[Record]]:
@@ -411,8 +417,8 @@ class SchemaRegistry:
     # Configs and modes
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Set a subject's config, or the global one; None deletes it, or one setting. Return the new config, or the
-        deleted one.
+        """Update a subject's config, or the global one (`subject=None`). `config=None` deletes it, and a value of None
+        deletes a setting. Return the new config, or the deleted one.
         """
 
         async def decide() -> tuple[dict[str, Any], list[Record]]:
@@ -428,7 +434,11 @@ class SchemaRegistry:
         return await self._change(decide)
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> str:
-        """Set the mode of a subject, or the global one; None deletes it. Return the new mode, or the deleted one."""
+        """Set the mode of a subject, or the global one (`subject=None`); None deletes it. Return the new mode, or the
+        deleted one. A change to IMPORT removes soft-deleted versions permanently, unless `force` is set. Raises
+        RestError if the mode is unknown, or if without `force` a change to IMPORT would affect versions that are not
+        deleted or are referenced.
+        """
         if mode is not None and mode not in MODES:
             raise errors.invalid_mode()
 
@@ -485,12 +495,12 @@ def _populated(request: StoredSchema, versions: Sequence[StoredSchema], config: 
 
 
 def _equal(versions: Sequence[StoredSchema], new: StoredSchema) -> StoredSchema | None:
-    """Return the latest version with the same schema."""
+    """Return the latest version with the same identity as `new`; None if there is none."""
     return next((schema for schema in reversed(versions) if schema.identity == new.identity), None)
 
 
 def _deletion(subject: str, versions: Sequence[StoredSchema], *, permanent: bool) -> list[Record]:
-    """Return the records that delete a subject."""
+    """Return the records that delete these versions of a subject: a tombstone for each, or a DELETE_SUBJECT record."""
     if permanent:  # the latest first: they may reference earlier ones
         return [(records.schema_key(subject, schema.version), None) for schema in reversed(versions)]
     value = records.dumps({"subject": subject, "version": versions[-1].version})
@@ -498,7 +508,9 @@ def _deletion(subject: str, versions: Sequence[StoredSchema], *, permanent: bool
 
 
 def request_schema(subject: str, document: Any) -> StoredSchema:
-    """Parse the body of a request that contains a schema. Raises RestError (42201) if it is malformed."""
+    """Parse the body of a request that contains a schema. Raises RestError if it is malformed (42201), or a rule is
+    invalid (42210).
+    """
     try:
         schema = document.get("schema") if isinstance(document, dict) else 0
         if schema is not None and not isinstance(schema, str):

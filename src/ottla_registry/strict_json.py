@@ -1,4 +1,4 @@
-"""Strict JSON, without NaN and infinity: Python's parser accepts them, other parsers do not."""
+"""Strict JSON, without NaN, infinity and floats that are too large: Python's parser accepts them, others may not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Topics as tables: an application that writes the records of topics to Iceberg, Delta and Parquet tables.
+"""Topics as tables: a writer of the records of topics to Iceberg, Delta and Parquet tables, and readers for SQL and
+Spark.
 
-It reads the log segments of brokers on the same machine, so it uses no consumer and creates no object per record. The
-offsets are stored in the table's own commits, so each record is written exactly once.
+The writer reads the log segments of brokers on the same machine; only records in remote storage are read with a
+consumer. The offsets are stored in the table's own commits, so a restart neither repeats nor loses records.
 """

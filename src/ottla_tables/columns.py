@@ -11,7 +11,7 @@ from ottla.records.arrow import HEADER, fixed_array
 from ottla.records.columns import Columns
 
 MICROS: Final = pa.timestamp("us", tz="UTC")
-"""The type of timestamps in Iceberg and Delta."""
+"""The type of the column `timestamp` in all table formats."""
 OFFSET: Final = pa.field("offset", pa.int64(), nullable=False)
 PARTITION: Final = pa.field("partition", pa.int32(), nullable=False)
 TIMESTAMP: Final = pa.field("timestamp", MICROS)
@@ -23,7 +23,7 @@ RECORD: Final = pa.schema(
 
 
 def record_batch(columns: Columns, partition: int) -> Any:
-    """Return records as an Arrow batch with the schema RECORD. Keys, values and offsets are not copied."""
+    """Return decoded records as an Arrow batch with the schema RECORD. Their headers must have been decoded."""
     rows = columns.rows
     assert columns.headers is not None, "headers were decoded"
     arrays = [

@@ -1,7 +1,7 @@
-"""Commits whose outcome is certain even if a response was lost: files that are in the table must not be deleted.
+"""Commits that look for themselves in the table after a conflict: files that are in the table must not be deleted.
 
-An object store or a catalog may carry a commit out and respond with an error, or not at all. The client of the store
-then repeats the request, and gets a conflict with its own commit.
+An object store or a catalog may carry a commit out and respond with an error, or not at all. If the client of the store
+then repeats the request, it gets a conflict with its own commit.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ ATTEMPTS: Final = 5
 
 
 def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> None:
-    """Commit a change if the offsets of the table are still `offsets`. After an error, check whether the commit is in
-    the table nevertheless.
+    """Commit a change if the offsets of the table are still `offsets`. After a conflict, check whether the commit is in
+    the table nevertheless. If not, but the offsets are unchanged and it removes no file, try again, at most `ATTEMPTS`
+    times in all.
 
-    Raises CommitConflictError if the commit is not in the table, and its files may be deleted. After any other error,
+    Raises CommitConflictError if the commit is not in the table; its files may be deleted then. After any other error,
     the commit may be in the table.
     """
     for attempt in range(ATTEMPTS):

@@ -31,7 +31,7 @@ class DeadLetters:
         self._files: FileWriter | None = None
 
     def load(self, offsets: Mapping[int, int]) -> None:
-        """Load the dead letters after these offsets."""
+        """Load the offsets of committed dead letters that are not below the next offsets of the topic's table."""
         snapshot = self._table.load()
         self._offsets = snapshot.offsets
         ahead = {p: offsets.get(p, 0) for p, end in self._offsets.items() if end > offsets.get(p, 0)}
@@ -52,13 +52,15 @@ class DeadLetters:
         return without(records, dead)
 
     def write(self, batch: Any) -> None:
-        """Add dead letters, with the schema DEAD_LETTER."""
+        """Write dead letters, with the schema DEAD_LETTER, to files that `commit` commits."""
         if self._files is None:
             self._files = FileWriter(self._table)
         self._files.write(batch)
 
     def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit the dead letters before these offsets, and return whether there are any."""
+        """Commit the written dead letters, with the next offsets of the topic's partitions. Return whether there are
+        any. Raises CommitConflictError, after deleting the files, if another writer has committed.
+        """
         if self._files is None:
             return False
         files, self._files = self._files, None

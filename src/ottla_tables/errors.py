@@ -1,4 +1,4 @@
-"""Errors of tables."""
+"""Errors of tables: failed reads and writes, conflicting commits, and missing tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""File access of pyiceberg through Arrow, extended for Azure and for emulators of Google Cloud Storage."""
+"""File access of pyiceberg through Arrow, extended for Azure, for emulators of Google Cloud Storage, and for local
+files, which are synced to disk.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ottla_tables.synced import SyncedStream
 
 
 class LocalFile(PyArrowFile):
-    """A file in a local directory."""
+    """A file in a local directory, which is synced to disk when it is closed."""
 
     def create(self, overwrite: bool = False) -> Any:
         """Create the file, and return a stream to it. Closing the stream waits until the file is on disk."""
@@ -27,20 +29,23 @@ AZURE: Final = ("abfs", "abfss", "wasb", "wasbs", "az")
 class TableFileIO(PyArrowFileIO):
     """The files of tables.
 
-    The URLs of Azure that Spark, Trino and others read name a container and an account, abfss://CONTAINER@ACCOUNT.…/PATH.
-    pyiceberg passes both to Arrow as the name of the container.
+    The URLs of Azure that Spark, Trino and others read name a container and an account:
+    abfss://CONTAINER@ACCOUNT.…/PATH. pyiceberg would pass both to Arrow as the name of the container; this class passes
+    only the container.
     """
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
-        """Return scheme, host and path of a location; in Azure, the path begins with the container."""
+        """Return scheme, host and path of a location. In an Azure URL with an account, the path begins with the
+        container.
+        """
         scheme, host, path = PyArrowFileIO.parse_location(location, properties)
         if scheme in AZURE and "@" in host:
             path = host.partition("@")[0] + path.removeprefix(host)
         return scheme, host, path
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return a file to write."""
+        """Return a file to write. A file in a local directory is a `LocalFile`."""
         scheme, host, path = self.parse_location(location, self.properties)
         if scheme == "file":
             return LocalFile(fs=self.fs_by_scheme(scheme, host), location=location, path=path)

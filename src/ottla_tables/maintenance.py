@@ -34,7 +34,9 @@ class Maintenance:
         self._expired_ms = 0
 
     def run(self) -> None:
-        """Merge small files and delete old snapshots. If another writer commits meanwhile, leave it to the next run."""
+        """Merge small files (unless ottla.table.compact.files is 0), and delete old snapshots (unless
+        ottla.table.retention.ms is negative). If another writer commits meanwhile, leave the work to the next run.
+        """
         try:
             if self._count:
                 self._compact(self._table.load())
@@ -42,7 +44,7 @@ class Maintenance:
                 self._expired_ms = self._clock_ms()
                 self._table.expire(self._clock_ms() - self._retention_ms)
         except CommitConflictError as error:
-            log.info("%s: table maintenance is postponed, because another writer has committed: %s", self._topic, error)
+            log.info("Topic %s: table maintenance is postponed; another writer has committed: %s", self._topic, error)
 
     def _compact(self, snapshot: Snapshot) -> None:
         directories: dict[str, list[TableFile]] = defaultdict(list)
@@ -54,7 +56,10 @@ class Maintenance:
             began = time.perf_counter()
             self._merge(small, snapshot)
             log.info(
-                "%s: merged %d small files of the table in %.2f s", self._topic, len(small), time.perf_counter() - began
+                "Topic %s: merged %d small files of its table in %.2f s",
+                self._topic,
+                len(small),
+                time.perf_counter() - began,
             )
 
     def _merge(self, files: Sequence[TableFile], snapshot: Snapshot) -> None:

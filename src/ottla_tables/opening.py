@@ -13,7 +13,9 @@ from ottla_tables.writer import TableWriter
 
 
 class WriterFactory:
-    """Opens the writer of a topic with its table. `tiered`: reads records that are in remote storage only."""
+    """Opens the writer of a topic with its table. `tiered`: reads records that are in remote storage only; None if
+    there is no remote storage.
+    """
 
     def __init__(self, tables: TableFactory, tiered: TieredRecords | None = None) -> None:
         self._tables = tables
@@ -21,7 +23,9 @@ class WriterFactory:
         self._converters = ConverterFactory(tables.properties)
 
     def open(self, topic: TableTopic) -> TableWriter:
-        """Open the writer of a topic. Raises TableError or ConfigurationError if its table cannot be opened."""
+        """Open the writer of a topic, and create its tables if they do not exist. Raises KafkaError, such as TableError
+        or ConfigurationError, or an error of a catalog or object store.
+        """
         owner, config = TableIdentity(topic.name, topic.topic_id), topic.config
         schema = config.ottla_table_schema
         table = self._tables.open(owner, config, self._converters.initial_schema(topic.name, schema))

@@ -1,4 +1,4 @@
-"""Writes batches of rows to Parquet files, with a bounded amount of memory."""
+"""Writes and reads the rows of Parquet files in batches, with a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ottla_tables.values.arrow_types import conformed
 ROW_GROUP_ROWS: Final = 500_000
 ROW_GROUP_BYTES: Final = 64 << 20
 FILE_BYTES: Final = 512 << 20
-"""Size in bytes at which the next file begins."""
+"""Default size in bytes at which a FileWriter begins the next file."""
 READ_ROWS: Final = 50_000
 MAX_OPEN: Final = 50
-"""Maximum number of files that are written at the same time, one per value of the partition columns."""
+"""Maximum number of files that a FileWriter has open, one per combination of values of the partition columns."""
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 DELTA_ENCODED: Final = ("offset", "timestamp")
-"""Columns whose values increase slowly, so that delta encoding takes one or two bits per row."""
+"""Columns whose values differ little from row to row, so that delta encoding stores them in few bits."""
 NO_DICTIONARY: Final = frozenset({*DELTA_ENCODED, "value"})
 
 
@@ -95,11 +95,11 @@ class ParquetFile:
 
     @property
     def size(self) -> int:
-        """Size in bytes so far."""
+        """The number of bytes written so far, without the buffered rows."""
         return self._stream.size
 
     def close(self) -> WrittenFile:
-        """Write the rest and the footer."""
+        """Write the buffered rows and the footer, close the stream, and return the complete file."""
         self._write_group()
         self._writer.close()
         self._stream.close()
@@ -107,7 +107,9 @@ class ParquetFile:
 
 
 class FileWriter:
-    """Writes rows to new files of a table: one per value of the partition columns, or several if they grow large."""
+    """Writes rows to new files of a table: one per combination of values of the partition columns. Another file begins
+    if one becomes too large, or was closed because more than `MAX_OPEN` would be open.
+    """
 
     def __init__(self, table: Table, file_bytes: int = FILE_BYTES) -> None:
         self._table = table
@@ -118,7 +120,7 @@ class FileWriter:
         self._written: list[WrittenFile] = []
 
     def write(self, batch: Any) -> None:
-        """Add rows with the columns of the table."""
+        """Add rows. Columns of the table that they lack are null; other columns are left out."""
         if not batch.num_rows:
             return
         batch = aligned(batch, self._schema)
@@ -149,7 +151,7 @@ class FileWriter:
         return self._written
 
     def discard(self) -> None:
-        """Close and delete all files."""
+        """Close the open files, and delete the complete ones. An OSError on closing is ignored."""
         try:
             self.close()
         except OSError:
@@ -158,7 +160,9 @@ class FileWriter:
 
 
 def aligned(batch: Any, schema: Any) -> Any:
-    """Return rows with the columns of the table, in the table's order. Missing columns and fields are null."""
+    """Return rows with the columns of the table, in the table's order. Missing columns and fields are null. Raises
+    ArrowInvalid if a value does not fit its column.
+    """
     if batch.schema.equals(schema):
         return batch
     present = set(batch.schema.names)

@@ -38,7 +38,7 @@ TRANSFORMS: Final[dict[str, Callable[[Any], Any]]] = {
     "day": _days,
     "hour": _hours,
 }
-"""Iceberg's transforms of columns: years, months, days and hours count from 1970."""
+"""The transforms of Iceberg that the writer supports. Years, months, days and hours count from 1970."""
 
 
 PARTITION: Final = re.compile(r"(?P<transform>[^()]+)\((?P<source>[^()]+)\)")
@@ -52,7 +52,9 @@ def source_column(text: str) -> str:
 
 
 def check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
-    """Raise ConfigurationError for columns that cannot partition a table, in any format."""
+    """Raise ConfigurationError for columns that cannot partition a table of any format: those with floating-point
+    numbers, and nested ones. Columns that `schema` lacks are not checked.
+    """
     for text in partition_by:
         source = source_column(text)
         kind = schema.field(source).type if source in schema.names else pa.null()

@@ -14,10 +14,10 @@ from ottla_tables.values.rows import BytesConverter, RowConverter
 
 
 class TopicRead(NamedTuple):
-    """A version of a topic's table and the ranges of the log after it. Together they have each record that was
-    committed at one moment exactly once.
+    """A version of a topic's table and the ranges of the log after it.
 
-    `table` is None if the topic has none yet. `starts` and `ends` are the offsets of the ranges; ends are exclusive.
+    `table` is None if the topic has none. `starts` has the table's next offset of each partition, or the log's first
+    offset if the table has none. `ends` are exclusive.
     """
 
     table: Table | None

@@ -1,4 +1,6 @@
-"""The table writer process: finds topics with tables, and writes each one when its flush.ms or flush.bytes is due."""
+"""The table writer process: finds topics with tables, and writes each table when ottla.table.flush.ms has passed or
+ottla.table.flush.bytes are pending.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ class TopicTask:
         self._retry_at = 0.0
 
     def step(self, *, at_once: bool = False) -> int:
-        """Flush the table if that is due, or with `at_once` in any case. Return the number of rows. Failures are logged
-        and retried later; with `at_once` they are raised, as KafkaError.
+        """Flush the table if that is due, or with `at_once` if there are new records. Return the number of records.
+        Failures are logged and retried later; with `at_once` they are raised, as KafkaError.
         """
         if self._clock() < self._retry_at:
             return 0
@@ -67,7 +69,7 @@ class TopicTask:
         self._reset()
         unexpected = not isinstance(error, KafkaError | OSError)
         log.error(
-            "%s: cannot write the table; retrying in %.0f s: %s",
+            "Cannot write the table of topic %s; retrying in %.0f s: %s",
             self.topic.name,
             delay,
             error,
@@ -101,7 +103,9 @@ class TopicTask:
         began = time.perf_counter()
         rows = writer.flush(ends)
         if rows:
-            log.info("%s: committed %d rows to the table in %.2f s", self.topic.name, rows, time.perf_counter() - began)
+            log.info(
+                "Topic %s: wrote %d records to its table in %.2f s", self.topic.name, rows, time.perf_counter() - began
+            )
             for table in writer.changed:
                 self._maintenance[table].run()
         return rows
@@ -120,7 +124,7 @@ class TopicTask:
     def _ends_of(self, leaders: Mapping[TopicPartition, Leader]) -> Ends:
         directories = self._lookup.directories(leaders)
         for tp in leaders.keys() - directories.keys():
-            log.warning("%s: the log is not on this machine; run `ottla tables run` beside its broker", tp)
+            log.warning("%s: the leader's log is not on this machine; run `ottla tables run` beside the leader", tp)
         starts = self._lookup.offsets(leaders, EARLIEST)
         return Ends(
             {tp.partition: path for tp, path in directories.items()},
@@ -153,7 +157,9 @@ class TableService:
                 stopping.wait(POLL_SECONDS)
 
     def step(self) -> int:
-        """Flush the tables that are due. Return the number of rows."""
+        """Look up the topics with tables if that is due, and flush the tables that are due. Return the number of
+        records.
+        """
         if self._clock() >= self._discover_at:
             try:
                 self._discover()
@@ -163,8 +169,8 @@ class TableService:
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write all records that the topics contain now, and return the number of rows. Raises KafkaError if that
-        fails.
+        """Write records until no table is behind its topic's log on this machine. Return the number of records. Raises
+        KafkaError if that fails.
         """
         self._discover()
         rows = 0
@@ -176,13 +182,13 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("%s: no longer writing a table, because the topic was deleted or has no table format now", name)
+            log.info("Topic %s: no longer writing a table; it was deleted, has no table now, or is not readable", name)
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)
             if task is not None and _same(task.topic, topic):
                 continue
-            log.info("%s: writing a table in format %s", name, topic.config.ottla_table_format)
+            log.info("Topic %s: writing a table in format %s", name, topic.config.ottla_table_format)
             self._tasks[name] = TopicTask(topic, self._lookup, self._open_writer, self._clock)
         if self._names is not None and (missing := set(self._names) - topics.keys()):
             raise TableError(

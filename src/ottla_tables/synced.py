@@ -1,4 +1,4 @@
-"""Local files of tables, which are synced to disk when they are closed, before a commit refers to them."""
+"""Syncing of local files of tables to disk, before a commit refers to them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class SyncedStream:
         self.close()
 
     def close(self) -> None:
-        """Write the rest, and wait until the file is on disk."""
+        """Close the stream, and wait until the file is on disk."""
         self._stream.close()
         sync(self._path)
 
 
 def sync(path: Path) -> None:
     """Wait until a file and its name are on disk. Its directory and the directories of its partition may be new, so
-    their names are synced as well.
+    their names are synced as well, unless the process may not open the directory that contains them.
     """
     sync_file(path)
     directory = path.parent

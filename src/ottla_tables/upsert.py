@@ -19,7 +19,7 @@ from ottla_tables.values.rows import Rows
 
 
 class NewestKeys:
-    """The keys of records, which are added in offset order."""
+    """The keys of records, each with the offset of its newest record. Records are added in the order of offsets."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, bytes | None], int] = {}
@@ -38,11 +38,11 @@ class NewestKeys:
 
     @property
     def rows(self) -> set[tuple[int, int]]:
-        """The partitions and offsets of the newest row of each key."""
+        """The partition and offset of the newest row of each key that is not deleted."""
         return {(partition, offset) for (partition, _), offset in self._keys.items() if offset >= 0}
 
     def others(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows of other keys."""
+        """Yield the batches without the rows that have one of the keys, in the same partition."""
         for batch in batches:
             yield batch.filter(pc.invert(self.mask(batch)))
 
@@ -59,7 +59,7 @@ class NewestKeys:
 
 
 class Upserts:
-    """The records of one commit in offset order, in memory (at most flush.bytes)."""
+    """The records of a commit, or of a range of the log, in the order of offsets. They are kept in memory."""
 
     def __init__(self) -> None:
         self._rows: list[Any] = []
@@ -71,7 +71,7 @@ class Upserts:
         self._keys.add(rows, records)
 
     def rows(self) -> Iterator[Any]:
-        """Yield a batch with the newest row of each key."""
+        """Yield the newest row of each key that is not deleted, in batches."""
         if not self._rows:
             return
         schema = self._rows[-1].schema

@@ -41,7 +41,7 @@ class Ends(NamedTuple):
 
 
 class TableWriter:
-    """The writer of one table. Its only state, the offsets, is stored in the table.
+    """The writer of one table. It continues from the offsets that are stored in the table.
 
     Args:
         topic: the topic's name.
@@ -50,7 +50,7 @@ class TableWriter:
         dead_letters: the dead-letter table; None if every record can be converted.
         flush_bytes: approximate maximum size in bytes of the records of a commit.
         is_upsert: whether the table has a row per key instead of one per record.
-        tiered: reads records that are in remote storage only.
+        tiered: reads records that are in remote storage only; None if there is no remote storage.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TableWriter:
         self._readers: dict[int, SegmentReader] = {}
         self._truncated: set[int] = set()
         self.changed: list[Table] = []
-        """The tables that the last flush has added files to."""
+        """The tables that the last flush has committed to."""
 
     @property
     def tables(self) -> list[Table]:
@@ -85,7 +85,7 @@ class TableWriter:
         return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:
-        """Return whether the log has records that are not in the table."""
+        """Return whether a partition on this machine has committed records after the table's offset."""
         return any(
             self._start(partition, ends) < ends.high_watermarks.get(partition, 0) for partition in ends.directories
         )
@@ -93,8 +93,8 @@ class TableWriter:
     def report_truncation(self, ends: Ends) -> None:
         """Log once per partition that its log has become shorter than the table, after an unclean leader election.
 
-        Consumers see the high watermark of a new leader only when it has reached the leader's first offset, so it
-        decreases only if committed records were lost.
+        A new leader reports its high watermark to consumers only when it has reached the first offset of the leader's
+        epoch, so the reported one decreases only if committed records were lost.
         """
         for partition, end in ends.high_watermarks.items():
             offset = self.offsets.get(partition, 0)
@@ -132,7 +132,8 @@ class TableWriter:
     def flush(self, ends: Ends) -> int:
         """Write and commit about `flush_bytes` of new records. Return the number of records.
 
-        Raises CommitConflictError if another writer has committed these records.
+        Raises CommitConflictError if another writer has committed these records, and TableError if a leader has changed
+        while they were read.
         """
         files = _Files(self.table)
         self.changed = []

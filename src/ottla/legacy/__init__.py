@@ -2,8 +2,8 @@
 ZooKeeper.
 
 They are for programs that were written for that API. New programs should use `ottla.KafkaProducer` and
-`ottla.KafkaConsumer`. These clients work with brokers that support version 0 of their requests: Ottla, and Apache Kafka
-up to 3.9.
+`ottla.KafkaConsumer`. These clients work with brokers that support the oldest versions of their requests: Ottla, and
+Apache Kafka up to 3.9.
 """
 
 from ottla.cluster.store.zk_client import ZkClient as ZkClient

@@ -43,7 +43,7 @@ def client_id(value: Any) -> str:
 
 class LegacyConfig(Config):
     """Configs as a mapping with Kafka's names, or as keyword arguments with underscores. Unknown names in a mapping are
-    logged as warnings; unknown keyword arguments raise TypeError.
+    logged as warnings, unless they have one of the class's prefixes. Unknown keyword arguments raise TypeError.
     """
 
     def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:

@@ -22,8 +22,8 @@ class KeyedMessage(Generic[K, V]):
         KeyedMessage(topic, key, message)
         KeyedMessage(topic, key, part_key, message)
 
-    The partitioner uses `part_key`, or `key` if that is None. Without both, the producer chooses a partition at random.
-    `part_key` is not stored.
+    The partitioner uses `part_key`, or `key` if that is None. If both are None, the producer chooses the partition
+    without the partitioner. `part_key` is not stored.
     """
 
     __slots__ = ("key", "message", "part_key", "topic")

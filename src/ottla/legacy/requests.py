@@ -1,7 +1,7 @@
 """Requests and responses of `SimpleConsumer`, as in the package kafka.api of Kafka 0.8.
 
-Requests are immutable. Responses have methods for each partition, such as `response.error_code(topic, partition)`.
-`ErrorMapping` has the error codes.
+Requests are immutable. Responses to fetches and offset requests have methods for a partition, such as
+`response.error_code(topic, partition)`. `ErrorMapping` has the error codes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ErrorMapping:
 
     @staticmethod
     def exception_for(code: int) -> KafkaError:
-        """Return the exception for an error code other than 0."""
+        """Return an exception of the class in `ottla.errors` that has this code, which is not 0."""
         return errors.for_code(code)()
 
     @staticmethod
@@ -190,7 +190,7 @@ class FetchResponse(NamedTuple):
 EARLIEST_TIME: Final = EARLIEST_TIMESTAMP
 """The timestamp that requests the first offset of a partition."""
 LATEST_TIME: Final = LATEST_TIMESTAMP
-"""The timestamp that requests the offset after the last message of a partition."""
+"""The timestamp that requests the offset after the last committed message of a partition."""
 
 
 class PartitionOffsetRequestInfo(NamedTuple):

@@ -1,7 +1,7 @@
 """Records and batches: the hot path.
 
-The modules are plain Python, most of which Cython can compile. With OTTLA_PURE=1 the plain form runs even if a compiled
-one exists.
+The modules are plain Python; those in `_source.MODULES` may be compiled by Cython. With OTTLA_PURE=1 the plain form
+runs even if a compiled one exists.
 """
 
 import os as _os

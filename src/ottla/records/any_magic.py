@@ -79,7 +79,7 @@ def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete and unchanged. Raises CorruptMessageError."""
+    """Check that the batch at `start` is complete and its CRC is correct. Raises CorruptMessageError otherwise."""
     if header.magic == MAGIC:
         batch.verify(buf, start, header)
         return
@@ -90,7 +90,9 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
 
 
 def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0) -> list[Record]:
-    """Return the records of one whole batch from `from_offset` on. Raises CorruptMessageError."""
+    """Return the records of one whole batch from `from_offset` on. Raises CorruptMessageError if they are malformed.
+    The CRC is checked only for formats 0 and 1.
+    """
     if header.magic == MAGIC:
         return decoder.decode_records(buf, start, header, from_offset)
     from ottla.records import legacy_message_set

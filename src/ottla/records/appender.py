@@ -134,7 +134,9 @@ class RecordFuture:
         self._outcome.when_done(lambda: _guarded(callback, self))
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged."""
+        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged; immediately if
+        it already is.
+        """
 
         def call() -> None:
             if self.exception() is None:
@@ -144,7 +146,9 @@ class RecordFuture:
         return self
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed."""
+        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed; immediately if it
+        already has.
+        """
 
         def call() -> None:
             error = self.exception()
@@ -159,7 +163,9 @@ class RecordFuture:
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, like Java's Callback."""
+        """Call `callback(metadata, None)` or `callback(None, error)`, like Java's Callback: in the I/O thread when the
+        record is acknowledged or has failed; immediately if it already is.
+        """
 
         def call() -> None:
             error = self.exception()
@@ -290,13 +296,13 @@ class DirectAppender:
         self.choose_sticky: Callable[[Any], Any] = choose_sticky
         self.version: int = 0
         self.enabled: bool = False
-        """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
+        """Whether the producer is open and nothing prevents the fast path, such as serializers or transactions."""
 
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
         """Append a record, and return its future.
 
-        Returns the record's partition if the open batch has no room, and None if the record is not plain or the fast
-        path is not enabled.
+        Returns the record's partition if the open batch has no room. Returns None if the record is not plain, its
+        topic's metadata is unknown or not the newest, or the fast path is not enabled.
         """
         if not self.enabled or type(value) is not bytes or type(topic) is not str:
             return None
@@ -322,7 +328,7 @@ class DirectAppender:
         return number if future is None else future
 
     def sticky(self, appenders: TopicAppender, size: int) -> int:
-        """Return the partition of a record of `size` bytes without a key."""
+        """Return the partition of a record without a key, and count the `size` bytes of its value."""
         if appenders.sticky_left <= 0:
             self.choose_sticky(appenders)
         appenders.sticky_left -= size

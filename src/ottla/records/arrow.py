@@ -50,7 +50,7 @@ def headers_array(offsets: memoryview, keys: pa.Array, values: pa.Array, rows: i
 
 
 def _text(keys: Any) -> pa.Array:
-    """Return the keys as strings, without a copy; malformed UTF-8 is replaced as in Java."""
+    """Return the keys as strings, without a copy if all are valid UTF-8. Malformed UTF-8 is replaced as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

@@ -6,7 +6,7 @@ base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC 4 · attributes 2 
 The CRC covers all bytes after it. Base offset and leader epoch precede it, so the broker can set them without reading
 the records. `length` counts the bytes after itself: a batch takes `length + 12` bytes.
 
-Records are decoded by `decoder`.
+Modules such as `decoder` and `column_decoder` decode the records.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def _check_partial(buf: Buffer, pos: int) -> None:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete and its CRC is correct. Raises CorruptMessageError otherwise."""
+    """Check that the batch at `start` is complete, its counts are not negative, and its CRC is correct. Raises
+    CorruptMessageError otherwise.
+    """
     view = memoryview(buf)
     end = start + header.length + LOG_OVERHEAD
     if end > view.nbytes:

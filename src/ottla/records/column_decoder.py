@@ -1,4 +1,4 @@
-"""Decoding of batches into columns without an object per record, for poll_batch and the Spark reader.
+"""Decoding of batches into columns without an object per record, for example for poll_batch and the Spark reader.
 
 `decode_columns` reads a whole fetched buffer; a reader that decides batch by batch (aborted transactions) uses
 `ColumnDecoder`. Compiled with column_decoder.pxd.
@@ -40,7 +40,7 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 def _lengthen(values: array[int], length: int) -> None:
-    """Extend an array with uninitialized items."""
+    """Extend an array. In the compiled form, the new items are uninitialized."""
     if cython.compiled:
         resize(values, length)
     else:
@@ -48,7 +48,9 @@ def _lengthen(values: array[int], length: int) -> None:
 
 
 def _lengthen_bytes(data: bytearray, length: int) -> None:
-    """Extend a bytearray with uninitialized bytes: zeros would write the memory once more."""
+    """Extend a bytearray. In the compiled form, the new bytes are uninitialized: zeros would write the memory once
+    more.
+    """
     if cython.compiled:
         PyByteArray_Resize(data, length)
     else:
@@ -56,7 +58,7 @@ def _lengthen_bytes(data: bytearray, length: int) -> None:
 
 
 class BinarySink:
-    """A growing BinaryColumn. `reserve` makes room, `put` and `put_null` then only write."""
+    """A growing BinaryColumn. `reserve` makes room, so that `_put` and `put_null` only write."""
 
     __slots__ = ("d", "data", "expected", "nulls", "o", "offsets", "peak", "rows", "used", "v", "validity")
 
@@ -73,7 +75,9 @@ class BinarySink:
         self.nulls = 0
 
     def reserve(self, rows: int, nbytes: int) -> None:
-        """Reserve room for `rows` more rows with `nbytes` of data together. Buffers at least double."""
+        """Reserve room for `rows` more rows with `nbytes` of data together. A buffer that is too small at least doubles
+        its size.
+        """
         missing = self.rows + rows + 1 - len(self.offsets)
         if missing > 0:
             _lengthen(self.offsets, len(self.offsets) + max(missing, len(self.offsets)))
@@ -182,8 +186,9 @@ class ColumnDecoder:
     ) -> bool:
         """Add the batch's records with from_offset <= offset < until_offset.
 
-        Return False, without adding any, if the columns could grow beyond `max_bytes`: drain() first, and add the
-        batch again. The CRC is not checked. Raises CorruptMessageError for damaged records; the earlier batches stay.
+        Return False, without adding any, if the decoder is not empty and its columns could grow beyond `max_bytes`:
+        drain() first, and add the batch again. The CRC is not checked. Raises CorruptMessageError for damaged records;
+        the earlier batches stay.
         """
         data = open_records(buf, start, header, self.max_decompressed_bytes)
         nbytes = memoryview(data).nbytes

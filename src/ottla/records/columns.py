@@ -93,8 +93,8 @@ class Columns:
         return size + int(self.headers.keys.offsets[count]) + int(self.headers.values.offsets[count])
 
     def to_arrow(self) -> Any:
-        """Return a `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value, maybe
-        headers.
+        """Return a `pyarrow.RecordBatch` with the columns offset, timestamp, timestamp_type, key and value, and headers
+        if they were decoded. Only headers are copied.
         """
         from ottla.records import arrow
 

@@ -30,7 +30,7 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""Default limit of the decompressed size of one batch."""
+"""Default limit in bytes of the decompressed size of one batch."""
 
 MAX_GZIP_MEMBERS: Final = 1024
 MAX_SNAPPY_BLOCKS: Final = 16 * 1024

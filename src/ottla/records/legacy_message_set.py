@@ -67,7 +67,9 @@ class LegacyMessage(NamedTuple):
 
 
 def magic_of(buf: Buffer, pos: int = 0) -> int:
-    """Return the message format at `pos`: 0, 1 or 2. Raises CorruptMessageError if there are too few bytes."""
+    """Return the byte with the message format of the batch at `pos`. Raises CorruptMessageError if there are too few
+    bytes.
+    """
     view = memoryview(buf).cast("B")
     if len(view) - pos <= MAGIC_POSITION:
         raise errors.CorruptMessageError(f"{len(view) - pos} bytes are not a batch")
@@ -77,7 +79,8 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
 def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
     """Yield every whole message from `pos` on, without decompressing any. A partial last message is ignored.
 
-    Raises CorruptMessageError for impossible sizes; a wrong CRC only shows in `is_valid`.
+    Raises CorruptMessageError for impossible sizes and other formats than 0 and 1; a wrong CRC only shows in
+    `is_valid`.
     """
     view = memoryview(buf).cast("B")
     while len(view) - pos >= LOG_OVERHEAD + MIN_MESSAGE_BYTES:
@@ -116,7 +119,8 @@ def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
 def open_message(message: LegacyMessage, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[LegacyMessage]:
     """Return the message itself, or the messages inside a compressed one, with absolute offsets. CRCs are checked.
 
-    Raises CorruptMessageError, and DecompressedTooLargeError for more than `max_bytes` of messages inside.
+    Raises CorruptMessageError for a damaged message, and DecompressedTooLargeError for more than `max_bytes` of
+    messages inside.
     """
     if not message.is_valid:
         raise errors.CorruptMessageError(f"the message at offset {message.offset} fails its CRC")

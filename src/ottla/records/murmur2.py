@@ -1,6 +1,7 @@
-"""The hash that chooses the partition of a key: Java's `Utils.murmur2`, so that all clients agree.
+"""The hash that chooses the partition of a key: Kafka's `Utils.murmur2`, so that Java's clients choose the same one.
 
-Compiled with murmur2.pxd."""
+Compiled with murmur2.pxd.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def be64(p: memoryview, at: int) -> int:
 
 
 def last_at_most(entries: bytes | bytearray, entry_bytes: int, field_at: int, field_bytes: int, target: int) -> int:
-    """Return the number of the last entry whose field is at most `target`; -1 if there is none.
+    """Return the index of the last entry whose field is at most `target`; -1 if there is none.
 
     `entries`: whole entries of `entry_bytes`, sorted by the field, which is a signed number of 4 or 8 bytes at
     `field_at`. Nothing outside of an entry may be read: `field_at` + `field_bytes` must be at most `entry_bytes`.

@@ -30,7 +30,7 @@ MAX_TIMESTAMP = (1 << 63) - 1
 MIN_TIMESTAMP = -(1 << 63)
 NO_TIMESTAMP = -1
 MAX_ERRORS = 1000
-"""Maximum number of invalid records that are reported for one batch, which may have millions."""
+"""Maximum length of each list of invalid records in `Validated`, because a batch may have millions of them."""
 
 
 class Validated(NamedTuple):
@@ -54,8 +54,8 @@ def validate_records(
 ) -> Validated:
     """Validate the uncompressed records of a batch, whose header has the record count `count`.
 
-    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError if the bytes are not
-    exactly `count` records with consecutive offset deltas.
+    Timestamps other than -1 that are not between `earliest` and `latest`, both included, are in the result. Raises
+    CorruptMessageError if the bytes are not exactly `count` records with consecutive offset deltas.
     """
     cursor = Cursor(data)
     # C numbers in the compiled form: a global is a Python object.

@@ -1,1 +1,1 @@
-"""Security: authentication with TLS and SASL, authorization with ACLs."""
+"""Security: authentication with TLS, SASL and delegation tokens, and authorization with ACLs."""

@@ -64,7 +64,7 @@ OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
     ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
 }
-"""The operations that are possible on a resource, by resource type."""
+"""The operations besides ALL that are possible on a resource, by resource type."""
 
 
 class ACLResourcePatternType(IntEnum):

@@ -95,7 +95,8 @@ class Authorizer:
     def allows_some(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType) -> bool:
         """Return whether the client may be authorized for the operation on some resource of the type (KIP-679).
 
-        An ALLOW ACL counts unless a DENY ACL covers all of its resources.
+        An ALLOW ACL counts unless a DENY ACL covers all of its resources. With `allow_everyone`, no ALLOW ACL is
+        required: the client may be authorized unless a DENY ACL covers all resources of the type.
         """
         if client.principal in self._super_users:
             return True

@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48): their data as immutable values, and their secrets, which are derived from the master key.
 
-Kafka's `TokenInformation` and `DelegationTokenManager`.
+Like Kafka's `TokenInformation` and parts of `DelegationTokenManager`.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.time
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the registry until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError and
-    CommandFailedError.
+    """Serve the registry until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError for invalid
+    options, and CommandFailedError if a package is missing.
     """
     file: Mapping[str, str] = properties.load(args.file) if args.file else {}
     configs = {**_client_configs(file), **without_serialization(client_options(args))}
@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_listener(text: str, scheme: str) -> tuple[str, int]:
-    """Return the host and the port of `http://HOST:PORT`. Raises ConfigurationError if the text has another format or
-    scheme.
+    """Return the host and the port of `http://HOST:PORT`; without a host, 0.0.0.0. Raises ConfigurationError if the
+    text has another format or scheme.
     """
     try:
         parts = urlsplit(text)
@@ -113,7 +113,10 @@ COMMAND = Command(
     options=(
         Option("file FILE", "properties file of the registry, with Confluent's property names", nargs="?"),
         *connection(required=False),
-        Option("--listeners URL", "address to listen on (default: listeners in FILE, or http://127.0.0.1:8081)"),
+        Option(
+            "--listeners URL",
+            "address to listen on (default: listeners in FILE, or http://127.0.0.1:8081, with --tls-cert https)",
+        ),
         Option(
             "--users FILE",
             "file with one user per line, as name:role:hash, from `ottla console --hash-password`; viewers read, "

@@ -27,7 +27,7 @@ class Authenticator:
     def __init__(self, users: Mapping[str, Credential]) -> None:
         self._users = users
         self._verified: OrderedDict[bytes, User] = OrderedDict()
-        """Users by the digest of their Authorization header, because the hash of a password takes 50 ms."""
+        """Users by the digest of their Authorization header, because the hash of a password takes about 50 ms."""
 
     async def check(self, request: Request, role: Role) -> None:
         """Raise RestError if the user of a request cannot be authenticated (40101), or has a lower role (40301)."""

@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The subject in the path, or that which it is an alias of."""
+        """The subject in the path, or if that is an alias, the subject that it stands for."""
         return self.registry.state.resolved(self._subject_in_path)
 
     @property
@@ -48,12 +48,12 @@ class Call(NamedTuple):
 
     @property
     def queried_subject(self) -> str:
-        """The subject in the query of a schema id, or that which it is an alias of; empty if there is none."""
+        """The query parameter `subject`, or if that is an alias, the subject that it stands for; empty without it."""
         return self.registry.state.resolved(qualified(self.query("subject")))
 
     @property
     def guid(self) -> str:
-        """The GUID of a schema in the path."""
+        """The GUID of a schema in the path. Raises RestError if it is not a UUID."""
         try:
             return str(UUID(self.request.path_params["guid"]))
         except ValueError:
@@ -61,7 +61,7 @@ class Call(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The version in the path; -1 for `latest`."""
+        """The version in the path; -1 for `latest`. Raises RestError if it is invalid."""
         text = self.request.path_params["version"]
         if text in ("latest", "-1"):
             return -1
@@ -71,22 +71,24 @@ class Call(NamedTuple):
 
     @property
     def schema_id(self) -> int:
-        """The schema id in the path."""
+        """The schema id in the path. Raises RestError (404) if it is not a valid number."""
         text = self.request.path_params["id"]
         if not (text.isascii() and text.isdecimal()) or int(text[:11]) > MAX_ID:
             raise RestError(404, "HTTP 404 Not Found")
         return int(text)
 
     def query(self, name: str, default: str = "") -> str:
-        """Return a parameter of the query."""
+        """Return a parameter of the query, or the default if it is missing."""
         return str(self.request.query_params.get(name, default))
 
     def flag(self, name: str) -> bool:
-        """Return whether a parameter of the query is true."""
+        """Return whether a parameter of the query is `true`, in upper or lower case."""
         return self.query(name).lower() == "true"
 
     def page(self, values: list[Any]) -> list[Any]:
-        """Return the part of a list that the query parameters `offset` and `limit` select."""
+        """Return the part of a list that the query parameters `offset` and `limit` select. A limit of 0 or less means
+        no limit. Raises RestError if they are not integers.
+        """
         try:
             offset, limit = int(self.query("offset", "0")), int(self.query("limit", "-1"))
         except ValueError:
@@ -123,7 +125,7 @@ class Text(str):
 
 
 def respond(request: Request, document: Any, status: int = 200) -> Response:
-    """Return a response in JSON, with the content type that the request prefers."""
+    """Return a response in JSON, or with a Text as it is, with the content type that the request prefers."""
     media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):
         return Response(str(document), status, media_type=media_type)

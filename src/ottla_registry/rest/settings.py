@@ -1,4 +1,4 @@
-"""The routes of compatibility levels, modes and compatibility checks."""
+"""The routes of configs, modes and compatibility checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla_registry.schemas.parsed import Compatibility
 from ottla_registry.subjects import qualified
 
 UNSUPPORTED: Final = ("aliasForDeks", "compatibilityPolicy", "validateFields", "validateNewSchemas", "validateRules")
-"""Settings of Confluent's registry that would have no effect."""
+"""Settings of Confluent's registry that would have no effect. A request that sets one of them is rejected."""
 FIELDS: Final = {setting: field for field, settings in DEFAULTS_AND_OVERRIDES.items() for setting in settings}
 """The settings that are metadata or rule sets."""
 
@@ -34,7 +34,7 @@ async def put_config(call: Call) -> Any:
 
 
 def _config(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings in a request; those that are None are to be removed. Raises RestError."""
+    """Return the settings in a request; None means that a setting is removed. Raises RestError for invalid ones."""
     for name in UNSUPPORTED:
         if body.get(name) not in (None, False):
             raise errors.not_supported(name)

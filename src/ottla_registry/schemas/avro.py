@@ -1,7 +1,7 @@
 """Avro schemas: parsing with fastavro, and the JSON text that Avro's Java library writes for a schema.
 
-fastavro accepts a few schemas that Java's parser rejects; `canonical` checks them: names, duplicate fields and symbols,
-unions in unions.
+fastavro accepts a few schemas that Java's parser rejects, for example with invalid names, duplicate fields or symbols,
+or unions in unions. `AvroSchema` rejects them, too.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _namespace_of(schema: Mapping[str, Any], enclosing: str) -> str:
 
 
 def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
-    """Add the named types in a schema, with their full names."""
+    """Add the named types in a schema to `types`, with their full names."""
     if isinstance(schema, list):
         for branch in schema:
             _define(branch, namespace, types)
@@ -121,7 +121,9 @@ def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
 
 
 def _inlined(schema: Any, namespace: str, types: dict[str, Any]) -> Any:
-    """Return a schema with definitions in place of the first use of `types`, which are removed from them."""
+    """Return a schema in which the first use of each of `types` is replaced by its definition. These types are removed
+    from `types`.
+    """
     if isinstance(schema, str):
         name = _full_name(schema, namespace)
         name = name if name in types else schema
@@ -156,7 +158,9 @@ class _Writer:
         self._sort = sort
 
     def write(self, schema: Any, namespace: str) -> Any:
-        """Return a schema. Raises ValueError, KeyError and TypeError for an invalid one."""
+        """Return a schema with its attributes in this order. Raises ValueError, KeyError or TypeError for an invalid
+        one.
+        """
         if isinstance(schema, str):
             return schema if schema in PRIMITIVES else self._reference(schema, namespace)
         if isinstance(schema, list):

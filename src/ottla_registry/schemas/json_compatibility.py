@@ -54,7 +54,7 @@ class JsonReader:
         self._assumed: set[tuple[int, int]] = set()
         """The open pairs that have counted as compatible."""
         self._is_refuted = False
-        """Whether one of them has turned out to be incompatible, so that results may be wrong."""
+        """Whether a pair that has counted as compatible is incompatible, so that results may be wrong."""
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:

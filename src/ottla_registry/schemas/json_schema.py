@@ -13,7 +13,7 @@ from ottla_registry.schemas.parsed import ReferencedSchema
 
 
 class JsonSchema:
-    """A parsed JSON Schema, of draft 4 to 2020-12. Raises ValueError if the schema is invalid.
+    """A parsed JSON Schema, of draft 7 unless its `$schema` names another one. Raises ValueError if it is invalid.
 
     Args:
         text: the schema in JSON.

@@ -19,12 +19,12 @@ class ParsedSchema(Protocol):
 
     @property
     def canonical(self) -> str:
-        """The text that is stored. Equal schemas have the same text."""
+        """The text that is stored for requests without `normalize=true`."""
 
     @property
     def normalized(self) -> str:
-        """The text that is stored for requests with `normalize=true`: insignificant differences in order are also
-        removed.
+        """The text that is stored for requests with `normalize=true`: schemas that differ only in insignificant parts,
+        such as the order of properties, have the same text.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:

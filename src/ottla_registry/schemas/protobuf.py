@@ -76,7 +76,7 @@ class ProtobufSchema:
 
     @cached_property
     def normalized(self) -> str:
-        """The text without comments, in the order of the descriptor."""
+        """The text without comments, in the order of the descriptor; the canonical text if it cannot be written so."""
         return self._written(self.file, _compile(self.canonical, self._references)[:-1]) or self.canonical
 
     @property
@@ -97,7 +97,7 @@ class ProtobufSchema:
 
 
 def _descriptor(text: str) -> Any:
-    """Return a FileDescriptorProto in base64; None if the text is not base64."""
+    """Parse a FileDescriptorProto in base64; None if the text is something else."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -129,7 +129,9 @@ def _comparable(file: Any) -> bytes:
 
 
 def _imports(descriptor: Any, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
-    """Return the descriptors of the files that a file imports. Raises ValueError if one is missing."""
+    """Return the descriptors of the files that a file imports, directly or indirectly. Raises ValueError if one is
+    missing.
+    """
     if not descriptor.dependency:
         return ()
     text = 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in descriptor.dependency)
@@ -165,8 +167,8 @@ def _compiled(text: str, references: tuple[ReferencedSchema, ...]) -> Any:
 
 @lru_cache(MAX_COMPILED)
 def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
-    """Return the descriptors of the files that a file imports, and last its own. Raises ValueError with protoc's
-    errors.
+    """Return the descriptors of the files that a file imports, directly or indirectly, and last its own. Raises
+    ValueError if protoc fails, with its errors, or takes more than COMPILE_SECONDS.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -206,7 +208,9 @@ def _write_well_known(root: Path) -> None:
 
 
 def _write(root: Path, name: str, content: str) -> None:
-    """Write a file for protoc. Raises ValueError if its name leads out of the directory."""
+    """Write a file for protoc. Raises ValueError if its name is invalid, such as one that leads out of the directory,
+    or if it cannot be written.
+    """
     path = PurePosixPath(name)
     if (
         path.suffix != ".proto"

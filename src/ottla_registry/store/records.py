@@ -1,7 +1,7 @@
 """The records of the topic `_schemas`, in the JSON of Confluent's schema registry.
 
-Keys have the same bytes as Confluent's, because the topic is compacted by key. Fields of values that Ottla does not
-use, such as rule sets, are stored and returned unchanged.
+Keys have the same bytes as Confluent's, because the topic is compacted by key. The fields `metadata`, `ruleSet` and
+`schemaTags` of values are stored and returned as JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Reference:
-        """Parse a reference. Raises KeyError, TypeError and ValueError."""
+        """Parse a reference. Raises KeyError, TypeError or ValueError if it is malformed."""
         return cls(str(document["name"]), str(document["subject"]), int(document["version"]))
 
 
@@ -64,11 +64,11 @@ class StoredSchema:
 
     @cached_property
     def guid(self) -> str:
-        """The id of the schema in all registries."""
+        """The GUID of the schema, which is the same in all registries."""
         return guid(self.schema, self.references, {name: json.loads(text) for name, text in self.extra})
 
     def field(self, name: str) -> Any:
-        """Return one of the further fields; None if the version does not have it."""
+        """Return the value of one of UNUSED_FIELDS; None if the version does not have it."""
         return json.loads(dict(self.extra).get(name, "null"))
 
     @property
@@ -118,7 +118,7 @@ def schema_value(schema: StoredSchema) -> bytes:
 
 
 def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
-    """Parse the value of a schema. Raises KeyError, TypeError and ValueError."""
+    """Parse the value of a schema's record. Raises KeyError, TypeError or ValueError if it is malformed."""
     return StoredSchema(
         str(document["subject"]),
         int(document["version"]),
@@ -132,8 +132,8 @@ def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
 
 
 def unused_fields(document: Mapping[str, Any], *, is_request: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return the fields that are stored and returned, but not used. Empty fields of a request are included, because
-    they replace those of the previous version.
+    """Return those of UNUSED_FIELDS that a record or request has, as pairs of a name and JSON. Empty fields of a
+    request are included, because they replace those of the previous version.
     """
     present = [name for name in UNUSED_FIELDS if document.get(name) or (is_request and document.get(name) is not None)]
     return tuple((name, dumps(document[name]).decode()) for name in present)
@@ -169,4 +169,4 @@ def delete_subject_key(subject: str) -> bytes:
 
 
 Record = tuple[bytes, bytes | None]
-"""The key and the value of a record; no value is a tombstone."""
+"""The key and the value of a record. A value of None is a tombstone."""

@@ -15,7 +15,9 @@ log = logging.getLogger("ottla.schema_registry")
 
 
 class RegistryState:
-    """All versions by subject, including soft-deleted ones. Not thread-safe: event loop only."""
+    """All versions by subject, including soft-deleted ones, with the configs and modes. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
@@ -105,7 +107,9 @@ class RegistryState:
         )
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[StoredSchema]:
-        """Return the versions of a subject, the oldest first; none for an unknown subject."""
+        """Return the versions of a subject, the oldest first; none for an unknown subject. `deleted`: include
+        soft-deleted ones.
+        """
         versions = self._subjects.get(subject, {})
         return [versions[number] for number in sorted(versions) if deleted or not versions[number].deleted]
 
@@ -114,15 +118,15 @@ class RegistryState:
         return self._subjects.get(subject, {}).get(version)
 
     def by_id(self, context: str, schema_id: int) -> list[StoredSchema]:
-        """Return the versions with an id in a context."""
+        """Return the versions with an id in a context, including soft-deleted ones."""
         return list(self._ids.get((context, schema_id), {}).values())
 
     def by_guid(self, guid: str) -> list[StoredSchema]:
-        """Return the versions with a GUID in all contexts."""
+        """Return the versions with a GUID in all contexts, including soft-deleted ones."""
         return list(self._guids.get(guid, {}).values())
 
     def contexts(self) -> list[str]:
-        """Return the contexts that have or had schemas, and the default one."""
+        """Return the default context, and those that have schemas or a record in the topic, sorted."""
         return sorted({".", *self.stored_contexts, *map(context_of, self._subjects)})
 
     def id_of(self, context: str, schema: StoredSchema) -> int | None:
@@ -167,7 +171,7 @@ class RegistryState:
 
     def config(self, subject: str | None) -> dict[str, Any]:
         """Return the config that applies to a subject. Each setting comes from the subject, or else from its context,
-        or else from the global config.
+        or else from the global config. The default of compatibilityLevel is BACKWARD.
         """
         config = {"compatibilityLevel": "BACKWARD"}
         for scope in reversed(_scopes(subject)):
@@ -175,7 +179,7 @@ class RegistryState:
         return config
 
     def resolved(self, subject: str) -> str:
-        """Return the subject that another one is an alias of; itself if it is none."""
+        """Return the subject that `subject` is an alias of; `subject` if it is no alias."""
         alias = self.configs.get(subject, {}).get("alias")
         return within(context_of(subject), alias) if alias else subject
 
@@ -195,7 +199,9 @@ class RegistryState:
         return [s for s in self.subjects(prefix, deleted=deleted) if is_qualified or context_of(s) == DEFAULT_CONTEXT]
 
     def mode(self, subject: str | None) -> str:
-        """Return the mode that applies to a subject."""
+        """Return the mode that applies to a subject: READONLY_OVERRIDE if it is the global mode, or else the mode of
+        the subject, of its context, or the global one. The default is READWRITE.
+        """
         if self.modes.get(None) == "READONLY_OVERRIDE":
             return "READONLY_OVERRIDE"
         return next((self.modes[scope] for scope in _scopes(subject) if scope in self.modes), "READWRITE")

@@ -72,7 +72,7 @@ class SchemasTopic:
         self._exits = AsyncExitStack()
 
     async def start(self) -> None:
-        """Create the topic if it is missing, and read it to its end. Raises KafkaError."""
+        """Create the topic if it is missing, and read it. Raises KafkaError, or RestError after a timeout."""
         async with AsyncExitStack() as exits:
             await exits.enter_async_context(self._admin)
             await self._ensure_topic()
@@ -102,7 +102,7 @@ class SchemasTopic:
         await self._wait_for(ends[self._partition].offset)
 
     async def cluster_id(self) -> str:
-        """Return the id of the cluster; empty if it has none. Raises RestError."""
+        """Return the id of the cluster; empty if it has none. Raises RestError if the request fails."""
         try:
             return (await self._admin.describe_cluster()).cluster_id or ""
         except KafkaError as error:
@@ -126,7 +126,8 @@ class SchemasTopic:
             offsets = [(await future).offset for future in futures]
         except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
             log.info(
-                "Another registry has written to %s; reading it again before the next write", self._partition.topic
+                "A write to topic %s was aborted; another registry may have written. Reading the topic again",
+                self._partition.topic,
             )
             await self._fence_others()
             return False
@@ -140,7 +141,7 @@ class SchemasTopic:
         return True
 
     async def _fence_others(self) -> None:
-        """Take over the transactional id from other registries. Raises RestError."""
+        """Take over the transactional id from other registries. Raises RestError if that fails."""
         await self._drop_producer()
         producer = KafkaProducer(dict(self._producer_configs))
         try:
@@ -157,7 +158,7 @@ class SchemasTopic:
             await producer.stop(timeout=0)
 
     def _write_failed(self, error: KafkaError) -> RestError:
-        log.error("Cannot write to %s: %s", self._partition.topic, error)
+        log.error("Cannot write to topic %s; the client receives error 50001: %s", self._partition.topic, error)
         return store_failed(str(error))
 
     async def _wait_for(self, offset: int) -> None:
@@ -176,7 +177,7 @@ class SchemasTopic:
                         self._state.apply(record.key, record.value)
                 applied = await self._consumer.position(self._partition, self._timeout_ms)
             except KafkaError as error:
-                log.warning("Cannot read %s; retrying: %s", self._partition.topic, error)
+                log.warning("Cannot read topic %s; retrying: %s", self._partition.topic, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             async with self._progress:

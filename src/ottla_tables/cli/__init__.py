@@ -14,4 +14,4 @@ COMMANDS: Final = (
         __name__,
     ),
 )
-"""The entries of the entry point group `ottla.commands`."""
+"""The commands that this package adds to the entry point group `ottla.commands`."""

@@ -1,4 +1,4 @@
-"""`ottla tables query`: prints the result of a query as a table or as JSON."""
+"""`ottla tables query`: prints the result of a query as a table, or with --json as a JSON object per row."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from ottla.config import properties
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write tables until SIGINT or SIGTERM; with --once, until all current records are written. Raises KafkaError and
-    CommandFailedError.
+    """Write tables until SIGINT or SIGTERM, with --until-eof also until the end of standard input, or with --once until
+    all current records are written. Raises KafkaError, and CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
@@ -62,7 +62,7 @@ def _wait_for_end(stopped: Event) -> None:
 
 
 def query(args: argparse.Namespace) -> int:
-    """Run a query and print its result. Raises KafkaError and CommandFailedError."""
+    """Run a query and print its result. Raises KafkaError, and CommandFailedError if a package is missing."""
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
     from ottla_tables.cli import query as printing
@@ -102,10 +102,11 @@ PLACE = (
     *connection(),
     Option(
         "--directory DIR",
-        "directory of tables without ottla.table.location (default: `tables` in the broker's first log directory)",
+        "directory of tables without ottla.table.location (default: `tables` in the first log directory of the broker "
+        "with the lowest id)",
         Path,
     ),
-    Option("--catalog-config FILE", "properties file with credentials and properties of catalogs and object stores"),
+    Option("--catalog-config FILE", "properties file for catalogs, object stores and schema registries"),
 )
 
 COMMAND = Command(
@@ -119,7 +120,7 @@ COMMAND = Command(
                 *PLACE,
                 Repeatable("--topic TOPIC", "topic to write (default: all topics with ottla.table.format)"),
                 Flag("--once", "write all records that the topics contain now, and exit"),
-                Flag("--until-eof", "stop at the end of standard input, as when a broker starts the writer"),
+                Flag("--until-eof", "also stop at the end of standard input (set by brokers that start the writer)"),
             ),
         ),
         Action(

@@ -1,1 +1,1 @@
-"""Table formats: each one commits Parquet files together with the offsets that they contain."""
+"""Table formats: each one commits Parquet files together with the offsets at which to continue."""

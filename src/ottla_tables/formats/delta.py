@@ -196,8 +196,8 @@ class DeltaLakeTable:
                 sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
 
     def _check_base(self) -> None:
-        """Raise CommitConflictError if the last load has returned a commit of another writer that follows this writer's
-        last one.
+        """Raise CommitConflictError if the loaded version has other offsets than those of the last `load` or `commit`,
+        because another writer has committed since.
         """
         if self._stored_offsets() != self._offsets:
             raise CommitConflictError(f"{self._location} was changed by another writer")
@@ -209,7 +209,9 @@ class DeltaLakeTable:
         return AddAction(path, file.size, values, now, not is_rewrite, json.dumps(_statistics(file)))
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, in a separate commit."""
+        """Add the columns and fields of structs that the table lacks, in a separate commit. Raises CommitConflictError
+        if another writer has committed.
+        """
         from deltalake import Schema
 
         missing = self._missing(schema)
@@ -233,13 +235,13 @@ class DeltaLakeTable:
         ]
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete files that were removed before this time."""
+        """Delete files that were removed before this time. The time until now is rounded down to whole hours."""
         hours = max(0, (now_ms() - older_than_ms) // 3_600_000)
         self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
 
 
 def _check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
-    """Raise ConfigurationError for partition columns that Delta has no partition values for."""
+    """Raise ConfigurationError for partition columns of bytes, which Delta has no partition values for."""
     for column in partition_by:
         if column in schema.names and pa.types.is_binary(schema.field(column).type):
             raise ConfigurationError(

@@ -40,13 +40,15 @@ class TableFactory:
             return None
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any | None, suffix: str = "") -> Table:
-        """Open the table of a topic.
+        """Open the table of a topic. If it does not exist and there is a schema, create it.
 
         Args:
             owner: the topic.
             config: its configs.
             schema: the columns of a table that does not exist yet; None to raise MissingTableError instead.
             suffix: appended to the table's name and location, for a second table of the topic.
+
+        Raises ConfigurationError if the configs do not allow such a table.
         """
         name = table_name(owner.topic) + suffix
         location = (config.ottla_table_location.rstrip("/") or str(self.directory / name.removesuffix(suffix))) + suffix
@@ -84,5 +86,5 @@ class TableFactory:
 
 
 def table_name(topic: str) -> str:
-    """Return the name of a topic's table, which needs no quotes in SQL."""
+    """Return the name of a topic's table: the topic's, with underscores instead of characters such as `-` and `.`."""
     return re.sub(r"\W", "_", topic)

@@ -1,4 +1,4 @@
-"""Iceberg tables in a catalog of pyiceberg: SQLite, PostgreSQL (with SQLAlchemy) or REST."""
+"""Iceberg tables in a catalog of pyiceberg, such as SQLite or PostgreSQL (with SQLAlchemy) or a REST catalog."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ottla_tables.partitioning import PARTITION, TRANSFORMS, check_columns
 NAMESPACE: Final = "ottla"
 OPEN_ATTEMPTS: Final = 3
 NO_RETRY: Final = {"commit.retry.num-retries": "0"}
-"""No retries: a commit that was repeated on a newer version would add the records twice."""
+"""No retries: a commit that was repeated on a newer version could add the records twice."""
 PROPERTIES: Final = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
@@ -64,9 +64,10 @@ FIELD_ID: Final = "PARQUET:field_id"
 
 
 def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = True) -> Catalog:
-    """Open a catalog by the URL of a REST catalog, or an SQLAlchemy URL.
+    """Open a catalog by the URL of a REST catalog, or an SQLAlchemy URL. `properties` take precedence over the URL.
 
-    Raises TableError if it cannot be opened, and MissingTableError if it does not exist and is not to be created.
+    Raises TableError if it cannot be opened, and with `creates=False` MissingTableError if an SQL catalog does not
+    exist.
     """
     # The file of --catalog-config may be one for pyiceberg, with these properties, too.
     all_properties = {
@@ -96,7 +97,7 @@ def open_catalog(url: str, properties: Mapping[str, str], *, creates: bool = Tru
 
 
 def is_rest(url: str) -> bool:
-    """Return whether a catalog is a REST catalog."""
+    """Return whether the URL of a catalog is that of a REST catalog."""
     return url.startswith(("http://", "https://"))
 
 
@@ -180,7 +181,9 @@ class IcebergTable:
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
-        """The fields of the current partition spec."""
+        """The fields of the current partition spec. Raises TableError for a transform that the writer does not
+        support.
+        """
         schema, spec = self._table.schema(), self._table.spec()
         return tuple(
             PartitionField(
@@ -215,7 +218,7 @@ class IcebergTable:
         return parse_offsets(self._table.properties.get(OFFSETS_PROPERTY)) if self._base is not None else {}
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
-        """Create a data file below the location of the table."""
+        """Create a data file in `data` below the location of the table."""
         path = "/".join(filter(None, (self._table.location(), "data", directory, name)))
         return path, self._table.io.new_output(path).create()
 
@@ -293,7 +296,9 @@ class IcebergTable:
         self._check_base()
 
     def _check_base(self) -> None:
-        """Raise CommitConflictError if the change of the schema has loaded a newer commit of another writer."""
+        """Raise CommitConflictError if the newest known snapshot is not that of the last `load` or `commit`, because
+        another writer has committed since.
+        """
         current, base = self._table.current_snapshot(), self._base
         if current is not None and (base is None or base.snapshot_id != current.snapshot_id):
             raise CommitConflictError(f"{'.'.join(self._identifier)} was changed by another writer")

@@ -1,9 +1,9 @@
 """Plain Parquet files in a directory, with a manifest per commit.
 
-`_ottla/N.json` lists the files of version N and the offsets in them. A commit is atomic: it creates the next manifest
-as a hard link, which fails if another writer has created it. After that, the data files get the suffix .parquet, so
-programs that read `data/**/*.parquet` without the manifests see only committed rows. If a crash interrupts the renames,
-the next load completes them.
+`_ottla/N.json` has the files of version N and the next offset of each partition. A commit is atomic: it creates the
+next manifest as a hard link, which fails if another writer has created it. After that, the data files lose the suffix
+`.uncommitted`, so programs that read `data/**/*.parquet` without the manifests see only committed rows. If a crash
+interrupts the renames, the writer's next load completes them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class ParquetTable:
         return {int(partition): offset for partition, offset in self._manifest[OFFSETS_PROPERTY].items()}
 
     def load(self) -> Snapshot:
-        """Load the newest manifest. If its commit was interrupted, complete it, unless the table is only read."""
+        """Load the newest manifest. If its commit was interrupted, complete it, unless the table is only read. Raises
+        TableError if the manifest is damaged.
+        """
         for version in sorted(self._versions(), reverse=True):
             try:
                 self._manifest = json.loads(self._path(version).read_bytes())
@@ -141,7 +143,9 @@ class ParquetTable:
             Path(file.path + UNCOMMITTED).unlink(missing_ok=True)
 
     def commit(self, commit: Commit) -> None:
-        """Write the next manifest."""
+        """Write the next manifest, and rename the added and removed files. Raises CommitConflictError if the manifest
+        exists already.
+        """
         removed = {file.handle for file in commit.removed}
         added = [
             {"path": str(Path(file.path).relative_to(self._directory)), "rows": file.rows, "size": file.size}
@@ -207,7 +211,9 @@ def local_directory(location: str) -> Path:
 
 
 def present_path(path: str) -> str:
-    """Return the name that a file has now: the writer may have renamed it since its table was loaded."""
+    """Return the path that a file has now: the writer may have renamed it since its table was loaded. If it does not
+    exist, return `path`.
+    """
     committed = path.removesuffix(UNCOMMITTED)
     names = (path, committed, committed + REMOVED)
     return next((name for name in names if Path(name).exists()), path)

@@ -1,8 +1,8 @@
 """The interface of table formats.
 
 Every commit stores the next offset of each partition in the same atomic step as the files. If a writer is killed before
-its commit, no reader sees its files; after the commit, the offsets show where to continue. So each record is in the
-table exactly once.
+its commit, no reader sees its files; after the commit, the offsets show where to continue. So no record is written
+twice.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from uuid import UUID
 from ottla_tables.errors import TableError
 
 OFFSETS_PROPERTY: Final = "ottla.offsets"
-"""The property of commits with the next offset of each partition, as JSON."""
+"""The property with the next offset of each partition, in Iceberg's snapshots and tables, and in Parquet manifests."""
 TOPIC_PROPERTY: Final = "ottla.topic"
 TOPIC_ID_PROPERTY: Final = "ottla.topic-id"
 
 
 class WrittenFile(NamedTuple):
-    """A complete Parquet file that is not committed yet. `partition`: the values of the partition columns."""
+    """A complete Parquet file that is not committed yet. `size` is in bytes, `metadata` is Arrow's metadata of the
+    file, and `partition` has the values of the partition columns.
+    """
 
     path: str
     rows: int
@@ -31,8 +33,8 @@ class WrittenFile(NamedTuple):
 
 
 class TableFile(NamedTuple):
-    """A Parquet file of a table. `path` is what DuckDB and pyarrow open; `handle` is the format's own object for the
-    file.
+    """A Parquet file of a table. `path` is a local path or a URL, `size` is in bytes, and `handle` is the format's own
+    object for the file.
     """
 
     path: str
@@ -107,15 +109,17 @@ class Table(Protocol):
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Commit a change. Raises CommitConflictError if the table has changed since it was loaded."""
+        """Commit a change. Raises CommitConflictError if another writer's commit since the last load conflicts with it,
+        and TableError for other failures.
+        """
         ...
 
     def evolve(self, schema: Any) -> None:
-        """Add the columns that the table lacks, and widen columns of numbers if the format supports it."""
+        """Add the columns and fields of structs that the table lacks, and widen columns of numbers if `widens`."""
         ...
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete snapshots before this time (ms since 1970), and files that only they use."""
+        """Delete snapshots before this time (ms since 1970) except the newest one, and files that only they use."""
         ...
 
 
@@ -139,7 +143,9 @@ class TableIdentity(NamedTuple):
         return {TOPIC_PROPERTY: self.topic, TOPIC_ID_PROPERTY: str(self.topic_id)}
 
     def check(self, properties: Mapping[str, str], where: str) -> None:
-        """Raise TableError if a table belongs to another topic, or to a deleted one with the same name."""
+        """Raise TableError if a table belongs to another topic, or to a deleted one with the same name. A table without
+        these properties is accepted.
+        """
         for name, value in self.properties.items():
             actual = properties.get(name, value)
             if actual != value:

@@ -1,1 +1,1 @@
-"""Reading committed records from the log directories of a broker on this machine."""
+"""Lookup of topics, and reading of their committed records: from log directories on this machine, or from brokers."""

@@ -1,4 +1,4 @@
-"""Lookup of the topics that have a table, and of their partitions' leaders, offsets and directories."""
+"""Lookup of topics with their table configs, and of their partitions' leaders, offsets and directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST: Final = -1
 
 
 class TableTopic(NamedTuple):
-    """A topic with a table."""
+    """A topic, with its ottla.table.* configs."""
 
     name: str
     topic_id: UUID
@@ -43,12 +43,12 @@ class Lookup:
         self._admin = admin
 
     def names(self) -> list[str]:
-        """Return the names of all topics."""
+        """Return the names of all topics, including internal ones."""
         return self._admin.list_topics()
 
     def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:
         """Return the topics among `names` (None: all topics) that have a table. With `all_formats`, also return
-        internal topics and topics without a table.
+        internal topics and topics without a table. Topics that cannot be described are left out.
         """
         candidates = set(self._admin.list_topics(list_internal=all_formats))
         if names is not None:
@@ -77,7 +77,9 @@ class Lookup:
         }
 
     def directories(self, leaders: Mapping[TopicPartition, Leader]) -> dict[TopicPartition, Path]:
-        """Return the directories of the leaders' replicas. Those that are not on this machine are left out."""
+        """Return the directories of the leaders' replicas. Those that are not on this machine, or whose broker does not
+        report its log directories, are left out.
+        """
         brokers = {leader.broker_id for leader in leaders.values()}
         log_dirs = self._admin.describe_log_dirs(leaders.keys(), brokers, errors={})
         directories = {}
@@ -92,14 +94,16 @@ class Lookup:
         self, partitions: Iterable[TopicPartition], position: int = LATEST, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition; with `committed` its last stable offset, with position EARLIEST
-        its first offset. Partitions without a leader are left out.
+        its first offset. Partitions that cannot be looked up, as without a leader, are left out.
         """
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         listed = self._admin.list_offsets(dict.fromkeys(partitions, position), None, isolation, errors={})
         return {tp: item.offset for tp, item in listed.items() if item.offset >= 0}
 
     def default_directory(self) -> Path:
-        """Return the default directory of tables: `tables` in the first log directory of the first broker."""
+        """Return the default directory of tables: `tables` in the first log directory of the broker with the lowest id.
+        Raises TableError if no broker reports a log directory.
+        """
         for _, directories in sorted(self._admin.describe_log_dirs([]).items()):
             for path in directories:
                 return Path(path) / TABLES_DIRECTORY

@@ -16,12 +16,12 @@ from ottla.storage.log_reader import ReadOnlyLog
 from ottla_tables.log.transactions import TransactionOutcomes
 
 CHUNK_ROWS: Final = 30_000
-"""Target number of rows per chunk, which then fits the CPU's caches."""
+"""Target number of rows per chunk, so that a chunk fits the CPU's caches."""
 CHUNK_BYTES: Final = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """A batch of records, and the offset after it."""
+    """A batch of records, possibly empty, and the next offset to read after it."""
 
     columns: Columns
     next_offset: int

@@ -12,7 +12,7 @@ from ottla_tables.errors import TableError
 
 POLL_MS: Final = 500
 STALL_SECONDS: Final = 30.0
-"""Maximum time in seconds without progress."""
+"""Time in seconds without progress after which `read_tail` raises TableError."""
 
 
 def read_tail(
@@ -20,8 +20,8 @@ def read_tail(
 ) -> Generator[tuple[int, Columns], None, None]:
     """Yield partition numbers and committed records: those with start <= offset < end of each partition.
 
-    `configs`: consumer configs. Raises OffsetOutOfRangeError if records were deleted, and TableError if the brokers
-    return nothing for a long time.
+    `configs`: consumer configs. Raises OffsetOutOfRangeError if records were deleted, and TableError if no position
+    advances within `STALL_SECONDS`.
     """
     ends = {tp: end for tp, end in ends.items() if starts[tp] < end}
     if not ends:

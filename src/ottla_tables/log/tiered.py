@@ -17,7 +17,7 @@ CONFIGS: Final = {"max.poll.records": CHUNK_ROWS, "client.id": "ottla-tables"}
 
 
 class TieredRecords:
-    """Reads records with a consumer.
+    """Reads records from brokers with a consumer.
 
     Args:
         lookup: looks up offsets.
@@ -29,7 +29,9 @@ class TieredRecords:
         self._configs = {**CONFIGS, **configs}
 
     def first_offset(self, tp: TopicPartition) -> int | None:
-        """Return the first offset of a partition, including remote storage; None while the partition has no leader."""
+        """Return the first offset of a partition, including remote storage; None if it cannot be looked up, as while
+        the partition has no leader.
+        """
         return self._lookup.offsets([tp], EARLIEST).get(tp)
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Chunk]:

@@ -56,7 +56,7 @@ class TransactionOutcomes:
                 aborts.append(marker.type == ABORT)
 
     def forget(self, before: int) -> None:
-        """Drop the markers below an offset: all batches before them were looked up."""
+        """Drop the markers below an offset. Call it when all batches below that offset were looked up."""
         for producer_id, (offsets, aborts) in list(self._markers.items()):
             passed = bisect_right(offsets, before - 1)
             if passed == len(offsets):

@@ -1,7 +1,7 @@
 """Runs SQL in DuckDB: each topic in a query is a view of its table's files and of the later records in its log.
 
-The table's offsets show where the log continues, so that no record is missing or duplicated. A topic without a table is
-read from its first offset.
+The table's offsets show where the log continues, so that no record is missing or duplicated. A topic without the config
+ottla.table.format is read from its first offset.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from ottla_tables.values.factory import ConverterFactory
 log: Final = logging.getLogger("ottla.tables")
 
 ATTEMPTS: Final = 10
-"""Maximum number of attempts of a query whose files are committed, compacted or expire while it runs."""
+"""Maximum number of attempts of a query whose files are renamed or deleted while it runs."""
 MISSING_TABLE: Final = re.compile(r"^Catalog Error: Table with name (.+) does not exist!")
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
 
 class Result(NamedTuple):
-    """The result of a query: the names of its columns, its rows, and the next offsets of each topic in it."""
+    """The result of a query: the names of its columns, its rows, and by topic and partition the offset up to which the
+    query has read.
+    """
 
     names: list[str]
     rows: Iterator[tuple[Any, ...]]
@@ -74,7 +76,9 @@ class QueryEngine:
         raise AssertionError("unreachable")
 
     def _described(self, message: str) -> str:
-        """Return DuckDB's message about a query. If a table is missing, it is a topic that does not exist."""
+        """Return DuckDB's message about a query. If a table is missing, return instead that the topic does not exist,
+        with the most similar name of a topic.
+        """
         missing = MISSING_TABLE.search(message)
         if missing is None:
             return message
@@ -207,7 +211,7 @@ class View:
 
 
 def _with_tombstones(rows: Any, records: Any) -> Any:
-    """Return rows with a column that says which records were tombstones."""
+    """Return rows with the column TOMBSTONE, which is true for rows of tombstones."""
     tombstones = records.column("offset").filter(records.column("value").is_null())
     return rows.append_column(TOMBSTONE, pc.is_in(rows.column("offset"), tombstones))
 

@@ -39,7 +39,9 @@ from ottla_tables.values.factory import ConverterFactory
 from ottla_tables.values.rows import Rows
 
 TASK_BYTES: Final = 128 << 20
-"""Maximum size of the files of a task that needs keys of the log: the default of spark.sql.files.maxPartitionBytes."""
+"""Maximum size in bytes of the files of a task that needs keys of the log, unless it has one larger file. It is the
+default of spark.sql.files.maxPartitionBytes.
+"""
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -130,7 +132,9 @@ class TableSource:
         return TableReader(self, schema)
 
     def partitions(self, schema: StructType) -> list[InputPartition]:
-        """Return the tasks of a read. Raises ConfigurationError for columns that the table does not have."""
+        """Return the tasks of a read. Raises ConfigurationError for columns that the table does not have, or has with
+        another type.
+        """
         with self._planned() as (topic, read):
             _check_columns(schema, _spark_schema(read.converter.schema))
             ends = {tp: end for tp, end in read.ends.items() if read.starts[tp] < end}
@@ -147,7 +151,7 @@ class TableSource:
             return [*files, *log]
 
     def rows(self, partition: FilePartition | LogPartition) -> Iterator[Any]:
-        """Yield the rows of a task."""
+        """Return an iterator of the rows of a task, as Arrow batches."""
         if isinstance(partition, FilePartition):
             store = ObjectStore(partition.store)
             batches = (batch for path in partition.paths for batch in read_batches(store, path))
@@ -206,7 +210,7 @@ class TableReader(DataSourceReader):
         return self._source.partitions(self._schema)
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Yield the rows of a task. Runs in a worker."""
+        """Return an iterator of the rows of a task, as Arrow batches. Runs in a worker."""
         if not isinstance(partition, (FilePartition, LogPartition)):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())

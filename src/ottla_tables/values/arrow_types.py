@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WIDER: Final = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
-"""The pairs of a type of numbers and the wider type that a column may change to."""
+"""The pairs of a type of numbers and the wider type that a column may change to. Decimals may change, too."""
 
 
 def grown_schema(old: Any, new: Any) -> Any:
     """Return the schema of a table after it has evolved from `old` to `new`.
 
-    It has the columns of both, and the wider type of a column that both have.
+    It has the columns of both. A column of both has the type that `grown` returns.
     """
     columns = grown(pa.struct(list(old)), pa.struct(list(new)))
     own = {field.name: field for field in (*new, *old)}
@@ -84,7 +84,7 @@ def column_type(kind: Any) -> Any:
 def conformed(array: Any, kind: Any) -> Any:
     """Return an array converted to a column's type. Fields of structs are matched by name; missing ones are null.
 
-    Raises ArrowInvalid if a value cannot be converted.
+    Nanoseconds are cut off. Raises ArrowInvalid if a value cannot be converted.
     """
     own = array.type
     if own == kind:
@@ -128,7 +128,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _offsets(array: Any) -> Any:
-    """Return the offsets of a list or map array. For elements that are null, the offset is null."""
+    """Return the offsets of a list or map array, with null as the offset of each list or map that is null."""
     offsets = array.offsets.cast(pa.int32())
     if not array.null_count:
         return offsets

@@ -1,9 +1,9 @@
 """Decodes a batch of Avro records field by field, all rows at once, with NumPy: several times as fast as row by row.
 
-The decoder has a position in the value of each row. It reads a field at the positions of all rows, and makes it an
-Arrow array without creating Python objects. Of arrays and maps, it reads the first item of all rows, then the second
-one, and so on. If a value does not match its schema, the decoder raises MalformedBatchError; fastavro then reads these
-values, and its error says what is wrong.
+The decoder has a position in the value of each row. It reads a field at the positions of all rows, and makes an Arrow
+array of the values. Of arrays and maps, it reads the first item of all rows, then the second one, and so on. If a value
+does not match its schema, the decoder raises MalformedBatchError; fastavro then reads these values, and its error says
+what is wrong.
 
 The package pyruhvro on PyPI is an alternative, but it calls itself experimental, and does not detect values that are
 too long or too short.
@@ -31,8 +31,8 @@ MAX_DECIMAL_BYTES: Final = 64
 """Maximum size in bytes of a decimal. To convert a number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
-"""Maximum number of items in the arrays and maps of a value. To decode an item costs as much as a field, so fastavro is
-faster for larger values.
+"""Maximum number of steps that decode array and map items of a batch. A step decodes one item of each row that has one,
+and costs as much as a field, so fastavro is faster for longer arrays.
 """
 FEW_ROWS: Final = 50
 """Number of rows up to which it costs more to decode an array or map item here than with fastavro."""
@@ -336,7 +336,7 @@ def _items(batch: Batch, at: Positions, ends: Positions, step: Step) -> tuple[_I
 
 
 def arrow_array(numbers: Any, kind: Any, validity: Any = None) -> Any:
-    """Return an Arrow array. Not by `pa.array`, which imports pandas if it can."""
+    """Return an Arrow array of NumPy numbers. `validity`: False for nulls. Unlike `pa.array`, it imports no pandas."""
     rows = len(numbers)
     if kind == pa.bool_():
         numbers = np.packbits(numbers, bitorder="little")

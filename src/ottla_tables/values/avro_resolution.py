@@ -13,16 +13,16 @@ import pyarrow as pa
 from ottla_tables.values.avro_batches import COMPLEX, PRIMITIVES, UnsupportedTypeError, arrow_array
 
 PROMOTIONS: Final = (["int", "long"], ["int", "double"], ["float", "double"])
-"""The promotions of Avro that are exact."""
+"""The promotions of Avro's numbers that are exact."""
 Resolve = Callable[[Mapping[str, Any], int], Any]
 
 
 class Resolution:
     """Makes the fields of the latest schema of a record from those of the writer's schema.
 
-    Both schemas have no references to named types, as `expanded` returns them. `kinds` are the Arrow types of the
-    latest fields. Raises UnsupportedTypeError unless the schemas differ only in added and removed fields, exact
-    promotions, and types that may also be null.
+    Neither schema has references to named types: `expanded` replaces them. `kinds` are the Arrow types of the latest
+    fields. Raises UnsupportedTypeError if a field has aliases, or the schemas differ in anything but removed fields,
+    added fields with simple defaults, exact promotions, and types that may also be null.
     """
 
     def __init__(self, writer: Any, latest: Any, kinds: Mapping[str, Any]) -> None:
@@ -69,8 +69,8 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
 
 
 def _base(schema: Any) -> tuple[bool, Any]:
-    """Return whether values of a schema may be null, and the schema of those that are not. A union of several types
-    other than null is returned unchanged.
+    """Return whether values of a schema may be null, and the schema of those that are not. For a union of several types
+    other than null, return False and the union.
     """
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]

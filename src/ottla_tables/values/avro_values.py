@@ -1,8 +1,8 @@
 """Columns of Avro values. The schema determines their types; `avro_batches` decodes the values, or fastavro if
 `avro_batches` does not support a schema or a value.
 
-Numbers with a logical type, such as times, are decoded as plain numbers, which Arrow interprets. Creating Python
-objects for them would take half of the time.
+Numbers with a logical type, such as times, are decoded as plain numbers, which Arrow interprets, unless a writer's
+schema has another unit. Creating Python objects for them would take half of the time.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class AvroValues:
             raise UnsupportedSchemaError(f"invalid Avro schema: {error!r}") from error
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder that resolves the writer's schema into the latest one."""
+        """Return a decoder that resolves the writer's schema into the latest one. Raises ValueError if that is not
+        possible.
+        """
         from fastavro import schemaless_reader
 
         if writer.schema_type != "AVRO":
@@ -150,7 +152,9 @@ class AvroValues:
         return decode
 
     def _batch_decoder(self, writer: Any, named: Mapping[str, Any]) -> Decode | None:
-        """Return a decoder of all rows at once; None if only fastavro can decode the schema or resolve its changes."""
+        """Return a decoder of all rows at once. Return None if values are not records, or only fastavro can decode the
+        schema or resolve its changes.
+        """
         if not self._is_record:
             return None
         try:
@@ -196,7 +200,7 @@ def _physical(schema: Any) -> Any:
 
 
 def _logical(schema: Any) -> Any:
-    """Return a schema without any logical types."""
+    """Return a schema with only those logical types that LOGICAL has: dates and timestamps."""
     return _with_logical_types(schema, lambda part: (part.get("type"), part["logicalType"]) in LOGICAL)
 
 
@@ -275,7 +279,7 @@ def _decimal(schema: Mapping[str, Any]) -> Any:
 
 
 def _kind(schema: Any) -> Any:
-    """Return the name of a type, or the name of a named type."""
+    """Return the type of a schema, such as `long` or `enum`; for a record, or a reference to a named type, its name."""
     while isinstance(schema, dict):
         if schema["type"] in ("record", "error"):
             return schema["name"]

@@ -35,7 +35,8 @@ class ConverterFactory:
         return self.converter(topic, schema, None).schema
 
     def converter(self, topic: str, schema: str, table: Any | None, *, widens: bool = True) -> RowConverter:
-        """Return the conversion. Raises ConfigurationError if it cannot be created.
+        """Return the conversion. Raises ConfigurationError if the config is not supported, and KafkaError if the
+        schema registry does not respond or its latest schema cannot be used.
 
         Args:
             topic: the topic's name.

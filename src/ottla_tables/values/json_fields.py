@@ -49,7 +49,9 @@ _BRACKETS: Final = re.compile(r"[\[\]{}]")
 
 
 def declared_schema(text: str) -> Any:
-    """Return the columns of `id bigint, name string`. Raises ConfigurationError."""
+    """Return the columns that a text such as `id bigint, name string` declares. Raises ConfigurationError for an
+    invalid text.
+    """
     try:
         fields = table_fields.declared_fields(text)
     except ValueError as error:
@@ -176,7 +178,7 @@ def _read_json(data: Any, fields: Any, unexpected: str) -> Any:
 
 
 def _check_depth(texts: Any) -> None:
-    """Raise ArrowInvalid if a value is nested too deeply."""
+    """Raise ArrowInvalid if a value is nested more than MAX_DEPTH levels deep."""
     opening = pc.add(pc.count_substring(texts, "["), pc.count_substring(texts, "{"))
     for text in texts.filter(pc.greater(opening, MAX_DEPTH)).to_pylist():
         depth = 0

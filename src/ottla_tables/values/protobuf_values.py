@@ -85,8 +85,8 @@ class ProtobufValues:
         return pool.FindFileByName(files[-1].name)
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder of messages that were written with a schema. It raises ValueError for a message whose type
-        is not that of the table.
+        """Return a decoder of messages that were written with a schema. Raises ValueError if it is not a Protobuf
+        schema. The decoder raises ValueError for a message whose type is not that of the table.
         """
         if writer.schema_type != "PROTOBUF":
             raise ValueError(f"the value is {writer.schema_type}, and the latest schema is PROTOBUF")

@@ -85,7 +85,9 @@ class RegistryConverter:
         return pa.schema([*self._own, *(pa.field(name, kind) for name, kind in self._columns.items())])
 
     def convert(self, records: Any) -> Rows:
-        """Return rows with the fields of the values. Raises SchemaRegistryError if the registry does not respond."""
+        """Return rows with the fields of the values. Raises SchemaRegistryError if the registry does not respond, and
+        TableError if it has no usable latest schema.
+        """
         self._missing.clear()
         parts = [
             Rows(self._empty(), dead_letters(part, decoder))
@@ -108,7 +110,7 @@ class RegistryConverter:
                 return groups
 
     def _decoder(self, schema_id: int | None) -> Decode | str | None:
-        """Return the decoder of a schema; None for a tombstone."""
+        """Return the decoder of a schema; None for tombstones; for values that become dead letters, the reason."""
         if schema_id is None:
             return None
         if schema_id == NO_ID:
@@ -138,7 +140,7 @@ class RegistryConverter:
             return f"schema {schema_id}: {error}"
 
     def _refresh(self) -> None:
-        """Load the latest schema. If it is a newer one, add its columns."""
+        """Load the latest schema. If it has changed, add its columns. Raises TableError if it cannot be used."""
         try:
             latest = self._registry.latest(self._subject)
         except SchemaRegistryError as error:

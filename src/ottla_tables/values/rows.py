@@ -42,7 +42,7 @@ class RowConverter(Protocol):
         ...
 
     def convert(self, records: Any) -> Rows:
-        """Convert a batch with the schema RECORD."""
+        """Convert a batch with the schema RECORD. Records that cannot be converted become dead letters."""
         ...
 
 
@@ -52,17 +52,19 @@ class BytesConverter:
     schema = RECORD
 
     def convert(self, records: Any) -> Rows:
-        """Return the records."""
+        """Return the records unchanged, as rows."""
         return Rows(records)
 
 
 class TextConverter:
-    """Converts records to rows with key and value as text. Records that are not valid UTF-8 are dead letters."""
+    """Converts records to rows with key and value as text. Records whose key or value is not valid UTF-8 are dead
+    letters.
+    """
 
     schema = pa.schema([pa.field(f.name, pa.string()) if f.name in ("key", "value") else f for f in RECORD])
 
     def convert(self, records: Any) -> Rows:
-        """Return the records with text."""
+        """Return rows with the keys and values as text, and the dead letters."""
         return by_halves(records, self._convert, self.schema)
 
     def _convert(self, records: Any) -> Any:

@@ -27,7 +27,7 @@ Raises an error of any class if one of the values is malformed.
 
 
 class ValueSchema(Protocol):
-    """The columns that a version of a subject defines."""
+    """The columns that a version of a subject defines, and decoders of values to these columns."""
 
     @property
     def fields(self) -> Any:
@@ -42,7 +42,7 @@ class ValueSchema(Protocol):
 
 
 class UnsupportedSchemaError(ValueError):
-    """A schema has no columns, such as one that contains itself."""
+    """A schema cannot have columns, for example because it contains itself or has too many fields."""
 
 
 class FieldCount:
@@ -59,6 +59,6 @@ class FieldCount:
 
 
 def arrays(objects: list[Any], fields: Any) -> list[Any]:
-    """Convert dictionaries to an Arrow array per field."""
+    """Return an Arrow array per field, with the values of the dictionaries `objects`."""
     columns: list[Any] = pa.array(objects, pa.struct(list(fields))).flatten()
     return columns

@@ -47,7 +47,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         None, nullable(integer(1, MAX_INT)), "Timeout for connecting to ZooKeeper in ms; None: the session timeout."
     )
     zookeeper_sync_time_ms: Final = Option(
-        2_000, integer(0, MAX_INT), "Time in ms that a ZooKeeper follower may lag behind its leader."
+        2_000,
+        integer(0, MAX_INT),
+        "Time in ms that a ZooKeeper follower may lag behind its leader: the default of rebalance.backoff.ms.",
     )
     consumer_id: Final = Option(
         None,
@@ -72,7 +74,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     )
     num_consumer_fetchers: Final = Option(1, integer(1, MAX_INT), "Number of fetcher threads per broker.")
     queued_max_message_chunks: Final = Option(
-        2, integer(1, MAX_INT), "Maximum number of fetch responses in the queue of a stream."
+        2,
+        integer(1, MAX_INT),
+        "Maximum number of chunks in the queue of a stream. A chunk has the messages of a partition from one fetch.",
     )
     refresh_leader_backoff_ms: Final = Option(
         200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again."
@@ -84,7 +88,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         one_of(SMALLEST, "largest"),
         "Where to start if there is no committed offset, or if the offset is out of range: smallest or largest.",
     )
-    rebalance_max_retries: Final = Option(4, integer(1, MAX_INT), "Maximum number of attempts to rebalance.")
+    rebalance_max_retries: Final = Option(
+        4, integer(1, MAX_INT), "Number of attempts after which a rebalance fails with ConsumerRebalanceFailedError."
+    )
     rebalance_backoff_ms: Final = Option(
         None, nullable(integer(0, MAX_INT)), "Delay in ms between attempts to rebalance; None: zookeeper.sync.time.ms."
     )
@@ -118,7 +124,7 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     offsets_commit_max_retries: Final = Option(
         5,
         integer(0, MAX_INT),
-        "Maximum number of retries of a commit by the application, before partitions are released or at shutdown.",
+        "Maximum number of retries of a request that commits or reads offsets in Kafka; periodic commits have none.",
     )
 
     def check(self) -> None:

@@ -51,7 +51,9 @@ class ConsumerConnector:
         self._closed = threading.Event()
 
     def start(self) -> Self:
-        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time."""
+        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time, or
+        has no Kafka cluster.
+        """
         self._zk.start()
         return self
 
@@ -71,8 +73,8 @@ class ConsumerConnector:
     ) -> dict[str, list[KafkaStream]]:
         """Join the group, and return the requested number of streams for each topic.
 
-        It can be called only once: later calls raise MessageStreamsExistError. Raises ConsumerRebalanceFailedError if
-        the partitions could not be claimed.
+        Streams can be created only once: later calls of this method and of create_message_streams_by_filter raise
+        MessageStreamsExistError. Raises ConsumerRebalanceFailedError if the partitions could not be claimed.
         """
         if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
             raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
@@ -90,8 +92,8 @@ class ConsumerConnector:
         """Join the group, and return streams with the messages of all topics that a Whitelist or Blacklist selects,
         including topics that are created later.
 
-        It can be called only once: later calls raise MessageStreamsExistError. Raises ConsumerRebalanceFailedError if
-        the partitions could not be claimed.
+        Streams can be created only once: later calls of this method and of create_message_streams raise
+        MessageStreamsExistError. Raises ConsumerRebalanceFailedError if the partitions could not be claimed.
         """
         if num_streams < 1:
             raise ValueError(f"expected at least one stream, got {num_streams}")
@@ -165,8 +167,8 @@ class Consumer:
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in
-        time.
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in time,
+        or has no Kafka cluster.
         """
         return ConsumerConnector(config).start()
 

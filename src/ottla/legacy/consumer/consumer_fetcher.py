@@ -1,8 +1,8 @@
 """`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with separate threads for each broker.
 
-LeaderFinderThread: look up the leaders of partitions, and add the partitions to the leaders' fetcher threads
+leader finder thread: look up the leaders of partitions, and add the partitions to the leaders' fetcher threads
 ConsumerFetcherThread: fetch (version 0), and put the messages into the queues of streams; on errors, return the
-    partitions to LeaderFinderThread
+    partitions to the leader finder thread
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Address = tuple[str, int]
 Brokers = Callable[[], Sequence[Address]]
 """A function that returns the addresses of the live brokers. It is called for every lookup of leaders."""
 JOIN_SECONDS: Final = 5.0
-"""The time in seconds to wait for the end of a thread whose connection was closed."""
+"""Maximum time in seconds to wait for the end of each thread in `stop_connections`."""
 
 
 class ConsumerFetcherManager:
@@ -169,7 +169,9 @@ class ConsumerFetcherThread(threading.Thread):
         self._consumer.close()
 
     def run(self) -> None:
-        """Fetch until stopped. After an error of the broker, look up the leaders of all partitions again."""
+        """Fetch until stopped. Partitions that cannot be fetched are passed to `give_back`; if a request fails, all
+        are.
+        """
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ended.is_set() or bool(self._infos))
@@ -221,7 +223,7 @@ class ConsumerFetcherThread(threading.Thread):
             return self._reset(info)
         if fetched.error_code != ErrorMapping.NO_ERROR:
             error = ErrorMapping.exception_for(fetched.error_code)
-            log.warning("%s: cannot fetch %s: %s", self.name, info.partition, error)
+            log.warning("%s: cannot fetch %s; looking up its leader again: %s", self.name, info.partition, error)
             return False
         if fetched.size:
             self._enqueue(info, fetched)
@@ -245,7 +247,10 @@ class ConsumerFetcherThread(threading.Thread):
         except KafkaError as error:
             if not self._ended.is_set():  # otherwise the error is due to the closed connection
                 log.warning(
-                    "%s: could not look up the offset to which %s is reset: %s", self.name, info.partition, error
+                    "%s: could not look up the offset to which %s is reset; looking up its leader again: %s",
+                    self.name,
+                    info.partition,
+                    error,
                 )
             return False
         return True

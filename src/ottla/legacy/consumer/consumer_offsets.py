@@ -43,7 +43,9 @@ class GroupOffsets:
         self._lock = threading.Lock()
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the committed offset of each partition; INVALID_OFFSET if there is none."""
+        """Return the committed offset of each partition, with dual commit the larger one; INVALID_OFFSET if there is
+        none. Raises KafkaError if the offsets cannot be read.
+        """
         with self._lock:
             # Another member may have committed other offsets since, so that none can be skipped as unchanged.
             self._written.clear()

@@ -25,7 +25,7 @@ class GroupView(NamedTuple):
 class GroupWatcher:
     """Reads the znodes of a group, and calls `changed` when they may have changed.
 
-    A watch fires once. The next `read` sets it again before it reads the znode, so that no change is missed.
+    A watch fires once. The next `read` sets it again as it reads the znode, so that no change is missed.
     """
 
     def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:

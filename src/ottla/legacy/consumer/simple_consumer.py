@@ -88,7 +88,7 @@ class SimpleConsumer:
     # Metadata
 
     def send(self, request: api.TopicMetadataRequest) -> api.TopicMetadataResponse:
-        """Return the partitions and leaders of topics."""
+        """Return the metadata of topics. Errors of topics and partitions are in the response."""
         topics = [metadata.MetadataRequestTopic(name=name) for name in request.topics]
         response = self._request(metadata.MetadataRequest(topics=topics))
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
@@ -103,7 +103,7 @@ class SimpleConsumer:
     # Messages
 
     def fetch(self, request: api.FetchRequest) -> api.FetchResponse:
-        """Return messages of partitions whose leader is this broker."""
+        """Return messages of partitions whose leader is this broker. Errors of partitions are in the response."""
         fetch_request = fetch.FetchRequest(
             max_wait_ms=request.max_wait,
             min_bytes=request.min_bytes,
@@ -148,7 +148,7 @@ class SimpleConsumer:
 
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
         """Return the first offset (EARLIEST_TIME), or the offset after the last message (LATEST_TIME). Raises
-        KafkaError.
+        KafkaError if the broker does not return it.
         """
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
         answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
@@ -180,7 +180,7 @@ class SimpleConsumer:
         )
 
     def fetch_offsets(self, request: api.OffsetFetchRequest) -> api.OffsetFetchResponse:
-        """Return committed offsets of a group."""
+        """Return committed offsets of a group. Errors of partitions are in the response."""
         partitions = _by_topic({tp: tp.partition for tp in request.request_info})
         topics = [
             offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)

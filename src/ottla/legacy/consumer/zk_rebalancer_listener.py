@@ -74,7 +74,7 @@ class ZKRebalancerListener:
 
     def start(self) -> None:
         """Join the group. Raises ConsumerRebalanceFailedError if the partitions could not be claimed; the listener's
-        thread keeps trying.
+        thread tries again when the group changes.
         """
         self._zk.on_new_session(self._session_expired)
         self._register()
@@ -82,7 +82,9 @@ class ZKRebalancerListener:
         self.synced_rebalance()
 
     def stop(self) -> None:
-        """Leave the group. Offsets are committed first if auto.commit.enable is true."""
+        """Stop fetching, commit offsets if auto.commit.enable is true, and release the partitions. The member leaves
+        the group when its ZooKeeper session ends.
+        """
         self._stopped.set()
         self._changed.set()
         with self._rebalance_lock:
@@ -170,7 +172,7 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info("Consumer %s: rebalance failed; retrying: %s", self._id, error)
+                    log.info("Consumer %s: an attempt to rebalance failed: %s", self._id, error)
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"
@@ -229,7 +231,12 @@ class ZKRebalancerListener:
             try:
                 self.commit_offsets(self._config.offsets_commit_max_retries)
             except KafkaError as error:
-                log.error("Consumer %s could not commit offsets before it releases its partitions: %s", self._id, error)
+                log.error(
+                    "Consumer %s cannot commit offsets before it releases its partitions; messages may be consumed"
+                    " again: %s",
+                    self._id,
+                    error,
+                )
         with self._commit_lock:
             owned, self._registry = self.owned, {}
         self._release(owned)

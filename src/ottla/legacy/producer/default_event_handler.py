@@ -120,7 +120,9 @@ class DefaultEventHandler:
     # Serializing
 
     def serialize(self, events: Iterable[KeyedMessage[Any, Any]]) -> list[Serialized]:
-        """Return the messages with keys and values as bytes. Raises SerializationError in a sync producer."""
+        """Return the messages with keys and values as bytes. If one cannot be serialized, raise SerializationError in a
+        sync producer; in an async one, log the error and leave the message out.
+        """
         serialized = []
         for event in events:
             try:
@@ -145,7 +147,9 @@ class DefaultEventHandler:
     # Metadata
 
     def _refresh_by_age(self, messages: Sequence[Serialized]) -> None:
-        """Fetch the metadata of all topics in use if it is older than topic.metadata.refresh.interval.ms."""
+        """If the last refresh is longer ago than topic.metadata.refresh.interval.ms (-1: never), fetch the metadata of
+        all topics that messages were sent to since.
+        """
         interval = self.config.topic_metadata_refresh_interval_ms
         if interval < 0:
             return
@@ -157,13 +161,13 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Fetch the metadata of topics and choose new sticky partitions. An error is only logged, because sending may
+        """Fetch the metadata of topics, and forget the sticky partitions. An error is only logged, because sending may
         succeed with the old metadata.
         """
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
-            log.error("Cannot fetch the metadata of %s: %s", listed(sorted(topics)), error)
+            log.error("Cannot fetch the metadata of %s; using cached metadata: %s", listed(sorted(topics)), error)
         self._sticky.clear()
 
     # Partitioning

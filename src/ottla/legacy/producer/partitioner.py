@@ -31,7 +31,7 @@ class ByteArrayPartitioner:
     """A partitioner for keys of bytes, which uses Java's hash of their content."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """Return the partition for a key. Raises TypeError if it is not bytes."""
+        """Return the partition for a key. Raises TypeError if it is not bytes-like."""
         return java_abs(array_hash(bytes(memoryview(key)))) % num_partitions
 
 

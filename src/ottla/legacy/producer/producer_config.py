@@ -14,7 +14,9 @@ from ottla.records.compression import CODEC_IDS, LZ4, NONE
 
 
 def codec(value: Any) -> int:
-    """Return the id of a compression codec: none, gzip, snappy, lz4, or a number from 0 to 3. Raises ValueError."""
+    """Return the id of a compression codec: none, gzip, snappy, lz4, or a number from 0 to 3. Raises ValueError for
+    other values.
+    """
     word = str(value).strip().lower()
     codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
     if not NONE <= codec_id <= LZ4 or isinstance(value, bool):

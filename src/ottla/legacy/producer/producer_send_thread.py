@@ -75,4 +75,4 @@ class ProducerSendThread(threading.Thread):
         try:
             self._handle_events(events)
         except Exception:  # as in Kafka 0.8, the error is only logged
-            log.exception("Could not send a batch of %d messages, which are lost", len(events))
+            log.exception("Could not send all of a batch of %d messages; the unsent ones are lost", len(events))

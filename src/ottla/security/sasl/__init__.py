@@ -1,1 +1,1 @@
-"""SASL mechanisms without I/O: PLAIN, SCRAM and OAUTHBEARER."""
+"""SASL mechanisms: PLAIN, SCRAM and OAUTHBEARER, and the providers and validators of OAUTHBEARER tokens."""

@@ -1,10 +1,10 @@
 """Validation of OAUTHBEARER tokens in the broker: tokens signed with a known key (KIP-768) or, for tests, unsigned
 ones.
 
-If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens need no signature, as in Kafka, so anyone can create one. If
-it is set, the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker
-starts. They are refreshed when a token arrives and they are older than `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or
-when a token with an unknown key is rejected, then at most every few seconds. PyJWT verifies signatures and claims.
+If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens are unsigned, as in Kafka, so anyone can create one. If it is
+set, the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker starts.
+They are refreshed when a token arrives and they are older than `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a
+token with an unknown key is rejected, then at most every 10 seconds. PyJWT verifies signatures and claims.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Only asymmetric ones are accepted, because with a shared secret brokers could cr
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-MAX_TIME: Final = 1e15
-"""The latest time in a claim, in seconds since 1970: an integer may be too large for a float."""
 """Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
+MAX_TIME: Final = 1e15
+"""The latest valid time in a claim, in seconds since 1970. A larger integer may be too large for a float."""
 
 
 class _Key(NamedTuple):
@@ -49,10 +49,12 @@ class _Key(NamedTuple):
 
 
 class UnsecuredJwtValidator:
-    """Validates unsigned tokens: their format, expiry time and scope. Kafka's OAuthBearerUnsecuredValidator."""
+    """Validates unsigned tokens, like Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: their format, their times
+    of issue and expiry, and their scope.
+    """
 
     def __init__(self, jaas: Mapping[str, str], now: Callable[[], float] = time.time) -> None:
-        """Raises ConfigurationError for invalid options."""
+        """Read the options of a JAAS line. Raises ConfigurationError if the allowable clock skew is invalid."""
         self._principal = jaas.get(f"{UNSECURED}PrincipalClaimName", "sub")
         self._scope = jaas.get(f"{UNSECURED}ScopeClaimName", "scope")
         self._required = frozenset(jaas.get(f"{UNSECURED}RequiredScope", "").split())
@@ -67,7 +69,8 @@ class UnsecuredJwtValidator:
     def check(self, token: str) -> AuthenticatedUser:
         """Return the user that the token claims.
 
-        Raises InvalidTokenError if it is malformed, expired or signed, or lacks a required scope.
+        Raises InvalidTokenError if it is malformed, expired, issued in the future or signed, or lacks a user or a
+        required scope.
         """
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
@@ -116,7 +119,7 @@ class JwtValidator:
     def check(self, token: str) -> AuthenticatedUser:
         """Return the token's user.
 
-        Raises InvalidTokenError if its signature, expiry time, issuer or audience is invalid.
+        Raises InvalidTokenError if its signature, expiry time, issuer or audience is invalid, or it lacks a user.
         """
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
@@ -141,7 +144,9 @@ class JwtValidator:
         return AuthenticatedUser(user, expires)
 
     def _key(self, token: str) -> _Key:
-        """Return the key that a token names; if it names none, the only key."""
+        """Return the key that a token names; if it names none, the only key. Raises InvalidTokenError if there is no
+        such key, and starts a refresh of the keys if it is due.
+        """
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
             self._read_again()

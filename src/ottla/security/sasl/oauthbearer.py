@@ -64,7 +64,7 @@ class OAuthBearerServer:
 
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message: empty for a valid token, else the error as JSON, after which the next call
-        raises SaslAuthenticationFailedError.
+        raises SaslAuthenticationFailedError. A malformed message also raises it, as does another authorization id.
         """
         if self._rejection is not None:
             # the reason is for the broker's log; the client gets only the error code of RFC 6750

@@ -21,7 +21,7 @@ class PlainServer:
         self._passwords = passwords
 
     def step(self, message: bytes) -> bytes:
-        """Check user and password.
+        """Check user and password, and return the empty answer.
 
         Raises SaslAuthenticationFailedError, which does not reveal to the client which of them is wrong.
         """

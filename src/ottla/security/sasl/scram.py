@@ -20,7 +20,7 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""The size in bytes of the salts that Ottla's and Java's tools create."""
+"""The size in bytes of the salts that Ottla creates."""
 MAX_ITERATIONS: Final = 1_000_000
 """Maximum number of iterations that a client accepts, so that a server cannot keep it busy."""
 TOKEN_EXTENSION: Final = "tokenauth=true"
@@ -52,7 +52,7 @@ class Credential(NamedTuple):
     def parse(cls, text: str) -> Credential:
         """Parse a credential in Kafka's text format: `salt=…,stored_key=…,server_key=…,iterations=…`.
 
-        Raises ValueError.
+        Raises ValueError if it is malformed.
         """
         parts = dict(part.split("=", 1) for part in text.split(","))
         try:
@@ -79,8 +79,8 @@ def invented(mechanism: str, user: str, secret: bytes, like: Credential | None =
     """Return a fake credential for an unknown user, which no password matches, so that answers do not reveal which
     users exist.
 
-    It is always the same for one user, on every broker with the same `secret`. `like`: a real user's credential, whose
-    salt size and number of iterations it gets.
+    It is the same for one user on every broker with the same `secret` and `like`. `like`: a real user's credential,
+    whose salt size and number of iterations it gets.
     """
 
     def derived(what: bytes) -> bytes:

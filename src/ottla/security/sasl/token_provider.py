@@ -2,7 +2,7 @@
 
 Depending on the configs, the source is a provider object of the program, a token endpoint (client credentials grant,
 KIP-768, KIP-1139), a file, or, for tests as in Kafka, a generator of unsigned tokens. A token is used for new
-connections for four fifths of its lifetime.
+connections for four fifths of its lifetime; without an expiry time, only once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ RETRIED: Final = (408, 429, 500, 502, 503, 504)
 
 
 class Token(NamedTuple):
-    """A token with the times of its issue and expiry in seconds since 1970 (`expires`: None if unknown), and its
-    extensions.
+    """A token with the times of its request (`begun`) and expiry (`expires`; None if unknown) in seconds since 1970,
+    and its extensions.
     """
 
     value: str
@@ -107,7 +107,7 @@ def expiry(token: str) -> float | None:
 
 
 def b64url_decode(part: str) -> bytes:
-    """Decode a part of a JWT (base64url without padding). Raises ValueError."""
+    """Decode a part of a JWT (base64url without padding). Raises ValueError if it is malformed."""
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
@@ -126,7 +126,7 @@ def token_provider(
 ) -> TokenProvider:
     """Build the provider from configs, which override the JAAS line.
 
-    Raises ConfigurationError if a required config is missing.
+    Raises ConfigurationError if a required config is missing, or an extension is invalid.
 
     `context`: TLS context for the token endpoint; None for the system's default.
     """
@@ -167,7 +167,7 @@ def token_provider(
 def from_callable(provider: Any) -> TokenProvider:
     """Build the provider that calls a function, or the method `token()` of an object, as for kafka-python and aiokafka.
 
-    Either may be async.
+    Either may be async. Raises ConfigurationError if `provider` is neither.
     """
     get_token = provider if callable(provider) else getattr(provider, "token", None)
     if get_token is None:
@@ -223,7 +223,9 @@ def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
 
 
 def unsecured_token(jaas: Mapping[str, str]) -> str:
-    """Return an unsigned token with the claims in a JAAS line. Raises ConfigurationError if the line has no user."""
+    """Return an unsigned token with the claims in a JAAS line. Raises ConfigurationError if the line has no user, or an
+    invalid lifetime.
+    """
     options = {name[len(UNSECURED) :]: value for name, value in jaas.items() if name.startswith(UNSECURED)}
     now, life = time.time(), options.get("LifetimeSeconds", "3600")
     if not life.isdigit():

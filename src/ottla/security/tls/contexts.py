@@ -43,7 +43,9 @@ class Identity(NamedTuple):
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the SSLContext of a client's connections. Raises ConfigurationError, which names the config."""
+    """Return the SSLContext of a client's connections: that of the config, or one for its ssl configs. Raises
+    ConfigurationError, which names the config.
+    """
     if config.ssl_context is not None:
         made: ssl.SSLContext = config.ssl_context
         return made
