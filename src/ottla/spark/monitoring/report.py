@@ -1,4 +1,4 @@
-"""The report on streaming queries: rows, time by phase, and lag."""
+"""The report on streaming queries: rows, time by phase, lag and state."""
 
 from __future__ import annotations
 

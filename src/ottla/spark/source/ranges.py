@@ -49,7 +49,7 @@ class FilterPushdown:
 
 
 class RangeReader(SentToWorkers):
-    """Base class of all readers: options, ranges, and reporting of lost records."""
+    """Base class of the readers of brokers and log directories: options, ranges, and reporting of lost records."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -83,8 +83,8 @@ def remaining_records(
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
-    """Yield the records of a range. If records are missing, `lost` raises an error, or reports it and returns the
-    offset at which the log starts now.
+    """Yield the records of a range. If records are missing, `lost` raises an error, or reports the loss and returns the
+    offset at which the log starts now, where reading continues.
     """
     left = offset_range
     while left.start < left.end:
