@@ -143,7 +143,7 @@ class RemoteLogConfig(
     remote_list_offsets_request_timeout_ms = Option(
         30_000,
         integer(1),
-        "Maximum time in milliseconds that ListOffsets waits for remote storage, for clients that send no timeout.",
+        "Maximum time in milliseconds that ListOffsets, from clients that send no timeout, waits for remote storage.",
     )
     remote_log_metadata_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of the topic __remote_log_metadata; it cannot be changed later."

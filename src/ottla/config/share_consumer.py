@@ -25,7 +25,7 @@ UNSUPPORTED: Final = (
     "group.protocol",
     "group.remote.assignor",
 )
-"""Options of a consumer that a share consumer rejects, as in Java: the group's configs decide instead."""
+"""Options of a consumer that a share consumer rejects, as in Java."""
 
 
 class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
@@ -44,7 +44,7 @@ class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     )
 
     def check(self) -> None:
-        """Reject options that do not apply to a share group."""
+        """Raise ConfigurationError for options that do not apply to a share group, or that contradict each other."""
         for key in UNSUPPORTED:
             if self.originals.get(key) is not None:
                 raise ConfigurationError(f"{key} cannot be set when using a share group")

@@ -117,7 +117,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_compact_files = Option(
         16,
         integer(0, LONG_MAX),
-        "Number of small files, each below half of ottla.table.flush.bytes, at which they are merged; 0: never.",
+        "Number of small files of a partition, each below half of ottla.table.flush.bytes, at which they are merged; "
+        "0: never.",
     )
     ottla_table_retention_ms = Option(
         86_400_000,
