@@ -109,7 +109,7 @@ def expect(name: str, condition: str, action: str = "warn") -> Expectation:
 
 class Expectations:
     """A set of expectations for rows of `format("ottla")`. The columns topic, partition and offset must be present;
-    others may have been added.
+    others may have been added. Raises ConfigurationError if two expectations have the same name.
     """
 
     def __init__(self, *expectations: Expectation) -> None:
@@ -139,7 +139,7 @@ class Expectations:
         """Return the dead letters as records to write: the original key, value and headers, and headers with
         HEADER_PREFIX.
 
-        The rows must have the column `headers`: set the option `includeHeaders` of the source.
+        The rows must have the columns key, value, timestamp and headers: set the option `includeHeaders` of the source.
         """
         error_headers = {
             "message": F.col("reason"),

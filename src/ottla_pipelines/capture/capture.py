@@ -66,8 +66,8 @@ class Capture:
         """The number of steps of `run` that have succeeded."""
 
     def run(self, stopping: Event) -> None:
-        """Capture changes until the event is set. If it is set during the initial copy of the rows, the copy is
-        aborted.
+        """Capture changes until the event is set. If it is set during the initial copy of the rows or within a step,
+        the open transaction is not committed.
         """
         self._stopping = stopping
         with contextlib.suppress(StoppedError):
@@ -79,7 +79,7 @@ class Capture:
                     stopping.wait(POLL_SECONDS)
 
     def run_once(self) -> int:
-        """Capture what has been committed so far, and return the number of records."""
+        """Capture the rows and changes that have been committed so far, and return the number of records."""
         records = self.start()
         end = self._source.end()
         while self._source.position() < end:

@@ -34,7 +34,7 @@ TYPES: Final[Mapping[int, str]] = {
     1114: "timestamp",  # without a time zone: as if it were UTC
     1184: "timestamp",
 }
-"""The types of columns by the OID of PostgreSQL's type. All others are strings."""
+"""The types of columns by the OID of PostgreSQL's type. Except numeric with a precision, all others are strings."""
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
