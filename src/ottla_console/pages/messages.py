@@ -1,8 +1,8 @@
 """The records of a topic, by partition, offset or time, and a form for producing a record.
 
-A page reads at most 5,000 records, and for at most one second. If there are more records, it has a link that continues
-from there. Its cursor is `partition:offset,…`: the offset of each partition to continue at. If the newest records come
-first, these offsets are exclusive.
+A page reads about 5,000 records at most, and for about a second. If there are more records, it has a link that
+continues there. The cursor of the link is `partition:offset,…`: the offset of each partition to continue at. If the
+newest records come first, these offsets are exclusive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The audit log: a line for each change and each rejected attempt, in the logger `ottla.console.audit`."""
+"""The audit log, in the logger `ottla.console.audit`: lines about changes, logins and rejected requests."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Page:
 
     @contextmanager
     def audited(self, action: str, resource: str) -> Iterator[None]:
-        """Run a change, and write it with its outcome to the audit log."""
+        """Context manager: write the change that is made in the block to the audit log, with its outcome."""
         try:
             yield
         except KafkaError as error:
@@ -157,7 +157,7 @@ class Page:
 
 async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a URL-encoded form. Raises BadInputError for another content type, or if the form is too
-    large.
+    large or malformed.
 
     Starlette's form parser is not used, because it requires a package for multipart forms.
     """
