@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import BigInteger, Column, Date, DateTime, Float, Integer, MetaData, String, Table, Text
 
 TABLES = MetaData()
-"""The SQL tables."""
+"""The metadata of SQLAlchemy with the demo's SQL tables."""
 
 
 class Topic(NamedTuple):

@@ -117,8 +117,8 @@ class Refreshed(Generic[T]):
         self._changes += 1
 
     async def get(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot. May be called in any event loop. Raises the error of the refresh if there is no
-        snapshot.
+        """Return the snapshot, after a refresh if there is none or if the cluster was changed. May be called in any
+        event loop. Raises the error of the refresh if there is no snapshot.
         """
         if self._value is None or self._is_stale:
             refresh = self._refresh(self._generation)

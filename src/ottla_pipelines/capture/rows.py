@@ -92,7 +92,7 @@ def _is_text(value: Any, type_oid: int) -> bool:
 
 
 def have_same_form(one: Column, other: Column) -> bool:
-    """Return whether equal values of two columns are the same JSON."""
+    """Return whether two columns are equal, both integers or both strings: equal values are then the same JSON."""
     return one == other or any({one.type_oid, other.type_oid} <= types for types in (INTEGERS, STRINGS))
 
 

@@ -113,7 +113,7 @@ COMMAND = Command(
                 Option("--database URL", "PostgreSQL with wal_level=logical: postgresql://user@host/db", required=True),
                 Option(
                     "--name NAME",
-                    "first part of the topic names, and with the prefix ottla_ name of the slot and the publication",
+                    "first part of the topic names; the replication slot and the publication are called ottla_NAME",
                     _name,
                     required=True,
                 ),
@@ -131,7 +131,7 @@ COMMAND = Command(
             (
                 Option(
                     "--data DIR",
-                    "directory for the data of the broker and the tables",
+                    "directory for the data of the broker and the tables; that of an earlier demo is emptied",
                     Path,
                     default=Path("capture-demo"),
                 ),

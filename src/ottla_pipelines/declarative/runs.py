@@ -79,8 +79,8 @@ Show = Callable[[Event], None]
 
 
 def run(options: RunOptions, show: Show) -> None:
-    """Run a pipeline until all data is processed, and pass each event to `show`. Raises ConfigurationError for invalid
-    options, and PipelineError if Spark rejects the definitions or the run fails.
+    """Run a pipeline until all data is processed, or with `options.dry` only check it, and pass each event to `show`.
+    Raises ConfigurationError for invalid options, and PipelineError if Spark rejects the definitions or the run fails.
     """
     with recorded(options.progress_dir, options.project) as progress:
 

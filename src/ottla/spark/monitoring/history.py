@@ -78,8 +78,8 @@ class QueryHistory:
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
     def to_json(self, max_recent: int = MOST_BATCHES) -> dict[str, Any]:
-        """Return the history as JSON values: totals, and the last `max_recent` micro-batches in `recent`. Totals of
-        values that Spark reports have Spark's names.
+        """Return the history as JSON values: totals, and the last `max_recent` micro-batches in `recent`. Most totals
+        of values that Spark reports have Spark's names.
         """
         return {
             "id": self.query_id,

@@ -137,7 +137,8 @@ class TopicSink:
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
             log.warning(
-                "Could not check whether other tasks have already written rows of micro-batch %d of query %s: %s",
+                "Could not check whether other tasks have already written rows of micro-batch %d of query %s; "
+                "continuing without the check: %s",
                 task.batch_id,
                 task.query,
                 error,

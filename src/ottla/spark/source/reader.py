@@ -1,4 +1,4 @@
-"""Batch reads from brokers: planning of ranges, and reading of a range in a Spark task.
+"""Reads from brokers, except the planning of streams: the ranges of a batch, and reading of a range in a Spark task.
 
 Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
 the reader itself are serialized.

@@ -32,7 +32,7 @@ from ottla.spark.source.reader import BrokerReader
 
 
 class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream reader.
+    """Plans the micro-batches of a stream, and reads their ranges of offsets.
 
     Spark keeps one instance for planning while the query runs, and sends a copy to each task for reading.
     """

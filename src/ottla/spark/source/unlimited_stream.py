@@ -24,7 +24,7 @@ from ottla.spark.source.stream import StreamReader
 
 
 class UnlimitedStreamReader(StreamReader):
-    """The stream reader, with the position of the last planned micro-batch.
+    """A stream reader without limits, which stores the position of the last planned micro-batch.
 
     Raises ConfigurationError for maxOffsetsPerTrigger and minOffsetsPerTrigger.
     """
