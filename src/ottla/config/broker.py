@@ -434,10 +434,13 @@ class BrokerConfig(
     max_connections = Option(
         MAX_INT,
         integer(0),
-        "Maximum number of connections. One more to the inter-broker listener closes another one, if clients have a "
-        "separate listener. A listener's own limit: listener.name.NAME.max.connections.",
+        "Maximum number of connections; further ones wait. If clients have separate listeners, the inter-broker "
+        "listener accepts them, and a client's connection is closed instead. A listener's own limit: "
+        "listener.name.NAME.max.connections.",
     )
-    max_connections_per_ip = Option(MAX_INT, integer(0), "Maximum number of connections from one address.")
+    max_connections_per_ip = Option(
+        MAX_INT, integer(0), "Maximum number of connections from one address; further ones are closed."
+    )
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
         limits_by_address,
@@ -532,20 +535,22 @@ class BrokerConfig(
     log_roll_jitter_ms = Option[int | None](
         None,
         nullable(integer(0)),
-        "Maximum random time in milliseconds subtracted from the age; takes precedence over log.roll.jitter.hours.",
+        "Maximum random time in milliseconds by which segments are rolled earlier; takes precedence over "
+        "log.roll.jitter.hours.",
     )
     log_roll_jitter_hours = Option(
-        0, integer(0), "Maximum random time in hours subtracted from the age, so that segments do not roll together."
+        0, integer(0), "Maximum random time in hours by which segments are rolled earlier, so not all at the same time."
     )
     log_retention_ms = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in milliseconds to retain records; -1: no limit. Takes precedence over minutes and hours.",
+        "Time in milliseconds to retain records; -1: no limit. Takes precedence over log.retention.minutes and "
+        "log.retention.hours.",
     )
     log_retention_minutes = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in minutes to retain records; -1: no limit. Takes precedence over hours.",
+        "Time in minutes to retain records; -1: no limit. Takes precedence over log.retention.hours.",
     )
     log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
     log_local_retention_ms = Option(
@@ -848,9 +853,11 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
     )
     share_coordinator_state_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __share_group_state."
+        3, integer(1), "Replication factor of __share_group_state; a standalone broker has one replica."
     )
-    share_coordinator_state_topic_min_isr = Option(2, integer(1), "min.insync.replicas of __share_group_state.")
+    share_coordinator_state_topic_min_isr = Option(
+        2, integer(1), "min.insync.replicas of __share_group_state; 1 on a standalone broker."
+    )
     share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
@@ -890,9 +897,11 @@ class BrokerConfig(
     transaction_state_log_num_partitions = Option(
         50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
     )
-    transaction_state_log_replication_factor = Option(3, integer(1), "Replication factor of __transaction_state.")
+    transaction_state_log_replication_factor = Option(
+        3, integer(1), "Replication factor of __transaction_state; a standalone broker has one replica."
+    )
     transaction_state_log_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __transaction_state, at most its replication factor."
+        2, integer(1), "min.insync.replicas of __transaction_state; 1 on a standalone broker."
     )
     transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
@@ -944,7 +953,8 @@ class BrokerConfig(
     leader_imbalance_per_broker_percentage = Option(
         10,
         integer(0),
-        "Percentage of a broker's preferred partitions that may have another leader before leaders are moved.",
+        "Percentage of the partitions that prefer a broker as leader, up to which other brokers may lead them; above "
+        "it, leaders are moved.",
     )
     metric_reporters = Option[tuple[str, ...]](
         (),

@@ -77,7 +77,7 @@ def reporters(value: Any) -> tuple[Any, ...]:
     items = value.split(",") if isinstance(value, str) else list(value)
     names = [item.strip() if isinstance(item, str) else item for item in items]
     if JMX in names:
-        log.warning("Ignoring %s in metric.reporters: there is no JMX in Python", JMX)
+        log.warning("Ignoring %s in metric.reporters: there is no JMX in Python; use prometheus or logging", JMX)
     return tuple(loaded(REPORTERS.get(n, n) if isinstance(n, str) else n) for n in names if n not in ("", JMX))
 
 

@@ -1,7 +1,7 @@
 """Declaration, parsing and validation of options: Kafka's ConfigDef as typed Python.
 
 A subject's options are one class, with an attribute per option. The attribute is Kafka's name with `_` for `.`, so
-`linger_ms` is `linger.ms`. An instance is complete: every option has its value. Its attributes cannot be set.
+`linger_ms` is `linger.ms`. An instance has a value for every option; setting an option raises AttributeError.
 
     class ProducerConfig(Config):
         linger_ms = Option(5.0, number(at_least=0), "Time in milliseconds that a batch waits for more records.")

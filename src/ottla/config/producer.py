@@ -153,7 +153,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
     timeout_ms: Final = Option(
         None,
         nullable(integer(0)),
-        "Maximum time in milliseconds that a leader waits for replicas, from Kafka before 0.11; by default "
+        "Option of Kafka before 0.11: maximum time in milliseconds that a leader waits for replicas; by default "
         "request.timeout.ms.",
     )
     max_request_size: Final = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")

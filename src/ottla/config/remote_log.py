@@ -149,7 +149,7 @@ class RemoteLogConfig(
         50, integer(1), "Number of partitions of the topic __remote_log_metadata; it cannot be changed later."
     )
     remote_log_metadata_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of the topic __remote_log_metadata."
+        3, integer(1), "Replication factor of the topic __remote_log_metadata; a standalone broker has one replica."
     )
     remote_log_metadata_topic_min_isr = Option(
         2, integer(1), "min.insync.replicas of the topic __remote_log_metadata, at most its replication factor."

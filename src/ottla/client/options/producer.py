@@ -62,7 +62,7 @@ class ProducerOptions(ClientOptions, total=False):
     metadata_fetch_timeout_ms: int | None
     """Older name of max.block.ms, from Kafka before 0.11."""
     timeout_ms: int | None
-    """Maximum time in milliseconds that a leader waits for replicas, from Kafka before 0.11; by default
+    """Option of Kafka before 0.11: maximum time in milliseconds that a leader waits for replicas; by default
     request.timeout.ms.
     """
     max_request_size: int
