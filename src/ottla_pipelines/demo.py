@@ -187,7 +187,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 
 
 class _View:
-    """Shows progress: two progress bars on a terminal, otherwise a line every five seconds."""
+    """Shows progress: a progress bar per process on a terminal, otherwise a line every five seconds."""
 
     def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
         self._progress = progress

@@ -46,8 +46,8 @@ ACTIONS: Final = {
 HEADER_PREFIX: Final = "__ottla.errors."
 """Prefix of the names of a dead letter's headers, like `__connect.errors.` of Kafka Connect.
 
-`message` has the names of the unmet expectations; `topic`, `partition`, `offset` and `timestamp` (milliseconds) are
-those of the original record.
+`message` has the names of the unmet expectations with the action `dead_letter`; `topic`, `partition`, `offset` and
+`timestamp` (milliseconds) are those of the original record.
 """
 
 TALLY: Final = (
@@ -132,7 +132,9 @@ class Expectations:
         return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
 
     def dead_rows(self, rows: DataFrame) -> DataFrame:
-        """Return the dead letters with all columns, and the names of the unmet expectations in the column `reason`."""
+        """Return the dead letters with all columns. The column `reason` has the names of the unmet expectations with
+        the action `dead_letter`.
+        """
         return rows.filter(self._is_unmet("dead_letter")).select("*", self._reason().alias("reason"))
 
     def dead_letters(self, rows: DataFrame) -> DataFrame:

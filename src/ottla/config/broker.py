@@ -1093,8 +1093,8 @@ class BrokerConfig(
         return names
 
     def first_request_bytes(self, listener: str) -> int:
-        """Return the maximum size in bytes of a request on a new connection: before authentication if the listener
-        uses SASL, otherwise socket.request.max.bytes.
+        """Return the maximum size in bytes of requests on a new connection: sasl.server.max.receive.size until
+        authentication if the listener uses SASL, otherwise socket.request.max.bytes.
         """
         without_sasl = not self.security_protocol(listener).startswith("SASL")
         return self.socket_request_max_bytes if without_sasl else self.sasl_server_max_receive_size

@@ -345,7 +345,7 @@ _TOPIC_FIELDS: Final = frozenset(name.replace(".", "_") for name in TopicConfig.
 
 
 class LogConfig(NamedTuple):
-    """The configs of a log: those of TopicConfig, as plain fields that are cheap to read."""
+    """The configs of a log, most of them of TopicConfig, as plain fields that are cheap to read."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -399,12 +399,12 @@ class LogConfig(NamedTuple):
 
     @property
     def effective_local_retention_ms(self) -> int:
-        """local.retention.ms, or retention.ms if that is not set."""
+        """local.retention.ms, or retention.ms if local.retention.ms is -2."""
         return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
 
     @property
     def effective_local_retention_bytes(self) -> int:
-        """local.retention.bytes, or retention.bytes if that is not set."""
+        """local.retention.bytes, or retention.bytes if local.retention.bytes is -2."""
         return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
 
     @property

@@ -207,7 +207,7 @@ class Collector:
 
     @property
     def loaded_at(self) -> float:
-        """The time of the snapshot, in seconds since 1970; 0 if there is none."""
+        """The time of the snapshot of brokers and topics, in seconds since 1970; 0 if there is none."""
         return self._cluster.loaded_at
 
     async def cluster(self) -> ClusterSnapshot:

@@ -26,7 +26,7 @@ FULL: Final = b"f"
 
 
 class DecodingError(KafkaError):
-    """Raised for a message that is not one of pgoutput's."""
+    """Raised for a message that is malformed, unknown or incomplete, or about a table that is not captured."""
 
 
 class Column(NamedTuple):

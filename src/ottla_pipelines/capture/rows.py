@@ -22,7 +22,7 @@ NOT_JSON: Final = ("NaN", "Infinity", "-Infinity")
 STRINGS: Final = frozenset((25, 1043))
 """The OIDs of text and varchar. char is not one of them, because its values are padded."""
 MAX_DIGITS: Final = 38
-"""The most digits that a decimal column of Iceberg, Delta and Parquet has."""
+"""Maximum number of digits of a decimal column in the tables."""
 TYPES: Final[Mapping[int, str]] = {
     BOOL: "boolean",
     20: "bigint",

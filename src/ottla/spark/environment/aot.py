@@ -21,7 +21,7 @@ QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def cache_file(spark_home: Path, java: Java, cache: Path) -> Path:
-    """Return the path of the cache for this installation of Spark and this version of Java."""
+    """Return the path of the cache for this installation of Spark and this major version of Java."""
     key = sha256(f"{spark_home} {java.major}".encode()).hexdigest()[:12]
     return cache / f"spark-{key}.aot"
 

@@ -86,7 +86,8 @@ def _check_left_out(without: frozenset[str], more: list[str]) -> None:
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
     """Return the packages in `more`, and all installed distributions that they or Ottla's extras for Spark depend on,
-    directly or indirectly. Those in `without`, and those that Spark brings, are left out with their dependencies.
+    directly or indirectly. Those in `without`, and those that Spark brings, are left out; so are dependencies that only
+    they have.
     """
     for name in more:
         try:

@@ -25,7 +25,7 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 
 @dataclass
 class QueryHistory:
-    """The history of one query: totals, and the last micro-batches. `milliseconds` is their total duration."""
+    """The history of one query: totals, and the last micro-batches. `milliseconds` is the duration of all of them."""
 
     query_id: str
     name: str
@@ -102,7 +102,10 @@ class QueryHistory:
 
 
 class Histories:
-    """The histories of a session's last MOST_QUERIES queries, the oldest first. Thread-safe."""
+    """The histories of a session's queries, the oldest first. Thread-safe.
+
+    Beyond MOST_QUERIES, a new query replaces the oldest one that has ended or, if all run, the oldest one.
+    """
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryHistory] = {}

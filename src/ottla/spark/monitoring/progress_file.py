@@ -69,7 +69,7 @@ class ProgressFile:
         return self
 
     def close(self) -> None:
-        """Write the file a last time, and stop the thread. May be called repeatedly."""
+        """Stop the thread, and write the file a last time, with isClosed. May be called repeatedly."""
         if self._closing.is_set():
             return
         self._closing.set()

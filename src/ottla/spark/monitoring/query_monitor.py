@@ -84,8 +84,8 @@ class QueryMonitor:
         self.close()
 
     def close(self) -> None:
-        """Wait up to 10 s for the events of queries that have ended, and stop receiving events. May be called
-        repeatedly.
+        """Wait up to 10 s for the events of queries that have ended, stop receiving events, and close the terminal
+        output, the progress file and the reporters. May be called repeatedly.
         """
         if not self._open:
             return
@@ -162,7 +162,7 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 def _tasks_of(spark: SparkSession) -> Any:
     """Return a function that returns the numbers of finished and of all tasks of running jobs, or None if no job is
-    running. With Spark Connect, which does not report tasks, the function always returns None.
+    running or the session is ending. With Spark Connect, which does not report tasks, it always returns None.
     """
     from pyspark.sql.utils import is_remote
 

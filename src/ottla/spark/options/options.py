@@ -44,7 +44,7 @@ log: Final = logging.getLogger("ottla.spark")
 
 
 class OptionRow(NamedTuple):
-    """An option in the table of the docs. It applies to batch, stream or both; an empty default: it is not set."""
+    """An option in the table of the docs. `applies_to` is batch, stream or both; an empty `default` stands for none."""
 
     name: str
     default: str

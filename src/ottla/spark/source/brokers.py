@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class Brokers:
-    """Looks up partitions and offsets, with `fetchOffset.numRetries` retries of retriable errors. Implements `Lookup`.
+    """Looks up partitions and offsets, with fetchOffset.numRetries retries of retriable errors. Implements
+    `TopicLookup`.
 
     A lookup that times out (kafka.default.api.timeout.ms) is not retried if no broker has ever responded, because the
     address is probably wrong.

@@ -89,7 +89,7 @@ class FilteredLogDirReader(FilterPushdown, LogDirReader):
 
 
 class LogFiles:
-    """The logs in the directories. Implements `Lookup`."""
+    """The logs in the directories of ottla.log.dirs. Implements `TopicLookup`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.logs: dict[TopicPartition, ReadOnlyLog] = offline_logs([Path(path) for path in options.log_dirs])

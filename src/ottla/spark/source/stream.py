@@ -123,7 +123,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._committed = read
 
     def _has_unstable_start(self, start: dict[str, Any]) -> bool:
-        """Return whether this is the first micro-batch of a query whose start a second lookup could change."""
+        """Return whether this is the first micro-batch of a query whose start a second lookup could change. Only the
+        first call can return True.
+        """
         is_first = self._beginning == start
         self._beginning = None
         return is_first
