@@ -1,4 +1,4 @@
-"""The admin client's options: Kafka's names, defaults and bounds."""
+"""The admin client's options, mostly with Kafka's names, defaults and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The broker's options: Kafka's names, defaults and bounds (`server.properties`)."""
+"""The broker's options (`server.properties`): Kafka's, mostly with its defaults and bounds, and Ottla's own
+(`ottla.*`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer's options: Kafka's names, defaults and bounds."""
+"""The consumer's options: Kafka's, mostly with its defaults and bounds, and some of kafka-python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer's options: Kafka's names, defaults and bounds."""
+"""The producer's options: Kafka's, mostly with its defaults and bounds, and some of kafka-python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The share consumer's options: the consumer's, and how records are acquired and acknowledged (KIP-932)."""
+"""The share consumer's options: the consumer's except `UNSUPPORTED`, and the modes in which records are acquired and
+acknowledged (KIP-932).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A topic's options: all of Kafka's, with its defaults, and the broker config from which each one gets its default."""
+"""A topic's options: Kafka's, with its defaults, and those of its table (`ottla.table.*`). `BROKER_SYNONYMS` has the
+broker configs from which topics get defaults.
+"""
 
 from __future__ import annotations
 

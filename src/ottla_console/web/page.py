@@ -150,7 +150,7 @@ class Page:
         self.audit(action, resource, "done")
 
     def audit(self, action: str, resource: str, outcome: str) -> None:
-        """Write a change to the audit log."""
+        """Write a line about a change, a login or a rejected request to the audit log."""
         client = self.request.client
         audit.record(self.user, action, resource, outcome, client.host if client else "-")
 

@@ -5,10 +5,9 @@ micro-batch again after a crash, the task finds the marker and does not write th
 
 This requires that each task has the same rows when a micro-batch runs again. Spark guarantees that if the rows depend
 only on the sources, and are divided into the same tasks. It is not the case with `rand()`, with the current time, or
-with another number of tasks. Two checks raise an error instead of writing duplicates: a marker contains the number of
-rows, and after all tasks have ended, no marker of the micro-batch may belong to a task that does not exist now. The
-rows are not compared, because their order within a task may differ after a shuffle, and `rand()` in a column may be
-intended.
+with another number of tasks. Two checks raise an error then: a marker contains the number of rows, and after all tasks
+have ended, no marker of the micro-batch may belong to a task that has no rows now. The rows are not compared, because
+their order within a task may differ after a shuffle, and `rand()` in a column may be intended.
 
 A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. The
 second check therefore runs after the rows have been written. It is made only for the first micro-batch of each run of a

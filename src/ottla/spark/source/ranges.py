@@ -43,7 +43,7 @@ class FilterPushdown:
     bounds: Bounds
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Store the filters, and return all of them, because Spark has to evaluate them as well."""
+        """Narrow the bounds by the filters, and return all of them, because Spark has to evaluate them as well."""
         self.bounds = self.bounds.narrowed_by(filters)
         return filters
 
